@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := check
-.PHONY: help install demo images images-load deploy test test-cluster test-hub test-kserve test-libraries test-lowest test-slow minio lint check pins sbom golden docs clean
+.PHONY: help install demo images images-load deploy test test-cluster test-hub test-kserve test-libraries test-lowest test-slow test-whole universe minio lint check pins sbom golden docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,11 +30,21 @@ demo: $(STAMP) ## tune, train, evaluate and promote on real MNIST, on this machi
 # thread. JOBS=0 runs them one after the other.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
+PYTEST = $(if $(filter 0,$(JOBS)),,OMP_NUM_THREADS=1) $(BIN)/pytest -n $(JOBS) --dist worksteal
+
 test: $(STAMP) ## the fast tests (JOBS=0: one after the other)
-	@$(if $(filter 0,$(JOBS)),,OMP_NUM_THREADS=1) $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow and not cluster"
+	@$(PYTEST) -m "not whole and not slow and not cluster"
+
+test-whole: $(STAMP) ## tests of whole runs, sweeps, servers and pages: a tenth of the tests, most of the time
+	@$(PYTEST) -m "whole and not slow and not cluster"
 
 test-slow: $(STAMP) ## the slow tests: whole pipelines, kills, races, big files
 	@$(BIN)/pytest -m "slow and not cluster"
+
+SEEDS ?= 0:90000
+
+universe: $(STAMP) ## registry and sweeps under many schedules and faults, by seeds (SEEDS=0:90000, about an hour; SEEDS=17 shows one)
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/universe/run.py $(SEEDS)
 
 KSERVE := $(VENV)/rivals/kserve
 

@@ -26,7 +26,7 @@ from podium.data import artifact
 from podium.data.schema import Column
 from podium.trainer import data, processor
 from podium.trainer.config import parse
-from podium.trainer.loop import Training
+from podium.trainer.loop import TrainingLoop
 from podium.trainer.world import World
 
 SIDE, COUNT, KINDS = 96, 6000, 6
@@ -161,7 +161,7 @@ def check_mapped(folder: Path, checks: Checks) -> None:
     device, losses = torch.device("cuda", 0), []
     for share in (10**12, 0):
         processor.memory_for_data = lambda device, share=share: share  # type: ignore[misc]
-        training = Training(
+        training = TrainingLoop(
             config, data.load(config).to(device), World(device=device), lambda line: None
         )
         batch = data.batches(len(training.dataset.train), 64, data.stream(1, 1), device)[0]

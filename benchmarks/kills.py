@@ -34,9 +34,8 @@ from datasets import synthetic_part, write_pictures
 from podium.cluster import connect
 from podium.cluster.base import Cluster
 from podium.errors import PodiumError
-from podium.identity import RunIdentity, new_run_id
 from podium.storage import connect as open_storage
-from podium.training.context import StepContext
+from podium.training.identity import RunIdentity, StepContext, new_run_id
 from podium.training.launch import launch
 from podium.training.settings import TrainSettings, plan
 from podium.training.target import LaunchTarget, data_url

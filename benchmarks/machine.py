@@ -7,9 +7,11 @@ from pathlib import Path
 
 def describe() -> str:
     """Return processor, cores, torch and system as one line."""
+    import torch
+
     from podium.trainer.output import describe_environment
 
-    environment = describe_environment()
+    environment = describe_environment(torch=str(torch.__version__))
     system = platform.platform(terse=True)
     return f"{environment['processor']}, {os.cpu_count()} cores, torch {environment['torch']}, {system}"
 

@@ -11,7 +11,7 @@ test part gets a twentieth of its items anew each night; a drifting one changes 
 point in 100 nights. Permuted rows change nothing, as no rule looks at the order; the last check says so.
 
 Seasons run side by side as arrays; a season keeps, of all models, the figures and, of the champion, the errors. Rules
-are those of podium.models.shrinkage; each run first compares them with podium.models.decide.
+are those of podium.models.rule; each run first compares them with podium.models.decide.
 
 `--fresh` is about the criterion `fresh` instead: 1,000 new items a night, and one champion until somebody beats it. In
 10,000 null seasons of 1,000 nights every challenger is better by the margin and no more; power is of ten nights whose
@@ -29,7 +29,7 @@ from scipy.stats import multivariate_normal, norm
 from podium.models import PromotionRule, decide
 from podium.models.decision import Earlier
 from podium.models.fresh import LEVEL, STAKES, Bets, bet
-from podium.models.shrinkage import PRIOR_MODELS, PRIOR_SPREAD
+from podium.models.rule import PRIOR_MODELS, PRIOR_SPREAD
 from podium.scoring import METRICS
 
 NIGHTS, TRUE, SPREAD = 200, 0.90, 0.01

@@ -19,6 +19,7 @@ def evaluate(
     metrics: Output[Metrics],
     confusion: Output[ClassificationMetrics],
     best_model: str = "",
+    ensemble_model: str = "",
     trials: Input[Artifact] = None,
     metric: str = "",
     storage: str = "",
@@ -36,6 +37,7 @@ def evaluate(
         metrics: Validation and test metrics of the winner.
         confusion: Confusion matrix of the winner on the test part.
         best_model: URI of the best trial's model directory, if there was a sweep.
+        ensemble_model: URI of the model directory of several trials together, if there is one.
         trials: Table of the trials, if there was a sweep.
         metric: What candidates are chosen by; empty for the Experiment's objective, else accuracy or rmse.
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.
@@ -50,7 +52,7 @@ def evaluate(
         result = evaluate(
             step,
             data.path,
-            [uri for uri in (best_model, trained) if uri],
+            [uri for uri in (best_model, ensemble_model, trained) if uri],
             evaluation.path,
             predictions.path,
             trials=trials.path if trials else None,

@@ -16,6 +16,7 @@ def prepare_data(
     data_options: dict = {},  # noqa: B006  KFP takes the default from the signature
     metric: str = "",
     model_name: str = "",
+    rule: str = "",
     fingerprint: str = "",
     storage: str = "",
 ) -> None:
@@ -31,6 +32,7 @@ def prepare_data(
         data_options: Options of the source, as in {"group": "patient", "test": 0.2}.
         metric: What models are chosen by; one that does not fit the data is refused here.
         model_name: Name of the model in the registry; data of another task than the model's are refused here.
+        rule: Rule by which a challenger is promoted; the step says what it can show on the test part.
         fingerprint: From fingerprint_data: the step is skipped while it and all else is the same.
         storage: URL under which models and the step's log are kept; empty for the bucket of the run's artifacts.
     """
@@ -45,6 +47,7 @@ def prepare_data(
             test=prepared_test.path,
             metric=metric,
             model_name=model_name,
+            rule=rule,
             fingerprint=fingerprint,
             uri=prepared.uri,
             step=step,

@@ -29,7 +29,7 @@ def promote_best(
         version: The version that challenges.
         model_name: Name of the model in the registry.
         rule: What the challenger must do to win.
-        tracking: Address of an MLflow server that gets the run and the version; empty for none.
+        tracking: Address of an MLflow server that logs the run and the version; empty for none.
         storage: URL of the storage; empty for a place beside the run's artifacts.
         cluster: URL of the cluster where a champion that is a command predicts; empty for the one this step runs on.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.

@@ -17,6 +17,7 @@ def train_distributed(
     command: list = [],  # noqa: B006
     hyperparameters: dict = {},  # noqa: B006  KFP takes the default from the signature
     network: str = "",
+    weights: str = "",
     epochs: int = 3,
     workers: int = -1,
     gpus_per_worker: int = 0,
@@ -40,6 +41,7 @@ def train_distributed(
         command: Command of a trainer of your own; empty for podium's.
         hyperparameters: Flags of the command without the dashes and their values.
         network: Network, a name podium's trainer knows; empty leaves it to the hyperparameters.
+        weights: File or URI of weights that podium's trainer starts from, such as torchvision's; empty for new ones.
         epochs: Passes of podium's trainer over the training part; 0 leaves them to the hyperparameters.
         workers: Workers besides the master; -1: one, or as many as the trials have for a trainer of your own.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
@@ -48,9 +50,9 @@ def train_distributed(
         cluster: URL of the cluster; empty for the one this step runs on.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
         code: URI of code in which the commands run, packed by podium; empty for what the image has.
-        install_requirements: Whether each pod installs the code's requirements.txt first.
+        install_requirements: Install the code's requirements.txt in each pod first.
         predict: Command that predicts where a trainer leaves neither model.onnx nor model.json; see pipelines.
-        job_kind: What the training runs as: pytorchjob, trainjob, job, or auto for what the cluster has.
+        job_kind: Kind of the training's job: pytorchjob, trainjob, job, or auto for what the cluster has.
     """
     parameters = locals()
     from podium.steps.process import read_settings, step_process

@@ -18,6 +18,7 @@ def train_and_promote(
     command: list = [],  # noqa: B006
     hyperparameters: dict = {},  # noqa: B006  KFP takes the default from the signature
     network: str = "",
+    weights: str = "",
     epochs: int = 3,
     workers: int = -1,
     gpus_per_worker: int = 0,
@@ -53,23 +54,23 @@ def train_and_promote(
         command: Command of a trainer of your own, as in ["python", "train.py"]; empty for podium's.
         hyperparameters: Flags of the command without the dashes and their values, as in {"lr": 0.7}.
         network: Network of podium's trainer; empty is fast for pictures, else mlp, unless hyperparameters name one.
+        weights: File or URI of weights that podium's trainer starts from, such as torchvision's; empty for new ones.
         epochs: Epochs of podium's trainer; 0 leaves them to the hyperparameters.
         workers: Workers besides the master; -1: one, or none with a command of your own.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
         seed: Seed of the training; data_options split_seed is that of the split.
         model_name: Name of the model in the registry.
         metric: As in rmse, max:package.module:function, threshold:f1_macro; empty for accuracy or rmse.
-        rule: What a challenger must do to be promoted.
-        tracking: Address of an MLflow server that gets the run and the version; empty for none.
+        rule: Rule by which a challenger is promoted.
+        tracking: Address of an MLflow server that logs the run and the version; empty for none.
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.
         cluster: URL of the cluster that runs the training; empty for the one the steps run on.
         trainer_image: Image of master and workers; empty for podium's trainer image.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
-        code: Directory with code of your own, packed and brought into every pod; empty for what the image has.
-        install_requirements: Whether each pod installs the code's requirements.txt first.
-        predict: Command that predicts with what your trainer leaves if it knows nothing of podium, as in
-            ["python", "predict.py"]; files of the code that it names become part of the model.
-        job_kind: What the training runs as: pytorchjob, trainjob, job, or auto for what the cluster has.
+        code: Directory with your own code, packed and brought into every pod; empty for the image's.
+        install_requirements: Install the code's requirements.txt in each pod first.
+        predict: Command that predicts with what your trainer leaves, like ["python", "predict.py"]; its files go along.
+        job_kind: Kind of the training's job: pytorchjob, trainjob, job, or auto for what the cluster has.
     """
     parameters = locals()
     data, test = prepare(parameters)

@@ -16,12 +16,16 @@ def tune_and_promote(
     target: str = "",
     data_options: dict = {},  # noqa: B006
     limit: int = 0,
-    experiment: str = "random",
+    experiment: str = "auto",
     max_trials: int = 4,
     parallel_trials: int = 2,
+    confirm: str = "",
+    folds: int = -1,
+    ensemble: bool = False,
     trial_epochs: int = 1,
     trial_workers: int = 0,
     network: str = "",
+    weights: str = "",
     epochs: int = 3,
     workers: int = -1,
     gpus_per_worker: int = 0,
@@ -55,39 +59,40 @@ def tune_and_promote(
         target: Name of the target column of a table or of text.
         data_options: Options of the source, as in {"group": "patient", "test": 0.2}.
         limit: At most this many items for training and validation together; 0 takes all.
-        experiment: Name of a bundled Katib Experiment, a YAML file of one, or its text.
+        experiment: A bundled Katib Experiment, a YAML file, or its text; auto: tables for tables, else random.
         max_trials: Trials in all.
         parallel_trials: Trials at a time.
-        trial_epochs: Epochs of a trial of podium's trainer; 0 leaves them to the Experiment.
+        confirm: Reruns of the best trials as TRIALSxSEEDS, as in 3x3; empty for none.
+        folds: Folds of the cross-validation of each trial; -1: 5 for small tables and texts of auto; 0: none.
+        ensemble: Add an ensemble of the trials that do best together on the validation part as a candidate.
+        trial_epochs: Epochs of a trial of podium's trainer; 0 leaves them to the Experiment, as auto's tables do.
         trial_workers: Workers of each trial, besides its master; 0: none, or the Experiment's for your own trainer.
-        network: Network of podium's trainer; empty is fast for pictures, else mlp; for your Experiment what it says.
+        network: Network of podium's trainer, or trees; empty: fast for pictures, mlp for arrays, else the Experiment's.
+        weights: File or URI of weights that podium's trainer starts from, such as torchvision's; empty for new ones.
         epochs: Epochs of the distributed training with podium's trainer; 0 leaves them to the Experiment.
         workers: Workers of the training, besides its master; -1: one, or with your own trainer as many as a trial has.
         gpus_per_worker: GPUs of the master and of each worker, of trials too; 0 trains on the CPU.
         seed: Seed of search and training; 0 leaves it to the Experiment. data_options split_seed is that of the split.
         model_name: Name of the model in the registry.
         metric: As in rmse, max:module:function, threshold:f1_macro; empty for the Experiment's, else accuracy or rmse.
-        rule: What a challenger must do to be promoted.
-        tracking: Address of an MLflow server that gets the run and the version; empty for none.
+        rule: Rule by which a challenger is promoted.
+        tracking: Address of an MLflow server that logs the run and the version; empty for none.
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.
         cluster: URL of the cluster that runs trials and training; empty for the one the steps run on.
         trainer_image: Image of trials, master and workers; empty for the Experiment's own.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
-        code: Directory with code of your own, packed and brought into every pod; empty for what the image has.
-        install_requirements: Whether each pod installs the code's requirements.txt first.
-        predict: Command that predicts with what your trainer leaves if it knows nothing of podium, as in
-            ["python", "predict.py"]; files of the code that it names become part of the model.
-        job_kind: What trials and training run as: pytorchjob, trainjob, job, or auto for what the cluster has.
+        code: Directory with your own code, packed and brought into every pod; empty for the image's.
+        install_requirements: Install the code's requirements.txt in each pod first.
+        predict: Command that predicts with what your trainer leaves, like ["python", "predict.py"]; its files go along.
+        job_kind: Kind of the jobs of trials and training: pytorchjob, trainjob, job, or auto for what the cluster has.
     """
-    parameters = locals()
-    data, test = prepare(parameters)
-    swept = add(
-        katib_sweep, "Sweep hyperparameters", parameters, data=data, podium_image=TRAINER_IMAGE
-    )
+    values = locals()
+    data, test = prepare(values)
+    swept = add(katib_sweep, "Sweep hyperparameters", values, data=data, podium_image=TRAINER_IMAGE)
     trained = add(
         train_distributed,
         "Train with the best hyperparameters",
-        parameters,
+        values,
         data=data,
         recipe=swept.outputs["recipe"],
         podium_image=TRAINER_IMAGE,
@@ -95,11 +100,12 @@ def tune_and_promote(
     evaluated = add(
         evaluate,
         "Evaluate the better candidate",
-        parameters,
+        values,
         data=data,
         test=test,
         best_model=swept.outputs["best_model"],
+        ensemble_model=swept.outputs["ensemble_model"],
         trials=swept.outputs["trials"],
         trained=trained.outputs["model"],
     )
-    upload_and_promote(parameters, test, evaluated)
+    upload_and_promote(values, test, evaluated)

@@ -5,11 +5,12 @@ import io
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner, Result
@@ -87,6 +88,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("cluster"):
             item.add_marker(pytest.mark.skip(reason="needs a live cluster: pytest --cluster"))
+
+
+LOADING = "Failed to load resource"
+"""What a browser says of an answer that is an error, or of a server that ended: tests ask for both."""
+
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 
 
 @pytest.fixture(autouse=True)
@@ -177,3 +186,39 @@ def mnist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("data") / "mnist"
     prepare_data(DataSettings(), target)
     return target
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser without a window; skipped where Debian's chromium or another one is not installed.
+
+    No longer than a module: while it is there an event loop runs in this thread, and other tests begin their own.
+    """
+    if CHROMIUM is None:
+        pytest.skip("needs chromium (apt install chromium)")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def browser(chromium: Any) -> Iterator[Any]:
+    """A fresh window; whatever its script throws or its policy refuses fails the test."""
+    context = chromium.new_context(viewport={"width": 1400, "height": 900})
+    context.set_default_timeout(60_000)
+    page, troubles = context.new_page(), []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on(
+        "console",
+        lambda said: (
+            troubles.append(said.text)
+            if said.type == "error" and LOADING not in said.text
+            else None
+        ),
+    )
+    yield page
+    context.close()
+    assert troubles == []

@@ -4,8 +4,28 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Mapping, Sequence
 from multiprocessing import reduction
+from multiprocessing.process import BaseProcess
 from typing import Any, TextIO
+
+
+def begin(
+    words: Sequence[str], environ: Mapping[str, str], standard: Mapping[int, int]
+) -> BaseProcess:
+    """Begin a podium command.
+
+    Args:
+        words: What follows ``podium``.
+        environ: The whole environment.
+        standard: Descriptors of this process by the number, 0 to 2, that the command has them by.
+    """
+    handed = {number: _Handed(descriptor) for number, descriptor in standard.items()}
+    process = multiprocessing.get_context("forkserver").Process(
+        target=_run, args=(list(words), dict(environ), os.getcwd(), handed)
+    )
+    process.start()
+    return process
 
 
 class Command:
@@ -19,10 +39,7 @@ class Command:
     def __init__(self, words: list[str], environ: dict[str, str]) -> None:
         reading, writing = os.pipe()
         self.stderr: TextIO = os.fdopen(reading)
-        self._process = multiprocessing.get_context("forkserver").Process(
-            target=_run, args=(words, environ, os.getcwd(), _Handed(writing))
-        )
-        self._process.start()
+        self._process = begin(words, environ, {2: writing})
         os.close(writing)
         assert self._process.pid
         self.pid = self._process.pid
@@ -54,12 +71,15 @@ class _Handed:
         return int(handed.detach())
 
 
-def _run(words: list[str], environ: dict[str, str], place: str, stderr: int) -> None:
+def _run(words: list[str], environ: dict[str, str], place: str, standard: dict[int, int]) -> None:
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(place)
-    os.dup2(stderr, 2)
-    os.close(stderr)
+    for number, descriptor in standard.items():
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["podium", *words]

@@ -18,7 +18,7 @@ from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.steps.process import current_run
 from podium.steps.promote import promote
 from podium.steps.upload_model import upload_model
-from podium.training.context import StepContext
+from podium.training.identity import StepContext
 from podium.training.origin import Origin
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget

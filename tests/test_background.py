@@ -7,25 +7,26 @@ import threading
 import pytest
 from test_structure import ROOT, nodes, sources
 
-from podium import background
-from podium.background import STUCK, Background, Tries
+from podium.system import background
+from podium.system.background import STUCK, Background, Tries
 
 OWN = {
     "training/follow.py": "shows a log; the job's state decides",
     "runner/detached.py": "reaps a process",
+    "runner/interpreter.py": "hands any exception to who waits",
     "runner/child.py": "waits for one byte",
     "cluster/local/processes/supervised.py": "passes stdin on, in a process of its own",
     "cluster/local/processes/client.py": "ends every process in its finally",
     "cluster/kubernetes/leadership.py": "counts what fails, and the Lease runs out",
     "prediction/command.py": "reads until the end whatever stderr does",
     "cli/serve.py": "hands any exception to the command",
-    "notify.py": "hands any exception to who waits",
-    "cli/job_view.py": "shows a log; the job's state decides",
+    "cli/notify.py": "hands any exception to who waits",
+    "cli/live.py": "shows a log; the job's state decides",
     "steps/sweep.py": "shows a log; the trial's state decides",
     "sweeps/controller.py": "hands any exception to the loop",
     "sweeps/trials.py": "hands any exception to the trial",
-    "heartbeat.py": "says that something goes on",
-    "background.py": "is the supervisor",
+    "display/terminal.py": "says that something goes on",
+    "system/background.py": "is the supervisor",
 }
 """Files that start a thread without the supervisor, and why nothing is lost with it."""
 
@@ -70,7 +71,7 @@ def test_a_task_that_always_fails_is_stuck(caplog: pytest.LogCaptureFixture) -> 
 
     asyncio.run(watch())
     assert (
-        "following failed (1 in a row), and begins again in 0.001 s: ValueError at test_background.py:"
+        "following failed (1 in a row), and restarts in 0.001 s: ValueError at test_background.py:"
         in caplog.text
     )
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from podium.documents import load_json, load_yaml, parse, read_text, write_file
 from podium.errors import InvalidInput, PodiumError, require
+from podium.files.documents import load_json, load_yaml, parse, read_text, write_file
 
 ROOT = Path(__file__).parent.parent
 

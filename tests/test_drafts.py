@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.drafts import appearing
+from podium.files.drafts import appearing
 
 
 def test_a_file_takes_its_place_in_the_end(tmp_path: Path) -> None:

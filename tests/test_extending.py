@@ -16,10 +16,14 @@ from podium.models.criteria import CRITERIA
 from podium.scoring import METRICS
 from podium.search.algorithms import ALGORITHMS
 
-PAGE = Path(__file__).parent.parent / "docs" / "extending.md"
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "extending.md"
+FILES = ("lines", "test_lines_source", "halton", "test_halton", "patience", "test_patience")
+BLOCKS = [f"```python\n{(ROOT / f'examples/extending/{name}.py').read_text()}```" for name in FILES]
+TEXT = "\n".join([PAGE.read_text(), *BLOCKS])
 EXAMPLES = re.findall(
     r"```python\n# src/(\S+)\.py\n(.*?)```.*?```python\n# (tests/\S+\.py)\n(.*?)```",
-    PAGE.read_text(),
+    TEXT,
     re.DOTALL,
 )
 TABLES: dict[str, tuple[Any, str]] = {
@@ -33,7 +37,8 @@ TABLES: dict[str, tuple[Any, str]] = {
 
 def test_every_kind_of_extension_has_an_example() -> None:
     assert {file.split("/")[1] for file, *_ in EXAMPLES} == set(TABLES)
-    assert len(re.findall("```python", PAGE.read_text())) == 2 * len(EXAMPLES)
+    assert len(re.findall("```python", TEXT)) == 2 * len(EXAMPLES)
+    assert all(f"{name}.py" in PAGE.read_text() for name in FILES)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from handmade import npy
 
 from podium.data.seen import parse_hashes
 from podium.errors import PodiumError
-from podium.kubeconfig import load_configuration
 from podium.manifests.typed import typed
 from podium.models.document import seal, unseal
 from podium.models.ledger import State
@@ -24,6 +23,7 @@ from podium.models.record import Record
 from podium.models.signature import PublicKey, _signed
 from podium.models.version import parse_metadata
 from podium.prediction.command import PredictCommand, read_predictions
+from podium.system.pod import load_configuration
 
 COUNT = 300
 NASTY: tuple[Any, ...] = (
@@ -88,7 +88,7 @@ def key() -> PublicKey:
 
 RECORD = Record.new("promotion", "shapes", "v2", alias="champion", sequence=1, evidence={
     "reason": "better", "reasons": ["a"], "metric": {"name": "accuracy"}, "value": 0.5, "champion": "v1", "p_value": 0.1,
-}).document()  # fmt: skip
+}).to_json()  # fmt: skip
 LEDGER = {
     "format": "podium.ledger/1", "name": "shapes", "versions": {"v2": "0" * 64}, "aliases": {"champion": RECORD}, "history": [RECORD],
     "segments": ["0" * 64], "deleting": {"v1": "t"}, "collected": "",
@@ -171,7 +171,7 @@ def of_kubeconfig(draw: random.Random, place: Path, key: PublicKey) -> None:
 
 
 def of_manifest(draw: random.Random, place: Path, key: PublicKey) -> None:
-    from podium.documents import load_yaml
+    from podium.files.documents import load_yaml
     from podium.manifests.admission import admit
 
     in_a_sentence(

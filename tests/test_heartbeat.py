@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from terminals import on_terminal
 
-from podium.heartbeat import Heartbeat
+from podium.display.terminal import Heartbeat
 
 PYTHON = [sys.executable, "-P", "-c"]
 WORK = """if True:
     import sys, time
-    from podium import heartbeat
-    from podium.terminal import echo
-    heartbeat._heartbeat.first = 0.1
-    with heartbeat.doing("verifying a\x1b]0;title\x07 dataset" + " of many parts" * 20):
+    from podium.display import terminal
+    from podium.display.terminal import echo
+    terminal._heartbeat.first = 0.1
+    with terminal.doing("verifying a\x1b]0;title\x07 dataset" + " of many parts" * 20):
         time.sleep(0.5)
         echo("data")
         time.sleep(0.01)

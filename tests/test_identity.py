@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from podium import __version__, identity
+from podium import __version__
 from podium.errors import InvalidInput, PodiumError
 from podium.manifests import labels
 from podium.steps.process import current_run
+from podium.training import identity
 
 
 def test_a_retried_step_finds_its_object_under_the_same_name() -> None:

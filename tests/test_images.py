@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from test_structure import ROOT, imported_modules
 
+pytestmark = pytest.mark.whole
+
 COMPLETE = ROOT / "scripts/sbom/complete"
 STATUS = """\
 Package: libc6

@@ -6,7 +6,7 @@ from types import FrameType
 
 import pytest
 
-from podium.background import Background
+from podium.system.background import Background
 
 
 def test_a_thread_still_runs_after_its_join_was_interrupted() -> None:

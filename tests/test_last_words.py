@@ -1,6 +1,6 @@
 """The last words of a program are its error, not the hint behind it."""
 
-from podium.text import last_said
+from podium.display.text import last_said
 
 
 def test_the_error_is_taken_and_not_its_hint() -> None:

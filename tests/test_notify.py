@@ -16,10 +16,9 @@ import yaml
 from click.testing import CliRunner, Result
 from webhooks import webhook
 
-from podium import notify
-from podium.cli import app
+from podium.cli import app, notify
+from podium.cli.notify import Command, Notice, Webhook, notified, parse_target
 from podium.errors import Failed, InvalidInput
-from podium.notify import Command, Notice, Webhook, notified, parse_target
 
 
 @pytest.fixture
@@ -106,7 +105,7 @@ def test_a_failed_notification_is_a_warning_without_the_url(
     warnings = [
         line
         for line in done.stderr.splitlines()
-        if line.startswith("warning: nobody was notified: ")
+        if line.startswith("warning: no notification was sent: ")
     ]
     assert len(warnings) == 4
     assert "500" in warnings[0]
@@ -191,7 +190,7 @@ def test_no_webhook_keeps_or_fails_a_command(
     with answering(answer) as url:
         done = run("job", "run", job(tmp_path, "true"), "--notify", url)
     assert done.exit_code == 0
-    assert "warning: nobody was notified: 127.0.0.1 " in done.stderr
+    assert "warning: no notification was sent: 127.0.0.1 " in done.stderr
     assert expected in done.stderr
     assert "secret" not in done.stderr
 
@@ -207,7 +206,7 @@ def test_a_command_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_pat
     slow = Command(("sh", "-c", f"(sleep 1; touch {tmp_path}/late) & wait"))
     with notified([slow], Notice(what="run"), said.append):
         pass
-    assert said == ["warning: nobody was notified: sh did not end within 0 s"]
+    assert said == ["warning: no notification was sent: sh did not end within 0 s"]
     time.sleep(1.2)
     assert not (tmp_path / "late").exists()
 

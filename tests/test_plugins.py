@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.whole
+
 PODIUM = str(Path(sys.executable).with_name("podium"))
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

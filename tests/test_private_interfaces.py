@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
 from test_structure import ROOT, sources
+
+pytestmark = pytest.mark.whole
 
 TABLE = ROOT / "docs" / "private-interfaces.md"
 DOCUMENTED = {

@@ -7,6 +7,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+pytestmark = pytest.mark.whole
+
 
 def required(name: str, extras: tuple[str, ...] = ()) -> Iterator[tuple[str, Requirement]]:
     """Yield (who asks, what for) of everything that a plain installation of a distribution takes along."""

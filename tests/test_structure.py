@@ -33,72 +33,49 @@ HEAVY = {
     "scipy",
 }
 
-BASE = {
-    "errors",
-    "background",
-    "exposition",
-    "heartbeat",
-    "documents",
-    "drafts",
-    "yaml_loader",
-    "settings",
-    "tables",
-    "interrupts",
-    "kubeconfig",
-    "libraries",
-    "machine",
-    "notebook",
-    "onnx_files",
-    "plugins",
-    "pod",
-    "terminal",
-    "text",
-    "__version__",
-}
-"""Modules without a room; they import each other only."""
+BASE = {"errors", "display", "files", "system", "__version__"}
+"""What every room may import; they import each other only."""
 
 ALLOWED: dict[str, set[str]] = {
     "cli": {
-        "notify", "api", "cluster", "data", "doctor", "kfp", "manifests", "projects", "models", "prediction", "runner",
-        "search", "serving", "storage", "sweeps", "scoring", "training", "ui", "mcp",
+        "api", "cluster", "data", "doctor", "kfp", "manifests", "models", "prediction", "runner",
+        "metrics", "search", "serving", "storage", "sweeps", "scoring", "training", "ui", "mcp",
     },
     "mcp": {"api", "manifests", "models", "runner"},
     "ui": {
-        "api", "cluster", "identity", "kfp", "manifests", "models", "prediction", "reports", "runner", "search", "serving", "training",
+        "api", "cluster", "kfp", "manifests", "models", "prediction", "reports", "runner", "search", "serving", "training",
     },
     "api": {
-        "cluster", "code", "data", "doctor", "identity", "manifests", "metrics", "models", "prediction", "reports",
+        "cluster", "code", "data", "doctor", "manifests", "metrics", "models", "prediction", "reports",
         "search", "trainer", "training", "storage", "sweeps",
     },
     "runner": {
-        "api", "cluster", "code", "data", "identity", "kfp", "manifests", "models", "pipelines", "prediction", "reports", "scoring",
-        "storage", "trainer", "training",
+        "api", "cluster", "code", "components", "data", "kfp", "manifests", "models", "pipelines", "prediction", "reports",
+        "scoring", "storage", "trainer", "training",
     },
     "kfp": {
-        "cluster", "code", "components", "identity", "manifests", "pipelines", "models", "scoring", "storage", "training",
+        "cluster", "code", "components", "manifests", "pipelines", "models", "scoring", "storage", "training",
     },
     "pipelines": {"components"},
     "components": {"steps"},
     "steps": {
-        "cluster", "code", "data", "doctor", "identity", "manifests", "models", "prediction", "reports", "scoring",
+        "cluster", "code", "data", "doctor", "manifests", "models", "prediction", "reports", "scoring",
         "storage", "sweeps", "training",
     },
     "training": {
-        "cluster", "code", "data", "identity", "manifests", "metrics", "models", "prediction", "scoring", "storage",
+        "cluster", "code", "data", "manifests", "metrics", "models", "prediction", "scoring", "storage",
     },
-    "code": {"manifests", "metrics", "storage"},
+    "code": {"data", "manifests", "metrics", "scoring", "storage"},
     "doctor": {"cluster", "manifests", "metrics"},
     "sweeps": {"cluster", "manifests", "metrics", "search", "storage"},
-    "identity": {"manifests"},
     "cluster": {"manifests", "storage"},
     "manifests": {"metrics", "search", "trainer"},
-    "notify": set(),
     "search": set(),
     "models": {"data", "metrics", "prediction", "scoring", "storage"},
     "prediction": {"data", "scoring", "storage"},
-    "projects": {"models"},
+    "projects": set(),
     "serving": {"data", "models", "prediction", "scoring"},
-    "reports": set(),
+    "reports": {"metrics"},
     "trainer": {"data", "metrics", "scoring", "storage"},
     "data": {"storage"},
     "scoring": set(),
@@ -111,13 +88,16 @@ ALLOWED: dict[str, set[str]] = {
 RAW_FIELDS = {
     "apiVersion", "metadata", "spec", "status", "conditions", "labels", "annotations", "ownerReferences", "template",
     "containers", "initContainers", "volumeMounts", "trialTemplate", "trialSpec", "runSpec", "pytorchReplicaSpecs",
-    "tfReplicaSpecs", "xgbReplicaSpecs", "jaxReplicaSpecs",
+    "tfReplicaSpecs", "xgbReplicaSpecs", "jaxReplicaSpecs", "mpiReplicaSpecs",
     "runPolicy",
 }  # fmt: skip
 """Fields of a manifest that the typed objects of podium.manifests read."""
 
-WIRE = {"cluster/kubernetes/api.py", "cluster/local/store.py", "cluster/local/jsonfile.py"}
-"""Where manifests are JSON: the API server's answers, and the files of the local cluster."""
+WIRE = {
+    "cluster/kubernetes/api.py", "cluster/local/store.py", "cluster/local/jsonfile.py", "runner/steps.py",
+}  # fmt: skip
+"""Where manifests are JSON: the API server's answers, and the files of the local cluster; and where KFP's artifacts
+are, which have metadata of their own."""
 
 LABELS = re.compile(r"[\w.-]*(?:kubeflow\.org|podium\.dev|x-k8s\.io|istio\.io)/[\w-]+")
 
@@ -369,7 +349,7 @@ def test_yaml_is_loaded_in_one_module() -> None:
         for number, line in enumerate(file.read_text().splitlines(), 1)
         if loads.search(line)
     ]
-    assert not wrong, "\n".join(["use podium.documents.load_yaml", *wrong])
+    assert not wrong, "\n".join(["use podium.files.documents.load_yaml", *wrong])
 
 
 MOST_METHODS, MOST_LINES = 15, 60
@@ -383,9 +363,23 @@ LONG_FUNCTIONS = {
 """Functions of more than MOST_LINES lines below the docstring, with the reason."""
 
 
-def test_a_class_of_many_methods_says_why() -> None:
-    wrong = [
-        f"{file.relative_to(ROOT)}: {node.name}"
+LARGE_CLASSES = {
+    **dict.fromkeys(["Run", "Sweep", "Model"], "a noun: everything a person does with it"),
+    **dict.fromkeys(["Experiment", "Trial", "Workload"], "fields of one manifest"),
+    "JobEditor": "every change finds the pod templates of a kind",
+    **dict.fromkeys(["Cluster", "KubernetesCluster", "LocalCluster"], "verbs of a cluster"),
+    **dict.fromkeys(["NamespaceSweeps", "Loops"], "verbs of a cluster, by kind of object"),
+    "PoolStore": "both sides of one layout",
+    "Store": "files of an object and who supervises it",
+    "Api": "requests that share patience and budget",
+    "Services": "one request each",
+}
+"""Classes of more than MOST_METHODS public methods, with the reason."""
+
+
+def test_a_class_of_many_methods_has_a_reason() -> None:
+    large = {
+        node.name
         for _, file in sources()
         for node in nodes(file)
         if isinstance(node, ast.ClassDef)
@@ -394,15 +388,26 @@ def test_a_class_of_many_methods_says_why() -> None:
             for part in node.body
         )
         > MOST_METHODS
-        and "One class, because" not in (ast.get_docstring(node) or "")
-    ]
-    assert not wrong, "\n".join(wrong)
+    }
+    assert large == LARGE_CLASSES.keys()
 
 
 def lines_of(function: ast.FunctionDef) -> int:
     """Count the lines below a function's docstring."""
     first = function.body[1 if ast.get_docstring(function) and len(function.body) > 1 else 0]
     return (function.end_lineno or 0) - first.lineno + 1
+
+
+def test_no_docstring_begins_with_what_of_or_how() -> None:
+    documented = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
+    wrong = [
+        f"{file.name}: {text.splitlines()[0]}"
+        for _, file in sources()
+        for node in nodes(file)
+        if isinstance(node, documented)
+        and re.match(r"(What|Of|How|Whoever) ", text := ast.get_docstring(node) or "")
+    ]
+    assert wrong == []
 
 
 def test_long_functions_are_those_with_a_reason() -> None:

@@ -45,3 +45,19 @@ def program(script: str, nodes: int = 1, name: str = "job", **spec: Any) -> dict
     return trainjob(
         name=name, spec=spec, numNodes=nodes, command=["python3", "-u", "-c", script], args=[]
     )
+
+
+POST = """
+import json, os, ssl, sys
+from datetime import datetime, timezone
+from urllib import request
+context = ssl.create_default_context(cafile=os.environ["KUBEFLOW_TRAINER_SERVER_CA_CERT"])
+token = open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]).read().strip()
+def post(progress, **metrics):
+    status = {"progressPercentage": progress, "lastUpdatedTime": datetime.now(timezone.utc).isoformat(),
+              "metrics": [{"name": name, "value": str(value)} for name, value in metrics.items()]}
+    sent = request.Request(os.environ["KUBEFLOW_TRAINER_SERVER_URL"], json.dumps({"trainerStatus": status}).encode(),
+                           {"Authorization": "Bearer " + token})
+    return request.urlopen(sent, context=context).status
+"""
+"""Beginning of a script that posts a progress and metrics as Trainer's documentation shows."""

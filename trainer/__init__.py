@@ -12,6 +12,9 @@ What a step is made of:
 - ``augment``: changes of training images
 - ``models``: the networks; ``weights``: to start from; ``seen``: what they have seen
 - ``objective``: loss and metrics of classes and of numbers
+- ``folds``: cross-validation
+- ``tabular``: models of scikit-learn in place of a network, without torch: ``trees``,
+  ``linear``, whose sentences are ``words``, and what these share, ``fitted``
 - ``optimizer``: the step, its learning rate, and averaged weights
 
 What is around it:

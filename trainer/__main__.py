@@ -19,19 +19,17 @@ from typing import Any
 
 from podium.errors import PodiumError
 from podium.metrics import RESUMED
-from podium.trainer.config import TrainConfig, check_torch, parse
+from podium.trainer import tabular
+from podium.trainer.config import TrainConfig, parse
 
-try:
-    check_torch()
-except PodiumError as error:
-    print(f"error: {error}", file=sys.stderr, flush=True)
-    sys.exit(error.exit_code)
+if __name__ == "__main__" and (ended := tabular.run()) is not None:
+    sys.exit(ended)
 
 import torch
 
 from podium.storage import Storage, connect
-from podium.trainer import checkpoint, data, objective, output, processor, ranks, weights
-from podium.trainer.loop import Training
+from podium.trainer import checkpoint, data, folds, objective, output, processor, ranks, weights
+from podium.trainer.loop import TrainingLoop
 from podium.trainer.seen import Seen
 from podium.trainer.tracking import Tracking
 from podium.trainer.trainjob_status import StatusReporter
@@ -50,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     1: failed for good; 2: bad input; 143: stopped by SIGTERM, 144: another rank is gone. The last
     two resume.
     """
+    if (ended := tabular.run(argv)) is not None:
+        return ended
     try:
         config = parse(argv)
         processor.keep_memory()
@@ -97,11 +97,16 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
         _say_finished(finished, world.rank)
         return
     identity = {
-        "fingerprint": checkpoint.fingerprint(config, dataset.digest),
+        "fingerprint": config.fingerprint(dataset.digest),
         "config": config.decisive,
     }
-    training, status = Training(config, dataset.to(world.device), world, say), StatusReporter()
-    start(training, state)
+    crossed = _cross_validate(config, dataset, world) if config.folds else None
+    if crossed:
+        dataset = data.load(replace(config, data=crossed.data))
+    quiet = _be_quiet if crossed else say
+    training = TrainingLoop(config, dataset.to(world.device), world, quiet)
+    training.until, status = crossed.epoch if crossed else 0, StatusReporter()
+    _start(training, state)
     signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stop", True))
 
     def save(state: dict[str, Any]) -> None:
@@ -115,14 +120,49 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
             metrics = {name: record[name] for name in (*training.objective.metrics, "train_loss")}
             status.report(int(record["epoch"]), config.epochs, metrics, done=training.is_done())
 
-        training.run(save, track)
+        training.run(save, _be_quiet if crossed else track)
         with world.last_work():
             if world.rank == 0:
-                _write(training, storage)
+                for record in crossed.history if crossed else ():
+                    say(training.objective.line(record))
+                    track({**record, "train_loss": record["loss"]})
+                _write(training, storage, crossed)
                 status.close()
 
 
-def _write(training: Training, storage: Storage | None) -> None:
+def _be_quiet(_: object) -> None:
+    """Print nothing of a training whose validation items are among those it learns from."""
+
+
+def _cross_validate(
+    config: TrainConfig, dataset: data.Dataset, world: World
+) -> folds.CrossValidated:
+    measure = objective.of(config, dataset.task)
+
+    def fit(fold: TrainConfig) -> folds.Fit:
+        part = data.load(fold)
+        training = TrainingLoop(fold, part.to(world.device), world, _be_quiet)
+        training.outputs = []
+        _start(training, None)
+        training.run(_be_quiet)
+        records = [
+            {name: record[name] for name in measure.metrics} for record in training.progress.history
+        ]
+        predictions = [measure.probabilities(each).numpy() for each in training.outputs]
+        return folds.Fit(records, predictions, part.validation.target.cpu().numpy())
+
+    return folds.cross_validate(
+        config,
+        fit,
+        lambda record, other: measure.is_better(dict(record), dict(other)),
+        say if world.rank == 0 else _be_quiet,
+        has_groups=dataset.has_groups,
+    )
+
+
+def _write(
+    training: TrainingLoop, storage: Storage | None, crossed: folds.CrossValidated | None
+) -> None:
     """Write all that a finished training leaves."""
     config = training.config
     seen = Seen.read(config.data, config.weights or checkpoint.inherited(config))
@@ -132,13 +172,15 @@ def _write(training: Training, storage: Storage | None) -> None:
         )
         seen.write(connect(config.inherit))
     if storage:
-        output.write(storage, training, seen)
+        output.write(storage, training, seen, crossed)
     if config.save_model:
         torch.save(training.kept_model().state_dict(), PLAIN_WEIGHTS)
 
 
 def _finished(storage: Storage, config: TrainConfig, dataset: data.Dataset) -> list[str] | None:
-    return output.finished(storage, config, dataset.digest, objective.of(config, dataset.task))
+    shown = objective.of(config, dataset.task).shown
+    shown += tuple(f"{name}_se" for name in shown) if config.folds else ()
+    return output.finished(storage, config, dataset.digest, shown)
 
 
 def _say_finished(lines: list[str], rank: int) -> None:
@@ -166,7 +208,7 @@ def _look_up(
         return lines, checkpoint.load(storage, config, dataset.digest)
 
 
-def start(training: Training, state: dict[str, Any] | None) -> None:
+def _start(training: TrainingLoop, state: dict[str, Any] | None) -> None:
     """Resume from a state if there is one, else begin with the weights to inherit, with those
     given, or new ones."""
     config, world = training.config, training.world
@@ -187,12 +229,12 @@ def start(training: Training, state: dict[str, Any] | None) -> None:
     elif config.weights:
         given = world.broadcast(lambda: weights.read(config.weights))
         weights.start_from(training.model, given, config.weights, say_so=world.rank == 0)
-    if world.rank == 0:
+    if world.rank == 0 and training.outputs is None:  # not for each fold
         _warn_of_few_steps(config, training.steps * config.epochs)
     world.broadcast_tensors([*training.model.parameters(), *training.model.buffers()])
 
 
-def _say_resumed(training: Training) -> None:
+def _say_resumed(training: TrainingLoop) -> None:
     """Say after which step it goes on, and repeat the metrics so far: each log is whole."""
     progress = training.progress
     say(f"{RESUMED}epoch {progress.epoch} after step {progress.step} of {training.steps}")

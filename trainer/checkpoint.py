@@ -5,9 +5,7 @@ Random numbers are not saved: the order of the images and the dropout of a step 
 epoch, step, rank).
 """
 
-import hashlib
 import io
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,12 +19,6 @@ from podium.trainer.config import TrainConfig
 
 KEY = "checkpoint.pt"
 INHERIT_KEY = "inherit.pt"  # in the directory of --inherit
-
-
-def fingerprint(config: TrainConfig, digest: str) -> str:
-    """Return a hash of everything two trainings must share to end with the same weights."""
-    text = json.dumps({**config.decisive, "digest": digest}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def save(storage: Storage, state: dict[str, Any]) -> None:
@@ -53,8 +45,8 @@ def load(storage: Storage, config: TrainConfig, digest: str) -> dict[str, Any] |
             file=sys.stderr,
         )
         return None
-    if theirs != fingerprint(config, digest):
-        refuse(storage, hyperparameters, config)
+    if theirs != config.fingerprint(digest):
+        config.refuse(hyperparameters, storage.url)
     return state
 
 
@@ -100,27 +92,6 @@ def fitting(message: str, hint: str) -> Iterator[None]:
         yield
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
         raise InvalidInput(message, hint) from None
-
-
-def refuse(storage: Storage, theirs: dict[str, Any], config: TrainConfig) -> None:
-    """Raise InvalidInput that names what differs between a stored training's hyperparameters and
-    this one's."""
-    pairs = {
-        name: (theirs.get(name), value)
-        for name, value in config.decisive.items()
-        if theirs.get(name) != value
-    }
-    changes = (
-        ", ".join(f"{name} {old!r} -> {new!r}" for name, (old, new) in pairs.items())
-        or "the dataset's digest"
-    )
-    can_repeat = all(
-        name in theirs for name in pairs
-    )  # else it is from a version without these flags
-    hint = "choose another --output, delete that one" + (
-        ", or repeat its flags to resume it" if can_repeat else ""
-    )
-    raise InvalidInput(f"--output {storage.url} holds another training: {changes}", hint)
 
 
 def to_bytes(content: dict[str, Any]) -> bytes:

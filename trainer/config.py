@@ -3,7 +3,9 @@ podium.trainer`` are derived."""
 
 import argparse
 import ast
+import hashlib
 import inspect
+import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -51,16 +53,30 @@ FREE = frozenset(
 )
 
 
-def check_torch() -> None:
-    """Refuse to train where PyTorch is not installed: the rest of podium, and trainers of one's
-    own, do without it.
+def check_library(model: str, meaning: str = "image") -> None:
+    """Refuse to train where the library is not installed that a model needs: the rest of podium,
+    and trainers of one's own, do without it.
+
+    Args:
+        meaning: Of the input: image, table or array.
 
     Raises:
         InvalidInput: It is not.
     """
-    if find_spec("torch") is None:
-        hint = "pip install torch torchvision; or train with a command of your own (podium init --from blank)"
-        raise InvalidInput("podium's own trainer needs PyTorch, which is not installed", hint)
+    is_fitted = networks.is_fitted(model, meaning)
+    name, module = ("scikit-learn", "sklearn") if is_fitted else ("PyTorch", "torch")
+    if find_spec(module) is None:
+        install = "scikit-learn" if is_fitted else "torch torchvision"
+        hint = (
+            f"pip install {install}; or train with a command of your own (podium init --from blank)"
+        )
+        if not is_fitted and meaning == "table":
+            hint = (
+                f"pip install {install}; network=trees and network=linear need scikit-learn alone"
+            )
+        raise InvalidInput(
+            f"podium's trainer needs {name} for {model}, and it is not installed", hint
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +98,7 @@ class TrainConfig:
 
     model: str = "tutorial"
     """Network and recipe: tutorial, fast, best, mlp, linear (for tables too), or one of
-    torchvision: resnet18."""
+    torchvision: resnet18; or trees, boosted trees of scikit-learn for tables."""
 
     weights: str = ""
     """File or URI with weights to start from: safetensors, or a state_dict of torch."""
@@ -170,7 +186,27 @@ class TrainConfig:
     count each class alike, however rare it is; of no effect on a regression."""
 
     patience: int = 0
-    """Stop after this many epochs without a better one on the validation part; 0: never."""
+    """Stop after this many epochs (trees: rounds) without a better one on the validation part; 0:
+    never."""
+
+    folds: int = 0
+    """Cross-validate: the metrics are means over so many folds of train and validation, and the
+    model is fitted to all of them; 0: the validation part alone."""
+
+    tree_lr: float = 0.1
+    """Learning rate of boosted trees; the flags of trees are of no effect on networks."""
+
+    tree_rounds: int = 1000
+    """Most rounds of boosting; as many are kept as the loss on the validation part falls."""
+
+    tree_leaves: int = 31
+    """Most leaves of a tree."""
+
+    tree_items: int = 20
+    """Least training items of a leaf."""
+
+    tree_columns: float = 1.0
+    """Share of the columns that a split chooses from."""
 
     no_cuda: bool = False
     """Use the CPU even if there is a GPU."""
@@ -215,9 +251,19 @@ class TrainConfig:
                         f"--{name} takes {', '.join(known)}, but not {word!r}",
                         f"--{name} {known[0]}",
                     )
-        for name in ("epochs", "batch_size", "test_batch_size", "log_interval", "depth"):
+        for name in (
+            "epochs",
+            "batch_size",
+            "test_batch_size",
+            "log_interval",
+            "depth",
+            "tree_rounds",
+            "tree_items",
+        ):
             self._number(name, getattr(self, name) >= 1, ">= 1", "for example 1")
-        for name in ("lr", "gamma", "width"):
+        self._number("tree_leaves", self.tree_leaves >= 2, ">= 2", "for example 31")
+        self._number("tree_columns", 0 < self.tree_columns <= 1, "in (0, 1]", "for example 0.5")
+        for name in ("lr", "gamma", "width", "tree_lr"):
             self._number(
                 name, getattr(self, name) > 0, "> 0", f"the default is {getattr(type(self), name)}"
             )
@@ -234,6 +280,10 @@ class TrainConfig:
             "patience",
         ):
             self._number(name, getattr(self, name) >= 0, ">= 0", "for example 0")
+        self._number("folds", self.folds == 0 or self.folds >= 2, ">= 2, or 0", "for example 5")
+        if self.folds and self.inherit:
+            problem = "--folds trains from the start, but --inherit names weights to continue with"
+            raise InvalidInput(problem, "leave one out")
         self._number("seed", self.seed < 2**32, "< 2**32", "for example 1")
 
     def _check_model(self) -> None:
@@ -241,6 +291,11 @@ class TrainConfig:
             raise InvalidInput(
                 f"--model {self.model} has more than the 2 GB of weights that one ONNX file holds",
                 "choose a smaller one",
+            )
+        if self.model == networks.TREES and (self.weights or self.inherit):
+            name = "weights" if self.weights else "inherit"
+            raise InvalidInput(
+                f"--{name} is for networks: trees start from scratch", f"leave --{name} out"
             )
         if not networks.exists(self.model):
             known = (*networks.OWN, *networks.TORCHVISION)
@@ -279,6 +334,33 @@ class TrainConfig:
     def decisive(self) -> dict[str, Any]:
         """The fields that determine the resulting weights."""
         return {name: value for name, value in asdict(self).items() if name not in FREE}
+
+    def fingerprint(self, digest: str) -> str:
+        """Return a hash of everything two trainings must share to end with the same model.
+
+        Args:
+            digest: Of the dataset.
+        """
+        text = json.dumps({**self.decisive, "digest": digest}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def refuse(self, theirs: Mapping[str, Any], url: str) -> NoReturn:
+        """Say how the training whose hyperparameters were found in an output differs from this one.
+
+        Raises:
+            InvalidInput: Always.
+        """
+        differing = {
+            name: (theirs.get(name), value)
+            for name, value in self.decisive.items()
+            if theirs.get(name) != value
+        }
+        pairs = [f"{name} {old!r} -> {new!r}" for name, (old, new) in differing.items()]
+        changes = ", ".join(pairs) or "the dataset's digest"
+        hint = "choose another --output, or delete that one"
+        if differing.keys() <= theirs.keys():
+            hint += ", or repeat its flags to resume it"
+        raise InvalidInput(f"--output {url} holds another training: {changes}", hint)
 
 
 class _Parser(argparse.ArgumentParser):

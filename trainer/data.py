@@ -83,6 +83,9 @@ class Dataset:
     digest: str
     """Checksum of the whole dataset."""
 
+    has_groups: bool = False
+    """Whether items belong to groups, so that they do not count alone."""
+
     def to(self, device: torch.device) -> "Dataset":
         """Return the dataset on a device, or mapped from disk if it takes too much of the memory
         there."""
@@ -113,15 +116,17 @@ def load(config: TrainConfig) -> Dataset:
         Damaged,
     ) as error:  # bad input for a trainer: starting it again changes nothing
         raise InvalidInput(error.message, error.hint or hint) from error
-    return Dataset(train=train, validation=validation, task=learned, digest=info.digest)
+    return Dataset(
+        train=train,
+        validation=validation,
+        task=learned,
+        digest=info.digest,
+        has_groups=info.has_groups,
+    )
 
 
 def _check(config: TrainConfig, info: DatasetInfo) -> None:
-    if config.dataset not in ("", info.name):
-        raise InvalidInput(
-            f"--data {config.data} holds {info.name}, not {config.dataset}",
-            f"--dataset {info.name}",
-        )
+    task.require_name(config, info)
     count = info.parts["train"].count
     require(
         config.batch_size <= count,

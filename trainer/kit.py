@@ -21,8 +21,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from podium.data import artifact
 from podium.data.artifact import DatasetInfo, Split
+from podium.data.validated import Validated
 from podium.errors import InvalidInput
 from podium.metrics import format_metrics
 from podium.storage import Storage, connect
@@ -107,7 +110,9 @@ def report(*, epoch: int | None = None, epochs: int | None = None, **metrics: fl
     _epochs.append({"epoch": number, **{name: float(value) for name, value in metrics.items()}})
 
 
-def save_onnx(model: Any, *, epoch: int | None = None, weights: str = "") -> None:
+def save_onnx(
+    model: Any, *, epoch: int | None = None, weights: str = "", validated: Any = None
+) -> None:
     """Write model.onnx and metrics.json to the output.
 
     Args:
@@ -116,6 +121,9 @@ def save_onnx(model: Any, *, epoch: int | None = None, weights: str = "") -> Non
         epoch: The epoch whose weights it has; the last one that was reported if None.
         weights: File or URI of the weights that the training began with: the test items these had
             seen do not count.
+        validated: Its predictions of the validation part, in the order of that: probabilities [n,
+            classes], class indices [n], or numbers. The leaderboard says from them which trials
+            cannot be told from the best.
     """
     content = Path(model).read_bytes() if isinstance(model, str | os.PathLike) else model
     if not isinstance(content, bytes):
@@ -123,7 +131,7 @@ def save_onnx(model: Any, *, epoch: int | None = None, weights: str = "") -> Non
     if is_first(os.environ):
         target = connect(output())
         target.put("model.onnx", content)
-        _save_metrics(target, epoch, weights)
+        _save_metrics(target, epoch, weights, validated)
 
 
 def save_model(
@@ -132,6 +140,7 @@ def save_model(
     predict: Sequence[str] = (),
     epoch: int | None = None,
     weights: str = "",
+    validated: Any = None,
 ) -> None:
     """Write the files of a directory and metrics.json to the output.
 
@@ -141,6 +150,7 @@ def save_model(
             ``--inputs`` and ``--output``. Empty if there is a model.onnx or a model.json.
         epoch: The epoch whose weights it has; the last one that was reported if None.
         weights: File or URI of the weights that the training began with, as in save_onnx.
+        validated: Its predictions of the validation part, as in save_onnx.
 
     Raises:
         InvalidInput: It holds neither model.onnx nor model.json, and no command is given.
@@ -160,10 +170,10 @@ def save_model(
             target.put(name, file)
         if predict:
             target.put("model.json", json.dumps({"predict": list(predict)}).encode())
-        _save_metrics(target, epoch, weights)
+        _save_metrics(target, epoch, weights, validated)
 
 
-def _save_metrics(target: Storage, epoch: int | None, weights: str) -> None:
+def _save_metrics(target: Storage, epoch: int | None, weights: str, validated: Any) -> None:
     """Write what the model has seen, and metrics.json last: then the model directory is whole."""
     chosen = [record for record in _epochs if epoch in (None, record["epoch"])]
     if not chosen and epoch is not None:
@@ -173,7 +183,18 @@ def _save_metrics(target: Storage, epoch: int | None, weights: str) -> None:
     seen.write(target)
     if weights and not seen.whole:
         record["unknown_weights"] = weights
+    if validated is not None:
+        _save_validated(target, validated)
     target.put("metrics.json", json.dumps(record, indent=1).encode())
+
+
+def _save_validated(target: Storage, predictions: Any) -> None:
+    predictions, truth = np.asarray(predictions), load("validation").target
+    if len(predictions) != len(truth):
+        problem = f"the validation part has {len(truth)} items, but validated {len(predictions)}"
+        raise InvalidInput(problem, "one prediction for each item, in the order of the part")
+    if not dataset().has_groups:  # items of a group do not count alone
+        Validated(target=truth, predictions=predictions).write(target)
 
 
 def _given(name: str) -> str:

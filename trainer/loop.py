@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from podium.display.text import duration
 from podium.errors import Failed, PodiumError
 from podium.metrics import PACE
-from podium.text import duration
 from podium.trainer import data, models, objective, processor
 from podium.trainer.augment import Augmentation
 from podium.trainer.config import TrainConfig
@@ -26,15 +26,15 @@ SMALL_ITEM = 8 * 28 * 28
 """Most values of an item of which --test-batch-size fit a step of the evaluation."""
 
 
-class Stopped(PodiumError):
+class _Stopped(PodiumError):
     """SIGTERM: the step was finished and the state saved."""
 
     exit_code = 143  # 128..255: restartPolicy ExitCode starts such a replica again
 
 
 @dataclass(kw_only=True)
-class Progress:
-    """How far a training has come; with model, average and optimizer it is all that a checkpoint
+class _Progress:
+    """Progress of a training; with model, average and optimizer it is all that a checkpoint
     holds."""
 
     epoch: int = 1
@@ -61,8 +61,11 @@ class Progress:
     weights: dict[str, Tensor] = field(default_factory=dict)
     """Those weights, on the CPU."""
 
+    validated: Tensor = field(default_factory=lambda: torch.zeros(0))
+    """Their outputs of the validation part, as TrainingObjective.room keeps them, on the CPU."""
 
-class Training:
+
+class TrainingLoop:
     """One rank's part of a training.
 
     Args:
@@ -82,8 +85,10 @@ class Training:
         self.gradients = GradientSum(self.model, world)
         self.augmentation = Augmentation(config, dataset.task, world.device)
         self.steps = math.ceil(len(dataset.train) / config.batch_size)
-        self.progress = Progress()
+        self.progress = _Progress()
         self.stop = False  # set by a signal handler
+        self.until = 0  # last epoch, whose weights are kept; 0: as configured
+        self.outputs: list[Tensor] | None = None  # of the validation part after each epoch
         self.measured_from: tuple[float, int] | None = None  # time and finished steps
 
     def state(self) -> dict[str, Any]:
@@ -100,7 +105,7 @@ class Training:
         self.model.load_state_dict(state["model"])
         self.average.model.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.progress = Progress(**{name: state[name] for name in vars(self.progress)})
+        self.progress = _Progress(**{name: state[name] for name in vars(self.progress)})
 
     def inherit(self, parent: dict[str, Any]) -> None:
         """Start from the weights of another training, and from its optimizer state if the optimizer
@@ -129,7 +134,7 @@ class Training:
         while not self.is_done():
             try:
                 self.run_epoch()
-            except (Stopped, PeerLost):
+            except (_Stopped, PeerLost):
                 self.world.leave()
                 if self.world.rank == 0:
                     save(self.state())
@@ -142,6 +147,8 @@ class Training:
     def is_done(self) -> bool:
         """Return whether the last epoch is over or patience has run out."""
         last, patience = self.progress.epoch - 1, self.config.patience
+        if self.until:
+            return last >= self.until
         waited = last - self.progress.best.get("epoch", last)
         return last >= self.config.epochs or (patience > 0 and waited >= patience)
 
@@ -162,7 +169,7 @@ class Training:
                 if (progress.step - 1) % config.log_interval == 0:
                     self.report_step(losses)
                 if self.stop:
-                    raise Stopped(
+                    raise _Stopped(
                         "stopped by SIGTERM after a finished step", "the same command resumes it"
                     )
         finally:
@@ -252,8 +259,10 @@ class Training:
             (self.model, self.average.model)
         ):  # in the same order in all ranks, unlike a set
             self.world.mean_buffers(module)
+        validation, outputs = self.dataset.validation, self.dataset.task.outputs
+        kept = self.objective.room(len(validation), outputs, self.world.device)
         metrics = self.objective.evaluate(
-            self.average.model, self.dataset.validation, self.evaluated_at_once(), self.world
+            self.average.model, validation, self.evaluated_at_once(), self.world, kept
         )
         self.require_finite(metrics["loss"], f"the validation after epoch {epoch}")
         record = {
@@ -265,8 +274,11 @@ class Training:
         progress.history.append(record)
         if self.objective.is_better(record, progress.best):
             progress.best = record
-        if progress.best is record or (self.config.keep == "last" and not self.config.patience):
-            progress.kept = record
+        if self.outputs is not None:
+            self.outputs.append(kept.cpu())
+        keeps_last = self.config.keep == "last" and not self.config.patience
+        if progress.best is record or keeps_last or self.until:
+            progress.kept, progress.validated = record, kept.cpu()
             progress.weights = {
                 name: tensor.cpu().clone()
                 for name, tensor in self.average.model.state_dict().items()

@@ -3,11 +3,17 @@
 import re
 from typing import Any
 
-OWN = ("tutorial", "fast", "best", "mlp", "linear")
-"""Networks of podium.trainer.models."""
+TREES, LINEAR = "trees", "linear"
+"""Models of scikit-learn, the second unless it is of pictures: podium.trainer.tabular."""
 
-DENSE = ("mlp", "linear")
-"""Those that take any numbers: tables and arrays as well as pictures."""
+OWN = ("tutorial", "fast", "best", "mlp", LINEAR, TREES)
+"""Networks of podium.trainer.models, and the trees."""
+
+DENSE = ("mlp", LINEAR)
+"""Networks that take any numbers: tables and arrays as well as pictures."""
+
+NUMBERS = (*DENSE, TREES)
+"""All that take any numbers."""
 
 TORCHVISION = tuple(
     """
@@ -48,11 +54,21 @@ RECIPES: dict[str, dict[str, Any]] = {
     "best": {**_SGD, "epochs": 12, "batch_size": 128, "lr": 0.2, "shift": 2, "rotate": 10.0},
     "mlp": {**_ADAMW, "epochs": 20, "lr": 2e-3, "weight_decay": 0.01, "dropout": 0.1},
     # Logistic or linear regression, the baseline that a network must beat to be worth its trouble.
-    "linear": {**_ADAMW, "epochs": 20, "lr": 2e-3, "weight_decay": 0.01, "dropout": 0.0},
+    LINEAR: {**_ADAMW, "epochs": 20, "lr": 2e-3, "weight_decay": 0.01, "dropout": 0.0},
+    TREES: {"dropout": 0.0, "patience": 50},
 }
 
 # AdamW suits all of them, also those without normalization, with about the same learning rate.
 _TORCHVISION = {**_PICTURES, **_ADAMW, "epochs": 10, "lr": 1e-3, "weight_decay": 0.05}
+
+
+def is_fitted(model: str, meaning: str) -> bool:
+    """Return whether scikit-learn fits a model, without torch.
+
+    Args:
+        meaning: The input's: image, table, array or tokens.
+    """
+    return model == TREES or (model == LINEAR and meaning in ("table", "array", "tokens"))
 
 
 def recipe(model: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from podium.data.validated import MOST
 from podium.metrics import format_metrics
 from podium.trainer import data
 from podium.trainer.config import TrainConfig
@@ -19,7 +20,7 @@ Record = dict[str, float]
 """Metrics by name."""
 
 
-class Objective(ABC):
+class TrainingObjective(ABC):
     """Loss and metrics of one kind of dataset, added up over its items."""
 
     shown: tuple[str, ...]
@@ -57,7 +58,25 @@ class Objective(ABC):
     def merit(self, record: Record) -> Any:
         """Return a value that is greater for better metrics."""
 
-    def evaluate(self, model: nn.Module, part: data.Part, batch_size: int, world: World) -> Record:
+    def room(self, items: int, outputs: int, device: torch.device) -> Tensor:
+        """Return a tensor for the predictions of a part that are kept: all outputs, only the
+        classes if those take too much, or nothing [0]."""
+        if 4 * items * outputs <= MOST:
+            return torch.zeros(items, outputs, device=device)
+        return torch.zeros(0, device=device)
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Return kept outputs as predictions for people."""
+        return outputs
+
+    def evaluate(
+        self,
+        model: nn.Module,
+        part: data.Part,
+        batch_size: int,
+        world: World,
+        kept: Tensor | None = None,
+    ) -> Record:
         """Evaluate a model over all ranks; exact for any number of them and any remainder.
 
         Computed in fp32 whatever the precision of the training, as the exported model will.
@@ -65,17 +84,24 @@ class Objective(ABC):
         Args:
             model: Equal in all ranks; left in evaluation mode.
             part: On the device of the world.
+            kept: From room; gets the predictions of all ranks.
         """
         model.eval()
         totals = self.no_totals(world.device)
         with torch.no_grad():
             for piece in data.in_order(len(part), batch_size, world.rank, world.size):
-                totals += self.totals(model(part.inputs[piece]), part.target[piece])
+                outputs = model(part.inputs[piece])
+                totals += self.totals(outputs, part.target[piece])
+                if kept is not None and len(kept):
+                    kept[piece] = outputs if kept.ndim == 2 else outputs.argmax(1)
+        if kept is not None:
+            world.sum(kept)
         return self.summarize(world.sum(totals), len(part))
 
     def line(self, record: Mapping[str, float]) -> str:
         """Return the metric line of an epoch."""
-        values: dict[str, Any] = {name: record[name] for name in self.shown}
+        errors = [f"{name}_se" for name in self.shown if f"{name}_se" in record]
+        values: dict[str, Any] = {name: record[name] for name in (*self.shown, *errors)}
         return format_metrics(**values)
 
     def is_better(self, record: Record, other: Record) -> bool:
@@ -83,7 +109,7 @@ class Objective(ABC):
         return not other or self.merit(record) > self.merit(other)
 
 
-class Classification(Objective):
+class Classification(TrainingObjective):
     """Cross entropy; the best epoch has the highest metric, then the lowest loss.
 
     Args:
@@ -119,6 +145,15 @@ class Classification(Objective):
         loss = F.cross_entropy(outputs, targets, reduction="sum").double()
         return torch.cat([*counts, loss[None]])
 
+    def room(self, items: int, outputs: int, device: torch.device) -> Tensor:
+        everything = super().room(items, outputs, device)
+        if len(everything) or items > MOST:
+            return everything
+        return torch.zeros(items, dtype=torch.int64, device=device)
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        return outputs.softmax(1) if outputs.ndim == 2 else outputs
+
     def no_totals(self, device: torch.device) -> Tensor:
         return torch.zeros(3 * self.classes + 1, dtype=torch.float64, device=device)
 
@@ -136,7 +171,7 @@ class Classification(Objective):
         return record[self.metric], -record["loss"]
 
 
-class Regression(Objective):
+class _Regression(TrainingObjective):
     """Squared error of the standardized target; the best epoch has the lowest rmse.
 
     Several targets count alike: loss, rmse, mae and r2 are means over them, as scikit-learn's.
@@ -187,10 +222,10 @@ class Regression(Objective):
         return -record["rmse"]
 
 
-def of(config: TrainConfig, task: Task, device: torch.device | None = None) -> Objective:
+def of(config: TrainConfig, task: Task, device: torch.device | None = None) -> TrainingObjective:
     """Return the objective of a task, for outputs on a device (the CPU if None)."""
     if task.kind == "regression":
-        return Regression(task, device)
+        return _Regression(task, device)
     weights = balanced_weights(task.class_counts).to(device) if config.balance else None
     return Classification(task.outputs, config.metric, config.label_smoothing, weights)
 

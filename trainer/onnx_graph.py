@@ -31,7 +31,7 @@ class UnknownLayer(Exception):
     """A kind of layer that this module cannot write."""
 
 
-class Graph:
+class _Graph:
     """Nodes and weights under construction."""
 
     def __init__(self) -> None:
@@ -219,7 +219,7 @@ def write(model: nn.Sequential, task: Task) -> "ModelProto":
     """
     from onnx import TensorProto, helper, numpy_helper
 
-    graph = Graph()
+    graph = _Graph()
     with torch.no_grad():
         last = graph.layer(model, task.input)
     graph.nodes.append(helper.make_node("Identity", [last], [task.output]))

@@ -28,7 +28,7 @@ STATE = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class _Group:
     """Parameters with the same weight decay."""
 
     parameters: list[Tensor]
@@ -56,7 +56,7 @@ class Optimizer:
             parameter for parameter in model.parameters() if parameter.ndim <= 1
         ]
         self.groups = [
-            Group(parameters=parameters, weight_decay=decay, state=self._new_state(parameters))
+            _Group(parameters=parameters, weight_decay=decay, state=self._new_state(parameters))
             for parameters, decay in ((weights, config.weight_decay), (others, 0.0))
         ]
 

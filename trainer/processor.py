@@ -1,4 +1,4 @@
-"""How this machine computes: number of threads, memory and precision."""
+"""Settings of the processor: number of threads, memory and precision."""
 
 import ctypes
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from podium.machine import cores, memory
+from podium.system.machine import cores, cpu_field, memory
 from podium.trainer.config import TrainConfig
 from podium.trainer.world import World
 
@@ -68,22 +68,6 @@ def has_bf16(device: torch.device, cpuinfo: Path = Path("/proc/cpuinfo")) -> boo
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     return not {"avx512_bf16", "amx_bf16"}.isdisjoint(cpu_field("flags", cpuinfo).split())
-
-
-def cpu_field(name: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """Return a field of the first CPU in /proc/cpuinfo; "" where there is none."""
-    try:
-        lines = cpuinfo.read_text().splitlines()
-    except OSError:
-        return ""
-    return next(
-        (
-            value.strip()
-            for key, _, value in (line.partition(":") for line in lines)
-            if key.strip() == name
-        ),
-        "",
-    )
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:

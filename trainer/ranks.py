@@ -4,8 +4,13 @@ torchrun and the training operator set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_
 Trainer v2 sets options of torchrun alone: PET_NNODES, PET_NODE_RANK, PET_NPROC_PER_NODE,
 PET_MASTER_ADDR and PET_MASTER_PORT (trainer v2.3.0: pkg/runtime/framework/plugins/torch/torch.go).
 A process that it starts without torchrun is the only one of its node.
+
+mpirun and srun set names of their own, and no place to meet: Open MPI 4 and 5 OMPI_COMM_WORLD_*,
+MPICH and Intel MPI PMI_* (their launcher, Hydra), Slurm's srun SLURM_PROCID and SLURM_STEP_*. On
+one machine the ranks meet at its loopback address; MASTER_ADDR and MASTER_PORT say otherwise.
 """
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,7 +20,47 @@ ONE_PROCESS = ("", "1", "auto", "cpu")
 """Values of PET_NPROC_PER_NODE that a node of one process fits; auto and cpu leave the number to
 torchrun."""
 
+_PORTS = 15_000
+"""Number of ports from 15000 on, below those that Linux gives to connections (32768 and up)."""
+
 _HINT = "the PyTorch operator, Kubeflow Trainer and torchrun set them"
+
+
+_MPIRUN = "mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=29500 …, where HOST runs rank 0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Launcher:
+    """Variables of a launcher that is no torchrun."""
+
+    rank: str
+    size: str
+    local: str
+    here: str
+    """Number of ranks on this machine."""
+
+    job: tuple[str, ...] = ()
+    """Names of this start, the same in all ranks."""
+
+
+_LAUNCHERS = (
+    _Launcher(
+        rank="OMPI_COMM_WORLD_RANK",
+        size="OMPI_COMM_WORLD_SIZE",
+        local="OMPI_COMM_WORLD_LOCAL_RANK",
+        here="OMPI_COMM_WORLD_LOCAL_SIZE",
+        job=("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
+    ),
+    _Launcher(rank="PMI_RANK", size="PMI_SIZE", local="MPI_LOCALRANKID", here="MPI_LOCALNRANKS"),
+    _Launcher(
+        rank="SLURM_PROCID",
+        # Of a step alone: a script of sbatch has the others, too, and is one process.
+        size="SLURM_STEP_NUM_TASKS",
+        local="SLURM_LOCALID",
+        here="SLURM_STEP_TASKS_PER_NODE",
+        job=("SLURM_JOB_ID", "SLURM_STEP_ID"),
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +96,8 @@ def read(environ: Mapping[str, str]) -> Ranks:
         InvalidInput: A number is missing or not a number, or several processes of a node need
             torchrun.
     """
+    if launcher := _launcher_of(environ):
+        return _of_launcher(launcher, environ)
     is_node = bool(environ.get("PET_NODE_RANK")) and not environ.get(
         "RANK"
     )  # Kubeflow Trainer: a node is a rank
@@ -86,7 +133,53 @@ def read(environ: Mapping[str, str]) -> Ranks:
 
 def is_first(environ: Mapping[str, str]) -> bool:
     """Return whether this is rank 0, the one that prints and saves."""
+    if launcher := _launcher_of(environ):
+        return environ[launcher.rank] == "0"
     return (environ.get("RANK") or environ.get("PET_NODE_RANK") or "0") == "0"
+
+
+def _launcher_of(environ: Mapping[str, str]) -> _Launcher | None:
+    """Return the launcher that started this process, unless a torchrun or an operator did, whose
+    names count first."""
+    if environ.get("RANK") or environ.get("PET_NODE_RANK"):
+        return None
+    known = (
+        launcher
+        for launcher in _LAUNCHERS
+        if environ.get(launcher.rank) and environ.get(launcher.size)
+    )
+    return next(known, None)
+
+
+def _of_launcher(launcher: _Launcher, environ: Mapping[str, str]) -> Ranks:
+    """Read the variables of a launcher.
+
+    Raises:
+        InvalidInput: One is not a number, or nothing says where ranks on several machines meet.
+    """
+    own, count = _number(environ, launcher.rank, 0), _number(environ, launcher.size, 1)
+    names = {launcher.rank: own, launcher.size: count}
+    require(
+        0 <= own < count,
+        f"0 <= {launcher.rank} < {launcher.size}",
+        "the launcher sets them",
+        **names,
+    )
+    local = _number(environ, launcher.local, own)
+    if count == 1:
+        return Ranks(local=local)
+    address = environ.get("MASTER_ADDR", "")
+    if not address:
+        here = environ.get(launcher.here, str(count)).partition("(")[0]  # Slurm: 2(x4)
+        if here != str(count):
+            raise InvalidInput(
+                f"{launcher.size} is {count}, {here} of them here, but MASTER_ADDR is not set",
+                _MPIRUN,
+            )
+        address = "127.0.0.1"
+    started = "-".join(environ.get(name, "") for name in launcher.job)
+    port = _number(environ, "MASTER_PORT", _PORTS + zlib.crc32(started.encode()) % _PORTS)
+    return Ranks(rank=own, size=count, local=local, address=address, port=port)
 
 
 def _number(environ: Mapping[str, str], name: str, default: int) -> int:

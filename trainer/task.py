@@ -52,6 +52,19 @@ class Task:
         return self.info.shape[2] if len(self.info.shape) == 3 else 1
 
 
+def require_name(config: TrainConfig, info: DatasetInfo) -> None:
+    """Refuse another dataset than the one that is named.
+
+    Raises:
+        InvalidInput: It is.
+    """
+    if config.dataset not in ("", info.name):
+        raise InvalidInput(
+            f"--data {config.data} holds {info.name}, not {config.dataset}",
+            f"--dataset {info.name}",
+        )
+
+
 def read(config: TrainConfig, info: DatasetInfo) -> Task:
     """Return what is to be learned from a dataset with a configured network.
 
@@ -59,7 +72,7 @@ def read(config: TrainConfig, info: DatasetInfo) -> Task:
         InvalidInput: The network does not take such a dataset, or a setting does not fit its
             pictures.
     """
-    name, source = _only_input(info)
+    name, source = _only_input(config.model, info)
     if info.kind == "classification":
         counts = info.parts["train"].class_counts
         task = Task(
@@ -82,13 +95,15 @@ def read(config: TrainConfig, info: DatasetInfo) -> Task:
     return task
 
 
-def _only_input(info: DatasetInfo) -> tuple[str, InputInfo]:
-    """Return the input of a dataset.
+def _only_input(model: str, info: DatasetInfo) -> tuple[str, InputInfo]:
+    """Return the input of a dataset; of sentences, which the linear model takes, the words.
 
     Raises:
-        InvalidInput: It has several, or sentences.
+        InvalidInput: It has several, or sentences for another model.
     """
     (name, source), *others = info.inputs.items()
+    if source.meaning == "tokens" and model == networks.LINEAR:
+        return name, source
     hint = "train it with a trainer of your own, which any command can be: docs/trainer.md"
     if others:
         names = " and ".join(info.inputs)
@@ -97,8 +112,8 @@ def _only_input(info: DatasetInfo) -> tuple[str, InputInfo]:
         )
     if source.meaning == "tokens":
         raise InvalidInput(
-            f"podium.trainer takes pictures, tables and arrays, but the input {name} of the dataset "
-            f"{info.name} holds tokens",
+            f"podium.trainer takes sentences with --model linear alone, but the input {name} of the "
+            f"dataset {info.name} holds tokens",
             hint,
         )
     return name, source
@@ -132,10 +147,10 @@ def _check_picture(config: TrainConfig, task: Task) -> None:
 
 def _check_numbers(config: TrainConfig, dataset: str, source: InputInfo) -> None:
     kind = f"the input of {dataset} is {'a table' if source.meaning == 'table' else 'an array'}"
-    if config.model not in networks.DENSE:
+    if config.model not in networks.NUMBERS:
         raise InvalidInput(
             f"--model {config.model} learns from pictures, but {kind}",
-            "--model mlp and linear take tables and arrays",
+            "--model trees, mlp and linear take tables and arrays",
         )
     for name in ("shift", "rotate", "flip", "erase", "augment"):
         if getattr(config, name):

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from podium.trainer.config import TrainConfig
 
 
-class Tracker(Protocol):
+class _Tracker(Protocol):
     """One tracker following one training."""
 
     def log(self, epoch: int, values: Mapping[str, float]) -> None:
@@ -130,7 +130,7 @@ class TensorBoard:
         self.writer.close()
 
 
-TRACKERS: dict[str, Callable[[dict[str, Any], str, str, Path], Tracker]] = {
+TRACKERS: dict[str, Callable[[dict[str, Any], str, str, Path], _Tracker]] = {
     "wandb": WandB,
     "mlflow": MLflow,
     "tensorboard": TensorBoard,
@@ -146,7 +146,7 @@ class Tracking:
     """
 
     def __init__(self, config: TrainConfig, environ: Mapping[str, str] = os.environ) -> None:
-        self.active: dict[str, Tracker] = {}
+        self.active: dict[str, _Tracker] = {}
         trial = environ.get("KATIB_TRIAL_NAME", "")
         name = trial or config.output.rstrip("/").rpartition("/")[2] or "train"
         group = trial.rpartition("-")[0]  # Katib calls a trial <experiment>-<random>

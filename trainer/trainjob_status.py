@@ -40,7 +40,7 @@ _MOST, _LONGEST, _INT32 = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Server:
+class _Server:
     """Where a TrainJob takes its status."""
 
     url: str
@@ -90,7 +90,7 @@ class StatusReporter:
         url, token, certificate = (environ.get(name, "") for name in (_SERVER, _TOKEN, _CA))
         given = url and token and certificate
         self.server = (
-            Server(url=url, token=Path(token), certificate=Path(certificate)) if given else None
+            _Server(url=url, token=Path(token), certificate=Path(certificate)) if given else None
         )
         self._started = time.monotonic() if now is None else now
         self._reports = 0
@@ -130,7 +130,7 @@ class StatusReporter:
         if thread is not None:
             thread.join(LAST_POST)
 
-    def _send(self, server: Server) -> None:
+    def _send(self, server: _Server) -> None:
         while True:
             with self._lock:
                 status, self._next = self._next, None

@@ -116,7 +116,6 @@ def start_from(model: nn.Module, state: Mapping[str, Tensor], uri: str, *, say_s
 
 
 def _last_layer(model: nn.Module) -> str:
-    """Return the prefix of the last layer's weights in a state dict."""
     return [
         f"{name}."
         for name, layer in model.named_modules()

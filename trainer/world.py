@@ -277,7 +277,7 @@ def meet(own: Ranks, environ: Mapping[str, str], attempt: str) -> dist.Store:
         if time.monotonic() > deadline:
             raise PeerLost(
                 f"rank 0 at {own.address}:{own.port} still serves an attempt that is over",
-                "end what is left of the job, then start it again",
+                "stop the rest of the job, then start it again",
             )
         time.sleep(0.2)
 
@@ -340,7 +340,8 @@ def _check_backend(config: TrainConfig) -> None:
         )
     if config.backend == "mpi" and not dist.is_mpi_available():
         raise InvalidInput(
-            "--backend mpi needs a torch that is built with MPI", "use --backend gloo"
+            "--backend mpi needs a torch that is built with MPI, and those of PyPI are not",
+            "use --backend gloo, which mpirun's ranks take as well; or build torch with USE_MPI=1",
         )
 
 

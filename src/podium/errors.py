@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-OTHERS = (f"{Path(__file__).parent}/", "/site-packages/")
+_OTHERS = (f"{Path(__file__).parent}/", "/site-packages/")
 """Parts of a path that mark code as not the user's."""
 
 
@@ -51,7 +51,7 @@ class PodiumError(Exception):
         """Return the traceback for a notebook (IPython: docs/source/config/integrating.rst): the
         user's lines, no others."""
         frames = traceback.extract_tb(self.__traceback__)
-        own = [frame for frame in frames if not any(part in frame.filename for part in OTHERS)]
+        own = [frame for frame in frames if not any(part in frame.filename for part in _OTHERS)]
         return [
             *(line.rstrip("\n") for line in traceback.format_list(own)),
             f"{type(self).__name__}: {self}",

@@ -13,6 +13,8 @@ import podium
 from podium.data import artifact
 from podium.errors import InvalidInput
 
+pytestmark = pytest.mark.whole
+
 RANDOM = np.random.default_rng(0)
 FRAME = pd.DataFrame(
     {
@@ -100,3 +102,12 @@ def test_a_run_takes_a_frame(home: Path) -> None:
     run.stop()
     (prepared,) = run.directory.glob("artifacts/*/prepare-data/prepared")
     assert list(artifact.describe(prepared).classes) == ["no", "yes"]
+
+
+def test_a_table_needs_no_model_and_no_metric() -> None:
+    rows = FRAME[["size", "city"]]
+    assert podium.train((rows, FRAME["sold"])).metrics["accuracy"] > 0
+    numbers = (FRAME["size"].astype(float) * 2).rename("price")
+    sweep = podium.sweep("tables", data=(rows, numbers), trials=1, name="numbers")
+    assert sweep.best.metrics.keys() >= {"rmse", "r2"}
+    sweep.close()

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.whole
+
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 BLOCKS = re.findall(r"(?:<!-- (\w+) -->\n)?```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 

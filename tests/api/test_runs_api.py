@@ -225,7 +225,7 @@ def test_a_training_names_its_queue(tiny_dataset: Path, home: Path) -> None:
     Path("trainer.py").write_text(TRAINER)
     given = {"command": ["python", "trainer.py"], "queue": "team", "queue_priority": "urgent"}
     assert podium.train(tiny_dataset, **given).job.queue == "team"
-    with pytest.raises(InvalidInput, match="queue_priority goes with queue"):
+    with pytest.raises(InvalidInput, match="queue_priority needs queue"):
         podium.train(tiny_dataset, queue_priority="urgent")
 
 
@@ -249,7 +249,12 @@ def test_what_is_not_a_training_is_refused(
 
 
 def test_packages_are_called_like_their_functions() -> None:
-    assert list(inspect.signature(podium.run).parameters) == ["pipeline", "wait", "parameters"]
+    assert list(inspect.signature(podium.run).parameters) == [
+        "pipeline",
+        "wait",
+        "places",
+        "parameters",
+    ]
     assert list(inspect.signature(podium.registry).parameters) == ["url"]
     code = "import podium.runner.run, podium.models.rule, podium; print(len(podium.runs()), len(podium.registry('store')))"
     done = subprocess.run(

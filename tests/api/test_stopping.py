@@ -11,6 +11,8 @@ from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check
 from podium.manifests.rules import RUNNERS
 
+pytestmark = pytest.mark.whole
+
 SCRIPT = """
 import argparse, time
 parser = argparse.ArgumentParser()
@@ -55,12 +57,12 @@ def test_median_stops_a_function_by_what_it_reports(home: Path) -> None:
 
 
 def test_asha_gives_the_best_more_epochs(home: Path) -> None:
-    space = {"lr": (0.1, 1.0), "epochs": (1, 27)}
-    sweep = podium.tune(climb, space, trials=16, parallel=1, seed=1, stop="asha")
+    space = {"lr": (0.1, 1.0), "epochs": (1, 9)}
+    sweep = podium.tune(climb, space, trials=6, parallel=1, seed=1, stop="asha")
     given = [int(trial.assignments["epochs"]) for trial in sweep.results]
-    assert set(given) >= {1, 3, 9}
-    assert given.count(1) > given.count(3) > given.count(9)
-    assert sweep.experiment.algorithm.settings["r_l"] == 27
+    assert set(given) == {1, 3}
+    assert given.count(1) > given.count(3)
+    assert sweep.experiment.algorithm.settings["r_l"] == 9
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_a_closure_is_tuned_as_cloudpickle_writes_it(home: Path) -> None:
 def test_what_cannot_be_pickled_is_named(home: Path) -> None:
     lock = threading.Lock()
     with pytest.raises(
-        InvalidInput, match=r"uses what cannot be pickled: TypeError: .*lock"
+        InvalidInput, match=r"uses something that cannot be pickled: TypeError: .*lock"
     ) as caught:
         podium.tune(lambda x: x * lock.locked(), {"x": (0.0, 1.0)}, pickle=True)
     assert caught.value.hint == "make it inside the function"
@@ -352,7 +352,7 @@ def silent(x: float) -> None:
 def test_a_function_without_metrics_says_what_it_returned(home: Path) -> None:
     with pytest.raises(
         Failed,
-        match=r"not found as score=NUMBER\nthe function returned nothing.*\nit said last\n  \| nothing to see",
+        match=r"not found as score=NUMBER\nthe function returned nothing.*\nits last lines\n  \| nothing to see",
     ) as caught:
         podium.tune(silent, {"x": (0.0, 1.0)}, objective="score", trials=1)
     assert (caught.value.hint or "").startswith('return {"score": 0.98}; ')
@@ -389,3 +389,39 @@ def with_a_helper(lr: float) -> dict[str, float]:
 
 def test_what_a_helper_inside_returns_is_no_metric() -> None:
     assert returned_names(with_a_helper) == ["loss"]
+
+
+@pytest.mark.parametrize("train", ["train.py", ["python", "-m", "mine.train"]])
+def test_code_of_the_working_directory_is_packed(
+    train: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    for name in ("train.py", "mine/train.py"):
+        (tmp_path / name).write_text("")
+    packed = program_of(train, {}, {}, "accuracy").packed(str(tmp_path / "store"))
+    assert packed.code
+    assert packed.code.uri.startswith("file://") or str(tmp_path) in packed.code.uri
+
+
+def test_a_command_without_code_here_is_not_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["python", "-c", "mine.train"]
+    assert program_of(words, {}, {}, "accuracy").packed(str(tmp_path / "store")).code is None
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_parameter_may_have_the_name_of_a_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    (tmp_path / "train.py").write_text("print('accuracy=0.5')\n")
+    space = {"model": ["trees", "linear"], "state": (0.0, 1.0), "trial": [1, 2]}
+    frame = podium.tune("train.py", space, trials=2).trials
+    assert frame.columns.is_unique
+    assert set(frame["model"]) <= {"trees", "linear"}
+    assert set(frame["trial_state"]) == {"Succeeded"}
+    assert frame["trial_trial"].str.startswith("train-").all()

@@ -40,7 +40,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a number as function": (
         lambda: podium.tune(3, SPACE),
-        "a script or a command is tuned, but got 3",
+        "a script or a command, but got 3",
     ),
     "another signature": (
         lambda: podium.tune(train, {"lr": (0.1, 1.0)}),
@@ -72,13 +72,13 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "data to train on": (lambda: podium.train("nowhere"), "there are no data at "),
     "a name of a training": (
         lambda: podium.train("nowhere", name="x"),
-        "a training is not given a name",
+        "a training takes no name",
     ),
     "a flag of a training": (lambda: podium.train("nowhere", leaning=3), "--leaning=3"),
     "a setting of a sweep": (lambda: podium.sweep("random", trails=3), "did you mean trials?"),
     "one setting twice": (
         lambda: podium.sweep("random", trials=3, max_trials=4),
-        "trials and max_trials are one setting",
+        "trials and max_trials are the same setting",
     ),
     "an Experiment": (lambda: podium.sweep("nothing"), "no bundled experiment is called 'nothing'"),
     "a dataset": (lambda: podium.load_dataset("nowhere"), "there is no dataset.json in "),
@@ -134,6 +134,6 @@ def test_what_other_tools_call_it_is_translated(what: str, home: Path) -> None:
 
 def test_several_returned_metrics_want_an_objective(home: Path) -> None:
     with pytest.raises(
-        InvalidInput, match=r'one of them is tuned\nhint: name one: objective="min:loss"'
+        InvalidInput, match=r'only one of them can be tuned\nhint: name one: objective="min:loss"'
     ):
         podium.tune(two_metrics, SPACE)

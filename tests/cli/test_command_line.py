@@ -87,8 +87,8 @@ def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
 def test_a_path_with_blanks_and_percent_signs_is_used_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from podium.settings import Settings
     from podium.storage import connect
+    from podium.system.settings import Settings
 
     home = tmp_path / "a%20b c#d?é"
     monkeypatch.setenv("PODIUM_HOME", str(home))

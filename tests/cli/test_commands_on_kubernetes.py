@@ -52,7 +52,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServe
 
 def test_experiments_of_katib_and_podium_are_shown_alike(podium: Callable[..., Result]) -> None:
     (row,) = json.loads(podium("experiment", "list", "--json").stdout)
-    assert (row["name"], row["state"], row["trials"]) == ("sweep", "Running", 2)
+    assert (row["sweep"], row["state"], row["trials"]) == ("sweep", "running", 2)
     assert "sweep: Running, 2 trials" in podium("experiment", "status", "sweep").stdout
     assert json.loads(podium("experiment", "best", "sweep", "--json").stdout)["name"] == "b"
     rows = podium("experiment", "trials", "sweep").stdout.splitlines()

@@ -16,6 +16,8 @@ import pytest
 
 from podium.runner.record import RunRecord
 
+pytestmark = pytest.mark.whole
+
 SCRIPT = """
 eval "$(_PODIUM_COMPLETE=bash_source podium)"
 tab() {
@@ -104,8 +106,8 @@ def test_a_typing_user_gets_parameters_and_their_values(
         for typed, completed in (
             ("podium run tune_and_promote net\t", "network="),
             ("podium run tune_and_promote network=f\t.", "network=fast ."),
-            ("podium run tune_and_promote network = f\t.", "f\x07."),
-            ("podium run tune_and_promote --network=f\t.", "--network=f\x07."),
+            ("podium run tune_and_promote network = b\t.", "b\x07."),
+            ("podium run tune_and_promote --network=b\t.", "--network=b\x07."),
             ("podium run rule=lik\t.", "rule=likely ."),
             ("podium run metric=bal\t.", "metric=balanced_accuracy ."),
             ("podium run network=mlp ru\t", "rule="),

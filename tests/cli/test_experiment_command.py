@@ -19,7 +19,7 @@ from sweep_manifests import job, space, write_experiment
 
 from podium.cli import app, main
 from podium.cli.experiment import experiment
-from podium.cli.experiment_view import ExperimentView
+from podium.cli.live import ExperimentView
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, bundled, load
 from podium.manifests.experiment.adapt import with_pods_retained
@@ -111,7 +111,7 @@ def test_a_sweep_from_a_file_ends_with_its_best_trial(podium: Any, manifest: Any
     assert found["name"] in podium("trials", "sweep").stdout.splitlines()[1]
     assert "Succeeded, 3 trials (3 succeeded)" in podium("status", "sweep").stdout
     (row,) = json.loads(podium("list", "--json").stdout)
-    assert (row["name"], row["state"], row["trials"]) == ("sweep", "Succeeded", 3)
+    assert (row["sweep"], row["state"], row["trials"]) == ("sweep", "succeeded", 3)
     assert "ExperimentMaxTrialsReached" in podium("status", "sweep", "--json").stdout
 
 
@@ -172,14 +172,14 @@ def test_a_finished_sweep_goes_on_and_used_names_get_numbers(podium: Any, manife
         "experiment": "sweep",
         "deleted": True,
     }
-    assert [row["name"] for row in json.loads(podium("list", "--json").stdout)] == ["sweep-2"]
+    assert [row["sweep"] for row in json.loads(podium("list", "--json").stdout)] == ["sweep-2"]
 
 
 def test_a_sweep_whose_trials_all_fail_ends_badly(podium: Any, manifest: Any) -> None:
     ran = podium("run", manifest(code="3"), "--no-fork-server", code=1)
     assert "no trial of sweep has a result" in ran.stderr
     assert "hint:" in ran.stderr
-    assert "Succeeded" in podium("status", "sweep").stdout
+    assert "sweep: Failed," in podium("status", "sweep").stdout
 
 
 def test_an_image_without_its_directory_is_refused(podium: Any, manifest: Any) -> None:
@@ -384,6 +384,28 @@ def test_render_refuses_what_katib_never_ends(
     assert says in done.stderr
     assert "hint: " in done.stderr
     assert not done.stdout
+
+
+def test_experiments_of_one_file_run_one_after_the_other(podium: Any, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("print('loss=1.5')")
+    manifests = [
+        write_experiment(
+            job(["python", str(program), "${trialParameters.x}"]), name=name, maxTrialCount=1
+        )
+        for name in ("first", "second")
+    ]
+    path = tmp_path / "both.yaml"
+    path.write_text(yaml.safe_dump_all(manifests))
+    done = podium("run", str(path), "--json")
+    decoder, text, names = json.JSONDecoder(), done.stdout.strip(), []
+    while text:
+        value, end = decoder.raw_decode(text)
+        names.append(value["experiment"])
+        text = text[end:].strip()
+    assert names == ["first", "second"]
+    refused = podium("run", str(path), "--name", "mine", code=2).stderr
+    assert "both.yaml holds 2 Experiments, which --name would give one name" in refused
 
 
 def test_a_job_given_to_the_wrong_command_names_the_right(podium: Any, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from podium.errors import InvalidInput
 def test_the_first_screen_shows_commands_in_groups() -> None:
     shown = CliRunner().invoke(app, ["--help"]).stdout
     headings = re.findall(r"(?m)^(\w+):$", shown)
-    assert headings == ["Options", "Begin", "Look", "Data", "Cluster", "Check", "More"]
+    assert headings == ["Options", "Start", "Inspect", "Data", "Cluster", "Diagnose", "More"]
     explained = set(re.findall(r"(?m)^  (\w+) {2,}", shown)) & COMMANDS.keys()
     assert {"init", "run", "tune", "predict"} < explained
     assert not explained & {"job", "reap", "migrate"}

@@ -20,7 +20,7 @@ from podium.api.cluster_spec import ClusterSpec
 from podium.api.jobs import Job
 from podium.api.launched import Session
 from podium.cli import app
-from podium.cli.job_view import JobView
+from podium.cli.live import JobView
 from podium.cluster import connect
 from podium.cluster.local import running_pod
 from podium.errors import Failed, InvalidInput, PodiumError

@@ -13,7 +13,7 @@ from click.testing import Result
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.jobs import Job
 from podium.api.launched import Session
-from podium.cli.job_view import JobView
+from podium.cli.live import JobView
 from podium.cluster.kubernetes.api import Waits
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Failed, Unavailable

@@ -11,7 +11,8 @@ from handmade import npy
 
 from podium.cli import model_view as view
 from podium.models import Model, Registry, open_registry
-from podium.models.comparison import SharedItems, difference
+from podium.models.comparison import difference
+from podium.models.shared_items import SharedItems
 from podium.scoring import METRICS
 
 LABELS = (np.arange(200) % 10).astype(np.uint8)
@@ -250,6 +251,15 @@ def test_promote_rollback_and_alias_tell_what_they_did(typed: Typed, model: Mode
 
 
 @pytest.mark.usefixtures("model")
+def test_a_dry_run_moves_no_champion(typed: Typed) -> None:
+    before = typed("models", "history", "mnist")[1]
+    for words in (["promote", "mnist", "good"], ["rollback", "mnist", "--to", "good"]):
+        said = typed("models", *words, "--dry-run")[1]
+        assert said == "dry run: champion of mnist: good, instead of bad\n"
+    assert typed("models", "history", "mnist")[1] == before
+
+
+@pytest.mark.usefixtures("model")
 def test_what_an_alias_points_at_can_be_promoted(typed: Typed) -> None:
     typed("models", "alias", "mnist", "staging", "good")
     assert (
@@ -370,7 +380,7 @@ def test_storage_check_says_what_to_mend(
     code, out, _ = typed("storage", "check", "minio://models")
     assert code == 1
     assert "FAIL  reach and list" in out
-    assert "nobody listens there" in out
+    assert "nothing listens there" in out
     assert "hint: is the server up" in out
 
 

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from podium import open_sweep
-from podium.api.sweep_list import _listed, list_sweeps
+from podium.api.sweep_list import list_sweeps, listed
 from podium.cli import app
 from podium.cluster.local.store import Store
 from podium.errors import Conflict, InvalidInput, NotFound
@@ -77,7 +77,7 @@ def test_an_unfinished_run_shows_the_command_that_goes_on(podium: Callable[..., 
     shown = podium("show", "latest").stdout
     assert "run 20260110-010101-bbbb of train_and_promote: killed" in shown
     assert "lr=0.5" in shown
-    assert shown.endswith("go on with: podium run --resume 20260110-010101-bbbb\n")
+    assert shown.endswith("continue with: podium run --resume 20260110-010101-bbbb\n")
 
 
 def test_a_killed_step_ran_until_its_last_sign(home: Path, podium: Callable[..., Result]) -> None:
@@ -221,7 +221,7 @@ def test_a_runs_sweep_is_found_by_the_runs_name(home: Path) -> None:
     store.create({**load("random-job"), "metadata": {"name": "sweep-1"}})
     store.close()
     done = CliRunner().invoke(app, ["experiment", "list", "--run", "latest", "--json"])
-    assert [row["name"] for row in json.loads(done.stdout)] == ["sweep-1"]
+    assert [row["sweep"] for row in json.loads(done.stdout)] == ["sweep-1"]
     two: Any = (
         CliRunner().invoke(app, ["experiment", "list", "--run", "latest", "--dir", "x"]).exception
     )
@@ -306,10 +306,9 @@ def test_sweeps_are_listed_among_the_runs(sweep: str, podium: Callable[..., Resu
     assert row.pop("best_trial").startswith("parabola-")
     began = datetime.fromisoformat(row.pop("began"))
     assert datetime.now(UTC) - began < timedelta(minutes=5)
-    assert row == {
-        "kind": "sweep", "sweep": sweep, "algorithm": "grid", "state": "succeeded", "trials": 3, "metric": "loss",
-        "best": 0.0, "result": "loss 0.0000, 3 trials",
-    }  # fmt: skip
+    assert (row["kind"], row["sweep"], row["algorithm"]) == ("sweep", sweep, "grid")
+    assert (row["state"], row["trials"], row["counts"]) == ("succeeded", 3, {"succeeded": 3})
+    assert (row["metric"], row["best"], row["result"]) == ("loss", 0.0, "loss 0.0000, 3 trials")
     head, *lines = podium("list").stdout.splitlines()
     assert head.split()[:4] == ["NAME", "KIND", "ABOUT", "STATE"]
     assert [line.split()[1] for line in lines] == ["run", "run", "sweep"]
@@ -318,13 +317,13 @@ def test_sweeps_are_listed_among_the_runs(sweep: str, podium: Callable[..., Resu
 
 
 def test_a_sweep_without_a_result_is_no_success(sweep: str) -> None:
-    (listed,) = list_sweeps()
-    assert (listed.state, listed.result) == ("succeeded", "loss 0.0000, 3 trials")
-    empty = replace(listed, state="failed", best=None, best_trial="")
+    (known,) = list_sweeps()
+    assert (known.state, known.result) == ("succeeded", "loss 0.0000, 3 trials")
+    empty = replace(known, state="failed", best=None, best_trial="")
     assert empty.result == "none of 3 trials has a result"
     cluster = open_sweep(sweep).cluster
     status = {**cluster.experiment(sweep).status, "currentOptimalTrial": {}}
-    assert _listed(cluster, cluster.experiment(sweep).with_status(status)).state == "failed"
+    assert listed(cluster, cluster.experiment(sweep).with_status(status)).state == "failed"
 
 
 def test_a_sweeps_name_shows_its_status(sweep: str, podium: Callable[..., Result]) -> None:

@@ -164,7 +164,7 @@ def test_median_is_an_option(podium: Callable[..., Any], tmp_path: Path) -> None
 def test_asha_is_an_option(podium: Callable[..., Any]) -> None:
     said = podium("tune train.py --lr 0..1 --epochs 1..4 --stop asha --trials 6 --parallel 1")
     assert (
-        "all trials begin with epochs 1, and the best third goes on with three times as many, up to 4"
+        "all trials start with epochs 1, and the best third continues with three times as many, up to 4"
         in said.err
     )
     assert " epochs=3" in said.err
@@ -172,13 +172,13 @@ def test_asha_is_an_option(podium: Callable[..., Any]) -> None:
 
 def test_a_budget_ends_the_sweep(podium: Callable[..., Any], tmp_path: Path) -> None:
     said = podium(
-        "tune train.py --lr 0.0..1.0 --trials 300 --max-time 5s --max-cost 9 --price 3600 --save sweep.yaml"
+        "tune train.py --lr 0.0..1.0 --trials 300 --max-time 3s --max-cost 9 --price 3600 --save sweep.yaml"
     )
     assert "forecast: about " in said.err
     assert "no other trial fits into its budget. Budget used: " in said.err
     assert "train with them: python train.py --lr=" in said.out
     saved = Experiment.load(str(tmp_path / "sweep.yaml"))
-    assert saved.asked == {"algorithm": "auto", "max_time": "5s", "max_cost": 9.0, "price": 3600.0}
+    assert saved.asked == {"algorithm": "auto", "max_time": "3s", "max_cost": 9.0, "price": 3600.0}
     said = podium("experiment run sweep.yaml --name again --max-time 2s --max-trials 200")
     assert " of 2 s, a cost of " in said.err
 
@@ -197,7 +197,7 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("tune", "one script is tuned, or the command behind --, but got none"),
+        ("tune", "podium tune takes one script, or the command after --, but got none"),
         ("tune train.py other.py --lr 1..2", "but got train.py other.py"),
         ("tune train.py --lr 1..2 -- python train.py", "but got train.py -- python train.py"),
         ("tune train.py --lr", "--lr has no value"),

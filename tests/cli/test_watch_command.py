@@ -108,7 +108,7 @@ def test_a_failing_command_is_reported_once_for_its_data(tmp_path: Path) -> None
 
     def say(line: str) -> None:
         said.append(line)
-        if "watching goes on" in line:
+        if "watching continues" in line:
             ended.append(time.monotonic())
 
     ended: list[float] = []
@@ -122,7 +122,7 @@ def test_a_failing_command_is_reported_once_for_its_data(tmp_path: Path) -> None
     with pytest.raises(KeyboardInterrupt):
         trigger.follow(run, say, every=0.01, once=False)
     assert len(runs) == 1
-    assert said[-1] == "warning: it failed; watching goes on"
+    assert said[-1] == "warning: it failed; watching continues"
 
 
 def test_two_watches_of_one_command_are_refused(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_two_watches_of_one_command_are_refused(tmp_path: Path) -> None:
         (["x", "--", "watch", "y"], "'watch' is not a command"),
         (["x", "--every", "soon", "--", "run"], "--every is a time such as"),
         (["s3:/x", "--", "run"], "not a URL: 's3:/x'"),
-        (["x", "--notify", "http://h/", "--", "models", "list"], "notifies nobody"),
+        (["x", "--notify", "http://h/", "--", "models", "list"], "sends no notification"),
         (["x", "--notify", "ftp://h/", "--", "run"], "begins with http"),
     ],
 )

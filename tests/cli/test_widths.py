@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from click import unstyle
@@ -13,10 +12,10 @@ from terminals import on_terminal
 
 from podium.cli.runs import _drawn
 from podium.cluster.local.store import Store
+from podium.display.tables import Row, table
 from podium.manifests.experiment import load
 from podium.runner.annotations import annotate
 from podium.runner.record import RunRecord, StepRecord
-from podium.tables import Row, table
 
 NAME = "sweep-0449dbba0d-a-long-name"
 PARAMETERS = {
@@ -97,9 +96,9 @@ def test_a_narrow_list_of_trials_keeps_marks_and_durations(
 def test_eighty_columns_show_what_came_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("podium.cli.runs.screen_width", lambda: 80)
     long = {"kind": "sweep", "sweep": "a" * 40, "algorithm": "tpe", "state": "succeeded"}
-    row = {**long, "seconds": 9.0, "result": "loss 0.0000, 300 trials"}
-    listed = SimpleNamespace(began=datetime.now(UTC))
-    head, line = unstyle(_drawn([listed], [row])).splitlines()[-2:]
+    began = datetime.now(UTC).isoformat()
+    row = {**long, "began": began, "seconds": 9.0, "result": "loss 0.0000, 300 trials"}
+    head, line = unstyle(_drawn([row])).splitlines()[-2:]
     assert {"NAME", "ABOUT", "STATE", "RESULT"} <= set(head.split())
     assert line.endswith("loss 0.0000, 300 trials")
     assert len(line) <= 80

@@ -8,7 +8,6 @@ import pytest
 from api_server import World
 from pytorchjobs import write_pytorchjob
 
-from podium import pod
 from podium.cluster.kubernetes import store_access as access
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.store_access import (
@@ -22,6 +21,7 @@ from podium.errors import PodiumError
 from podium.manifests.experiment import Experiment
 from podium.manifests.labels import RUN_NAMESPACE
 from podium.manifests.workload import Workload
+from podium.system import pod
 from podium.training.launch import launched
 
 STORE = Access(endpoint="http://store:9000", secret="keys")

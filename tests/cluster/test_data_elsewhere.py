@@ -9,8 +9,7 @@ from api_server import World
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.data.artifact import describe
 from podium.errors import PodiumError
-from podium.identity import RunIdentity
-from podium.training.context import StepContext
+from podium.training.identity import RunIdentity, StepContext
 from podium.training.target import data_url
 
 RUN = RunIdentity(id="20260102-030405-1a2b")

@@ -16,23 +16,21 @@ from api_server import World
 from click.testing import CliRunner
 from kfp.dsl import Artifact
 
-from podium import pod
 from podium.cli import app
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Failed, InvalidInput, NotFound
-from podium.identity import RunIdentity
 from podium.manifests.experiment import Experiment, Trial, load
 from podium.manifests.experiment.adapt import with_pods_retained
 from podium.manifests.typed import typed
 from podium.manifests.workload import Workload
 from podium.runner.record import RunRecord
-from podium.steps import recorder
 from podium.steps.process import step_process
 from podium.steps.train import _logs_kept
 from podium.storage import connect
+from podium.system import pod
 from podium.training import kept_logs
 from podium.training.base import say
-from podium.training.context import StepContext
+from podium.training.identity import RunIdentity, StepContext
 from podium.training.kept_logs import (
     Excerpt,
     KeptLogs,
@@ -40,8 +38,8 @@ from podium.training.kept_logs import (
     hide,
     keep_replicas,
     known_secrets,
+    trial_logs,
 )
-from podium.training.trial_logs import trial_logs
 
 RUN = "8c1d29f0-93b1-4f7a-9d51-1e5a4d2f7c11"
 IDENTITY = RunIdentity(id=RUN, step="fit")
@@ -119,7 +117,7 @@ def test_a_failed_step_keeps_its_error_and_earlier_attempts(in_step: World, tmp_
 def test_a_running_step_is_written_now_and_then(
     in_step: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "INTERVAL", 0.05)
+    monkeypatch.setattr("podium.steps.process.INTERVAL", 0.05)
     kept = KeptLogs(f"file://{tmp_path}/store", RUN)
     with step_process({"storage": kept.storage.url}):
         say("half way")
@@ -168,7 +166,7 @@ def executor(tmp_path: Path, step_name: str, **given: object) -> subprocess.Comp
     }
     inputs = {"artifacts": {"data": {"artifacts": artifact}}, "parameterValues": given}
     program = (
-        f"import pathlib, runpy; from podium import pod; pod.SERVICE_ACCOUNT = pathlib.Path({str(tmp_path)!r}); "
+        f"import pathlib, runpy; from podium.system import pod; pod.SERVICE_ACCOUNT = pathlib.Path({str(tmp_path)!r}); "
         "runpy.run_module('kfp.dsl.executor_main', run_name='__main__')"
     )
     return subprocess.run(

@@ -165,8 +165,8 @@ def test_a_namespace_where_katib_collects_nothing_is_refused(
 def test_a_missing_object_is_distinguished_from_a_missing_kind(cluster: KubernetesCluster) -> None:
     with pytest.raises(NotFound):
         cluster.get("PyTorchJob", "nothing")
-    with pytest.raises(InvalidInput, match="does not launch a MPIJob"):
-        cluster.get("MPIJob", "nothing")
+    with pytest.raises(InvalidInput, match="does not launch a PaddleJob"):
+        cluster.get("PaddleJob", "nothing")
 
 
 def test_a_cluster_without_trainer_is_named_with_what_to_install(

@@ -12,7 +12,7 @@ from api_server import ApiServer, World
 from podium.cluster.kubernetes.api import Api
 from podium.cluster.kubernetes.leadership import Leadership, is_led
 from podium.errors import Denied
-from podium.kubeconfig import load_configuration
+from podium.system.pod import load_configuration
 
 SECONDS = 1.5
 

@@ -19,8 +19,8 @@ from podium.cli.model_metrics import champions
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.reap import Reaper
 from podium.errors import InvalidInput
-from podium.exposition import serve
 from podium.models import open_registry
+from podium.system.exposition import serve
 
 MONITORING = Path(__file__).parents[2] / "deploy/monitoring"
 SAMPLE = re.compile(r"^(podium_\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)

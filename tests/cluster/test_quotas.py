@@ -7,7 +7,7 @@ from api_server import World
 from pytorchjobs import write_pytorchjob
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.cluster.kubernetes.quotas import beyond_quotas, quota_use
+from podium.cluster.kubernetes.queues import beyond_quotas, quota_use
 from podium.manifests.experiment import Experiment, customize
 from podium.manifests.placement import Pods, place
 from podium.manifests.workload import Workload

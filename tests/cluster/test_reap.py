@@ -140,7 +140,7 @@ def test_the_reaper_goes_on_through_an_outage(server: ApiServer, world: World) -
 def test_a_reaper_that_deletes_nothing_makes_no_sense(podium: Callable[..., Result]) -> None:
     error = podium("--every", "10").exception
     assert isinstance(error, InvalidInput)
-    assert "--every goes with --delete" in error.message
+    assert "--every needs --delete" in error.message
 
 
 def test_without_katib_there_is_still_something_to_reap(

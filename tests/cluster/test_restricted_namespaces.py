@@ -5,10 +5,9 @@ from api_server import World
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import InvalidInput
-from podium.identity import RunIdentity
 from podium.manifests.pod_security import ENFORCE
 from podium.manifests.workload import Workload
-from podium.training.context import StepContext
+from podium.training.identity import RunIdentity, StepContext
 from podium.training.settings import SweepSettings, TrainSettings, plan
 from podium.training.target import LaunchTarget
 

@@ -15,9 +15,11 @@ from api_server import World
 import podium
 from podium.cluster.kubernetes import cluster
 from podium.cluster.kubernetes.api import Waits
-from podium.documents import load_yaml
 from podium.errors import Failed, InvalidInput, NotFound, UnknownKind, Untrusted
+from podium.files.documents import load_yaml
 from podium.models import Model, open_registry
+
+pytestmark = pytest.mark.whole
 
 LABELS = {"app.kubernetes.io/name": "podium-serve", "app.kubernetes.io/instance": "mnist"}
 
@@ -96,7 +98,7 @@ def test_an_alias_is_followed_in_place_of_the_champion(model: Model) -> None:
 
 def test_a_command_is_said_to_need_an_image(model: Model, typed: Callable[..., Any]) -> None:
     printed = typed("models", "deploy", "mnist", "v2", "--to", "kubernetes")
-    assert "v2 is a command: --image must have what it runs" in printed.stderr
+    assert "v2 is a command: --image must contain the programs it runs" in printed.stderr
     assert "command" not in typed("models", "deploy", "mnist", "--to", "kubernetes").stderr
 
 

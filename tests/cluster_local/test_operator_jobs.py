@@ -152,8 +152,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "apiVersion: must be kubeflow.org/v1",
     ),
     (
-        {**job("JAXJob", Worker=1), "kind": "MPIJob"},
-        "kind must be Job, PyTorchJob, TFJob, XGBoostJob, JAXJob, TrainJob or Experiment",
+        {**job("JAXJob", Worker=1), "kind": "PaddleJob"},
+        "kind must be Job, PyTorchJob, TFJob, XGBoostJob, JAXJob, MPIJob, TrainJob or Experiment",
     ),
 ]
 

@@ -10,6 +10,7 @@ import pytest
 from pytorchjobs import write_pytorchjob
 
 from podium.cluster.local.scripts import script_of
+from podium.cluster.local.supplies import Supplies
 from podium.errors import InvalidInput, PodiumError
 from podium.manifests.conditions import Manifest
 from podium.manifests.typed import typed
@@ -104,10 +105,9 @@ def test_a_secret_comes_from_the_callers_environment(
 ) -> None:
     job = manifest(container={"args": ["echo $KEY"]}, secret_env={"KEY": ("minio", "secretkey")})
     monkeypatch.delenv("KEY", raising=False)
-    with pytest.raises(
-        InvalidInput, match=r"env\[0\].valueFrom: minio/secretkey .* KEY is not set"
-    ):
+    with pytest.raises(InvalidInput, match=r"secretKeyRef: there is no secret 'minio' .*") as error:
         cluster.create(typed(job))
+    assert "export KEY=" in str(error.value.hint)
     monkeypatch.setenv("KEY", "s3cret")
     assert output(cluster, job) == ["s3cret"]
     assert "s3cret" not in (cluster.store.path("PyTorchJob", "job") / "object.json").read_text()
@@ -175,6 +175,117 @@ def test_a_host_path_is_read_where_the_manifest_mounts_it(
         "command": ["cat", "/mnt/v/x"],
     }
     assert output(cluster, manifest(pod, container)) == ["from the host"]
+
+
+@pytest.fixture
+def supplied(tmp_path: Path) -> Iterator[LocalSweeps]:
+    (tmp_path / "claim").mkdir()
+    (tmp_path / "claim" / "x").write_text("from the claim")
+    (tmp_path / "keys.env").write_text("TOKEN=hush$(HOME)\nUSER_NAME=me\n")
+    (tmp_path / "settings").mkdir()
+    (tmp_path / "settings" / "run.yaml").write_text("lr: 1")
+    (tmp_path / "settings" / "other").write_text("2")
+    supplies = Supplies(
+        volume={"claim": str(tmp_path / "claim")},
+        secret={"keys": str(tmp_path / "keys.env"), "mine": "env"},
+        config_map={"settings": str(tmp_path / "settings")},
+    )
+    with LocalSweeps(tmp_path / "cluster", supplies=supplies.checked()) as there:
+        yield there
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"persistentVolumeClaim": {"claimName": "claim"}},
+        {"nfs": {"server": "s", "path": "/"}, "name": "claim"},
+        {"hostPath": {"path": "/no/such"}, "name": "claim"},
+    ],
+)
+def test_a_directory_stands_in_for_a_volume(supplied: LocalSweeps, source: dict[str, Any]) -> None:
+    volume = {"name": "v"} | source
+    mount = {"name": volume["name"], "mountPath": "/data"}
+    container = {"volumeMounts": [mount], "command": ["cat", "/data/x"]}
+    assert output(supplied, manifest({"volumes": [volume]}, container)) == ["from the claim"]
+
+
+def test_secrets_and_config_maps_become_variables(supplied: LocalSweeps) -> None:
+    keys = {"name": "keys", "key": "USER_NAME"}
+    absent = {"name": "none", "key": "k", "optional": True}
+    container = {
+        "envFrom": [{"prefix": "A_", "secretRef": {"name": "keys"}}],
+        "env": [
+            {"name": "WHO", "valueFrom": {"secretKeyRef": keys}},
+            {"name": "ABSENT", "valueFrom": {"configMapKeyRef": absent}},
+            {"name": "TWICE", "value": "$(A_USER_NAME) $(WHO)"},
+        ],
+        "command": ["sh", "-c", "echo $A_TOKEN $WHO $TWICE ${ABSENT-unset}"],
+    }
+    assert output(supplied, manifest(container=container)) == ["hush$(HOME) me me me unset"]
+
+
+def test_secrets_and_config_maps_are_mounted_as_files(supplied: LocalSweeps) -> None:
+    pod = {
+        "volumes": [
+            {"name": "keys", "secret": {"secretName": "keys", "defaultMode": 256}},
+            {
+                "name": "settings",
+                "configMap": {"name": "settings", "items": [{"key": "run.yaml", "path": "a/b"}]},
+            },
+        ]
+    }
+    container = {
+        "volumeMounts": [
+            {"name": "keys", "mountPath": "/etc/keys"},
+            {"name": "settings", "mountPath": "/etc/run.yaml", "subPath": "a/b"},
+        ],
+        "command": [
+            "sh",
+            "-c",
+            "cat /etc/keys/USER_NAME /etc/run.yaml; stat -c %a /etc/keys/TOKEN",
+        ],
+    }
+    assert output(supplied, manifest(pod, container)) == ["melr: 1600"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "said"),
+    [
+        ({}, {"envFrom": [{"secretRef": {"name": "mine"}}]}, "--secret mine=FILE"),
+        (
+            {"volumes": [{"name": "v", "secret": {"secretName": "mine"}}]},
+            {},
+            "--secret mine=DIR",
+        ),
+        (
+            {
+                "volumes": [
+                    {
+                        "name": "v",
+                        "configMap": {
+                            "name": "settings",
+                            "items": [{"key": "other", "path": "../x"}],
+                        },
+                    }
+                ]
+            },
+            {},
+            "a path inside the volume, not ../x",
+        ),
+        (
+            {},
+            {"env": [{"name": "X", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "k"}}}]},
+            "has no key 'k': it has TOKEN, USER_NAME",
+        ),
+    ],
+)
+def test_what_a_stand_in_lacks_is_said_first(
+    supplied: LocalSweeps, pod: dict[str, Any], container: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidInput) as error:
+        supplied.create(typed(manifest(pod, {"command": ["true"]} | container)))
+    assert said in str(error.value)
+    assert not supplied.list("PyTorchJob")
 
 
 def test_a_working_directory_is_entered(cluster: LocalSweeps, tmp_path: Path) -> None:
@@ -337,16 +448,20 @@ SIDE = {"name": "side", "image": "any", "command": ["true"]}
         (
             {},
             {"env": [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]},
-            "c/k",
+            "env[0].valueFrom.configMapKeyRef: there is no config map 'c' on this machine",
         ),
         ({}, {"env": [{"name": "X", "value": 1}]}, "in quotes"),
         ({}, {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, "volumeMounts[0].name"),
         (
             {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
             {},
-            "volumes[0]",
+            "volumes[0].persistentVolumeClaim: there is no volume 'c'",
         ),
-        ({"volumes": [{"name": "v", "secret": {"secretName": "c"}}]}, {}, "not secret"),
+        (
+            {"volumes": [{"name": "v", "secret": {"secretName": "c"}}]},
+            {},
+            "volumes[0].secret: there is no secret 'c'",
+        ),
         ({"volumes": [{"name": "v", "hostPath": {"path": "/no/such"}}]}, {}, "hostPath.path"),
         (
             {"volumes": [{"name": "v", "emptyDir": {}}]},

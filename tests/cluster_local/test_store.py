@@ -142,9 +142,9 @@ def test_deleting_a_missing_object_does_not_end_its_successor(store: Store) -> N
     store.path("Job", "a").mkdir(
         parents=True
     )  # as a process leaves it that is killed before it writes the object
-    store.ask_to_delete("Job", "a")
+    store.ask("delete", "Job", "a")
     store.create(job("a"))
-    assert not store.is_deletion_asked("Job", "a")
+    assert not store.asked("Job", "a")
 
 
 def test_a_watch_gives_up_at_its_timeout(store: Store) -> None:
@@ -221,7 +221,7 @@ def test_a_damaged_file_is_named_with_a_hint(store: Store, file: str, content: b
     store.close()
     (store.path("Job", "a") / file).write_bytes(content)
     for look in (lambda: store.read("Job", "a"), lambda: store.list("Job")):
-        with pytest.raises(Damaged, match=f"jobs/a/{file} is damaged\nhint: put back"):
+        with pytest.raises(Damaged, match=f"jobs/a/{file} is damaged\nhint: restore"):
             look()
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from test_bundle import entries, git
 
-from podium.code.bundle import pack
-from podium.code.secrets import is_secret, refuse_secrets
+from podium.code.bundle import is_secret, pack, refuse_secrets
 from podium.errors import InvalidInput
 
 SECRET = (

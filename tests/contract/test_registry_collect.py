@@ -11,6 +11,8 @@ from podium.errors import Conflict
 from podium.models import Model, Registry
 from podium.storage import Entry, Storage
 
+pytestmark = pytest.mark.whole
+
 NOW = timedelta(0)
 VERSION = "models/mnist/versions/v"
 
@@ -58,6 +60,12 @@ def upload(model: Model) -> None:
     model.set_champion("v", {}, expect=None)
 
 
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sleeps does so for longer than a request to delete may be on its way."""
+    monkeypatch.setattr("podium.models.ledger._SETTLED", timedelta(0))
+
+
 def intact(model: Model) -> None:
     assert model.version().version == "v"
     assert list(model.verify()) == []
@@ -82,6 +90,21 @@ def test_a_version_uploaded_again_survives_a_sleeping_collector(
     intact(model)
 
 
+def test_an_upload_during_a_deletion_is_refused(storage: Storage) -> None:
+    model = Registry(storage).model("mnist")
+    model.upload({"model.onnx": b"old"}, {}, "v")
+
+    def refused() -> None:
+        with pytest.raises(Conflict, match="being deleted") as caught:
+            upload(model)
+        assert caught.value.hint == "try again in ten minutes"
+
+    Registry(Sleepy(storage, "list", refused)).model("mnist").delete("v")  # type: ignore[arg-type]
+    upload(model)
+    intact(model)
+
+
+@pytest.mark.usefixtures("later")
 def test_an_upload_takes_a_deletion_over(storage: Storage) -> None:
     model = Registry(storage).model("mnist")
     leave_half(storage)
@@ -92,6 +115,7 @@ def test_an_upload_takes_a_deletion_over(storage: Storage) -> None:
     intact(model)
 
 
+@pytest.mark.usefixtures("later")
 def test_a_version_removed_halfway_can_be_uploaded_again(storage: Storage) -> None:
     model = Registry(storage).model("mnist")
     model.upload({"model.onnx": b"old", "old": b""}, {}, "v")
@@ -106,6 +130,7 @@ def test_a_version_removed_halfway_can_be_uploaded_again(storage: Storage) -> No
     assert [event.event for event in model.records()] == ["deletion", "promotion"]
 
 
+@pytest.mark.usefixtures("later")
 def test_a_removal_that_sleeps_does_not_delete_a_new_upload(storage: Storage) -> None:
     model = Registry(storage).model("mnist")
     model.upload({"model.onnx": b"old"}, {}, "v")

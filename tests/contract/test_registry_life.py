@@ -19,6 +19,8 @@ from podium.storage.check import check
 from podium.storage.s3 import lock as s3lock
 from podium.storage.transfer import get
 
+pytestmark = pytest.mark.whole
+
 
 def test_a_model_lives_and_dies_in_order(storage: Storage, tmp_path: Path) -> None:
     model, now = Registry(storage).model("mnist"), timedelta(0)

@@ -15,8 +15,8 @@ import pytest
 from podium.data import artifact
 from podium.data.cache import ObjectCache
 from podium.errors import Damaged, InvalidInput, PodiumError
-from podium.settings import Settings
 from podium.storage import connect
+from podium.system.settings import Settings
 
 
 def total(url: str, environ: dict[str, str]) -> int:

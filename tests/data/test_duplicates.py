@@ -3,8 +3,8 @@ import pytest
 
 from podium.data.artifact import Selection
 from podium.data.blocks import BLOCK
-from podium.data.duplicates import Overlap, find_overlaps, hash_parts
 from podium.data.split import Split
+from podium.data.suspects import Overlap, find_overlaps, hash_parts
 from podium.errors import InvalidInput
 from podium.training.dataset import _check_overlaps
 

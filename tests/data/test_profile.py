@@ -9,9 +9,8 @@ import pytest
 from datasets import synthetic_part, write_pictures
 
 from podium.data import artifact
-from podium.data.profile import Bins, Profile, measured
-from podium.data.watch import Watch
-from podium.documents import parse
+from podium.data.profile import Bins, Profile, Watch, measured
+from podium.files.documents import parse
 
 DRAWN = np.random.default_rng(7)
 

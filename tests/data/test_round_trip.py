@@ -24,6 +24,8 @@ from podium.prediction import Outcome, open_model
 from podium.prediction.predictor import describe_preprocessing
 from podium.steps.prepare_data import DataSettings, prepare_data
 
+pytestmark = pytest.mark.whole
+
 
 def save_onnx(model: Any, input_name: str, type_: Any, target: Path, data: Path) -> None:
     """Write a model directory as a trainer would."""

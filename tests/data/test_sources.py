@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from small_dataset import CONTENT, Serve, packed, send
 
-from podium.data.sources import mnist, origins
+from podium.data.sources import mnist
 from podium.data.sources.known import DATASETS, FILES, Known, known_dataset
 from podium.errors import Damaged, Failed, InvalidInput, NotFound
 
@@ -120,11 +120,11 @@ def test_a_silent_mirror_costs_seconds(
         over.wait(30)
 
     url = serve(keep_silent)
-    monkeypatch.setattr(origins, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(mnist, "CONNECT_SECONDS", 0.2)
     with pytest.raises(
         Failed, match=r"cannot be reached: (timed out|The read operation timed out)"
     ):
-        origins.named(url).fetch(FILES[0], Path())
+        mnist.named(url).fetch(FILES[0], Path())
     over.set()
 
 
@@ -179,6 +179,6 @@ def test_a_download_beyond_the_limit_is_cut_off(
             while True:
                 request.wfile.write(bytes(100_000))
 
-    monkeypatch.setattr(origins, "LARGEST", 1_000_000)
+    monkeypatch.setattr(mnist, "LARGEST", 1_000_000)
     with pytest.raises(Damaged, match="is larger than 1,000,000 bytes"):
         mnist.fetch(known, cache=tmp_path / "cache", source=serve(endless))

@@ -15,8 +15,8 @@ from podium.data.options import DataOptions
 from podium.data.row_files import open_rows
 from podium.data.sources import table, text
 from podium.data.sources.source import Raw, Source
-from podium.documents import load_yaml
 from podium.errors import InvalidInput, NotFound, PodiumError
+from podium.files.documents import load_yaml
 from podium.storage import connect
 
 PEOPLE = """age,city,member,born,label

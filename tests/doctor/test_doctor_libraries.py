@@ -6,8 +6,8 @@ import re
 import pytest
 
 from podium.doctor import Reader, examine_log
-from podium.libraries import printed_by
 from podium.metrics import read_text
+from podium.metrics.libraries import printed_by
 
 PRINTED = {
     "XGBoost": (

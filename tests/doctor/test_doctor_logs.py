@@ -151,6 +151,16 @@ def test_a_unit_is_dropped() -> None:
     assert examine("accuracy=0.5ms")["unit-dropped"].level == "warn"
 
 
+def test_an_exponent_that_the_filter_cuts_fails() -> None:
+    formats = (r"([\w|-]+)\s*=\s*((-?\d+)(\.\d+)?)",)
+    found = examine("loss=1.5e-05", objective="loss", kind="minimize", formats=formats)
+    assert found["exponent-cut"].level == "fail"
+    assert "is stored as '1.5'" in found["exponent-cut"].what
+    assert "unit-dropped" not in found
+    assert "[Ee]" in str(found["exponent-cut"].hint)
+    assert "exponent-cut" not in examine("loss=1.5e-05", objective="loss", kind="minimize")
+
+
 @pytest.mark.parametrize(
     "text", ["accuracy=1.", "accuracy=0.9, loss=0.1", "(accuracy=0.9)", "accuracy = 1e-3;"]
 )

@@ -1,20 +1,25 @@
 """What the doctor finds in Experiments, PyTorchJobs and Jobs. Outcomes were observed on a real Katib 0.19."""
 
 import copy
+import json
 import random
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from podium.cli import app
 from podium.doctor.manifest import documents, examine_manifest
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, bundled, check, load
 from podium.manifests.experiment.experiment import job_of
 from podium.manifests.kinds import OPERATOR_KINDS
-from podium.manifests.rules import Finding
+from podium.manifests.rules import Finding, Rules
 from podium.metrics import STRICT_FORMAT
 
 GOOD = f"""
@@ -152,7 +157,7 @@ def test_a_warning_hides_no_refusal_of_the_trainer() -> None:
             "--bogus=1",
             "--lr=${trialParameters.lr}",
         ]
-        manifest["spec"]["metricsCollectorSpec"]["collector"]["kind"] = "Push"
+        manifest["spec"]["metricsCollectorSpec"]["collector"]["kind"] = "PrometheusMetric"
 
     found = experiment(wrong_flag)
     assert {found[rule].level for rule in ("trainer-refuses", "not-run-by-podium")} == {
@@ -195,6 +200,8 @@ def test_our_own_experiments_avoid_every_trap(name: str) -> None:
     assert {finding.rule for finding in report.findings} <= {
         "workers-need-an-init-image",
         "nodes-restart",
+        "conditions-without-podium",
+        "first-without-podium",
     }
     assert {finding.level for finding in report.findings} <= {"note"}
 
@@ -302,11 +309,10 @@ def with_a_setting_katib_drops(manifest: dict[str, Any]) -> None:
 
 NOT_OURS: dict[str, tuple[Change, str]] = {
     "PaddleJob": (of_kind("PaddleJob", "kubeflow.org/v1"), "not PaddleJob (kubeflow.org/v1)"),
-    "MPIJob": (of_kind("MPIJob", "kubeflow.org/v1"), "not MPIJob"),
     "Workflow": (of_kind("Workflow", "argoproj.io/v1alpha1"), "not Workflow"),
     "Custom": (
         with_custom_collector,
-        "podium collects metrics from StdOut, File or TensorFlowEvent, not Custom",
+        "podium collects metrics from StdOut, File, TensorFlowEvent or Push, not Custom",
     ),
     "a value twice": (with_a_value_twice, "in which each value stands once, not ['4'] twice"),
     "a dropped setting": (with_a_setting_katib_drops, "restart_strategy, not magic"),
@@ -332,7 +338,7 @@ def test_what_podium_does_not_run_is_not_called_broken(name: str) -> None:
     assert said in refused.value.message
 
 
-@pytest.mark.parametrize("name", ["PaddleJob", "MPIJob", "Workflow", "ConfigMap"])
+@pytest.mark.parametrize("name", ["PaddleJob", "Workflow", "ConfigMap"])
 def test_a_trial_without_rules_is_said_to_be_unexamined(name: str) -> None:
     assert experiment(NOT_OURS[name][0])["not-examined"].what.startswith("the trial's")
 
@@ -361,6 +367,29 @@ SPEC = "spec.trialTemplate.trialSpec.spec"
 POD = f"{SPEC}.template.spec"
 CONTAINER = f"{POD}.containers.0"
 MASTER = "spec.pytorchReplicaSpecs.Master.template.spec.containers.0"
+MPIJOB = {
+    "apiVersion": "kubeflow.org/v1",
+    "kind": "MPIJob",
+    "spec": {
+        "mpiReplicaSpecs": {
+            role: {"replicas": 1, "template": {"spec": {"containers": [container]}}}
+            for role, container in (
+                (
+                    "Launcher",
+                    {
+                        "name": "main",
+                        "image": "trainer:1.0",
+                        "command": ["mpirun", "python", "train.py"],
+                        "args": [
+                            f"${{trialParameters.{name}}}" for name in ("lr", "units", "trial")
+                        ],
+                    },
+                ),
+                ("Worker", {"name": "worker", "image": "trainer:1.0"}),
+            )
+        }
+    },
+}
 ASHA = [{"name": "r_l", "value": "8"}, {"name": "resource_name", "value": "units"}]
 
 
@@ -420,8 +449,11 @@ def drop(path: str) -> Change:
         ("objectives-without-podium", "warn", [put("metadata.annotations", {"podium.dev/sweep": "constraints: [size_mb<5]"})]),
         ("conditions-without-podium", "note",
          [put("metadata.annotations", {"podium.dev/sweep": "conditions: [momentum if optimizer=sgd]"})]),
+        ("first-without-podium", "note", [put("metadata.annotations", {"podium.dev/sweep": "first: [lr=0.1 optimizer=sgd]"})]),
+        ("confirm-without-podium", "warn", [put("metadata.annotations", {"podium.dev/sweep": "confirm: 2x2"})]),
         ("name-with-a-dot", "fail", [put("metadata.name", "a.b")]),
         ("collector-without-image", "warn", [put("spec.metricsCollectorSpec.collector.kind", "PrometheusMetric")]),
+        ("workers-lack-the-container", "fail", [put("spec.trialTemplate.trialSpec", MPIJOB)]),
         ("no-pod-is-primary", "fail", [put("spec.trialTemplate.primaryPodLabels", {"role": "chief"})]),
         ("several-pods-report", "warn", [put(f"{SPEC}.parallelism", 2)]),
         ("istio-annotation-alone", "warn",
@@ -571,6 +603,101 @@ def test_a_populations_own_directory_is_not_called_shared() -> None:
     assert "trials-share-a-path" not in experiment(change)
 
 
+@pytest.mark.parametrize(
+    ("change", "where", "hint"),
+    [
+        (put(f"{CONTAINER}.resurces", {}), f"{CONTAINER}.resurces", "did you mean resources?"),
+        (
+            put(f"{CONTAINER}.imagePullSecrets", [{"name": "x"}]),
+            f"{CONTAINER}.imagePullSecrets",
+            "did you mean imagePullPolicy?",
+        ),
+        (
+            put(f"{SPEC}.template.spec.imagePullSecrets", [{"name": "x", "command": ["a"]}]),
+            f"{SPEC}.template.spec.imagePullSecrets[0].command",
+            "one of name",
+        ),
+        (
+            put(f"{CONTAINER}.env", [{"name": "A", "valeu": "b"}]),
+            f"{CONTAINER}.env[0].valeu",
+            "did you mean value?",
+        ),
+        (
+            put(f"{SPEC}.completons", 2),
+            f"{SPEC}.completons",
+            "did you mean completions?",
+        ),
+    ],
+)
+def test_a_field_that_kubernetes_drops_is_named(change: Change, where: str, hint: str) -> None:
+    found = experiment(change)["unknown-field"]
+    dotted = where.replace("containers.0", "containers[0]")
+    assert (found.level, found.where, found.hint) == ("warn", dotted, hint)
+
+
+@pytest.mark.parametrize(
+    ("change", "hint"),
+    [
+        (put("spec.cleanPodPolicy", "None"), "cleanPodPolicy belongs below runPolicy"),
+        (put("spec.runPolicy.backofLimit", 1), "did you mean backoffLimit?"),
+        (put(f"{MASTER}.comand", ["x"]), "did you mean command?"),
+    ],
+)
+def test_a_field_that_no_pytorchjob_has_is_named(change: Change, hint: str) -> None:
+    assert examine(PYTORCHJOB, change)["unknown-field"].hint == hint
+
+
+def test_an_experiment_of_an_old_katib_has_one_finding() -> None:
+    found = experiment(put("apiVersion", "kubeflow.org/v1alpha3"))
+    assert list(found) == ["refused-by-webhook"]
+    assert "Katib serves v1beta1 alone" in str(found["refused-by-webhook"].hint)
+
+
+@pytest.mark.parametrize(
+    "text", ["name: {{ .Values.name }}", "{{- if .Values.on }}\nkind: Job\n{{ end }}"]
+)
+def test_a_template_of_helm_is_named_as_such(text: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        documents(f"metadata:\n  {text}\n", "chart.yaml")
+    assert "helm template CHART" in str(error.value.hint)
+
+
+def test_a_filter_without_exponents_is_a_trap() -> None:
+    cut = r"([\w|-]+)\s*=\s*((-?\d+)(\.\d+)?)"
+    where = "spec.metricsCollectorSpec.source.filter.metricsFormat"
+    found = experiment(put(where, [cut]))["accepted-with-a-trap"]
+    assert found.what == "metricsFormat reads accuracy=1.5e-05 as accuracy=1.5"
+    assert "accepted-with-a-trap" not in experiment()
+
+
+def test_a_strategy_of_no_metric_is_a_trap() -> None:
+    strategies = [{"name": "accurracy", "value": "latest"}]
+    found = experiment(put("spec.objective.metricStrategies", strategies))["accepted-with-a-trap"]
+    assert found.hint == "did you mean accuracy?"
+
+
+def test_the_name_of_a_primary_container_is_the_operators() -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        template = manifest["spec"]["trialTemplate"]
+        template["trialSpec"] = {
+            "apiVersion": "kubeflow.org/v1",
+            "kind": "PyTorchJob",
+            "spec": {
+                "pytorchReplicaSpecs": {
+                    "Master": {
+                        "template": template["trialSpec"]["spec"]["template"],
+                        "restartPolicy": "Never",
+                    }
+                }
+            },
+        }
+        pods = template["trialSpec"]["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+        pods["containers"][0]["name"] = "pytorch"
+        template["primaryContainerName"] = "training"
+
+    assert experiment(change)["accepted-but-stuck"].hint == "set it to pytorch"
+
+
 def test_a_missing_primary_container_fails() -> None:
     found = experiment(lambda m: m["spec"]["trialTemplate"].update(primaryContainerName="training"))
     assert found["accepted-but-stuck"].where == "spec.trialTemplate.primaryContainerName"
@@ -705,26 +832,27 @@ def test_pods_that_no_restricted_namespace_takes_are_noted(spec: dict[str, Any],
     assert "refused-where-restricted" not in experiment(), "podium adds what is only missing"
 
 
-def test_every_rule_has_a_test_and_a_docs_row() -> None:
-    from podium.doctor import collected, command, log, namespace
-    from podium.manifests import admission, job_rules, trainjob_rules
-    from podium.manifests.experiment import katib_rules, rules, shell_rules, trial_rules
+def test_every_rule_has_a_test_and_is_listed() -> None:
+    from podium import doctor, manifests
+    from podium.doctor.rules import TABLES
 
+    modules = [
+        import_module(found.name)
+        for package in (doctor, manifests)
+        for found in walk_packages(package.__path__, f"{package.__name__}.")
+    ]
     tables = [
-        log.TEXT_LOG_RULES, log.JSON_LOG_RULES, collected.GIVEN_RULES, collected.EVENT_RULES, command.RUN_RULES,
-        namespace.NAMESPACE_RULES, *rules.STAGES, katib_rules.EXPERIMENT_RULES, shell_rules.SHELL_RULES, trial_rules.TRIAL_RULES,
-        job_rules.JOB_RULES, admission.ANY_JOB, admission.JOB, admission.OPERATOR_JOB, trainjob_rules.REFUSED,
-    ]  # fmt: skip
+        value for module in modules for value in vars(module).values() if isinstance(value, Rules)
+    ]
     names = {rule.name for table in tables for rule in table}
-    here = Path(__file__).parent
-    tested = "".join(file.read_text() for file in here.glob("test_*.py"))
+    assert len(names) > 80
+    tested = "".join(file.read_text() for file in Path(__file__).parent.glob("test_*.py"))
     assert [name for name in sorted(names) if name not in tested] == []
-    documented = (here.parent.parent / "docs" / "doctor.md").read_text()
-    assert [name for name in sorted(names) if f"`{name}`" not in documented] == []
-    rules = [rule for table in tables for rule in table if f"\n| `{rule.name}` |" in documented]
-    rows = [f"| `{rule.name}` | {rule.level} | {rule.why} |".replace("\\|", "|") for rule in rules]
-    assert [row for row in rows if row not in documented.replace("\\|", "|")] == []
-    assert len(rows) > 80
+    assert {rule.name for table in TABLES.values() for rule in table} >= names
+    listed = CliRunner().invoke(app, ["doctor", "--rules"]).output
+    told = json.loads(CliRunner().invoke(app, ["doctor", "--rules", "--json"]).output)
+    assert {rule["rule"] for found in told.values() for rule in found} >= names
+    assert all(f"\n{name} " in listed for name in names)
 
 
 def test_half_a_character_in_a_name_is_examined() -> None:

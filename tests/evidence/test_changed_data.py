@@ -16,6 +16,8 @@ from podium.errors import NotFound
 from podium.storage import connect
 from podium.training.dataset import DataSettings
 
+pytestmark = pytest.mark.whole
+
 PODIUM = [str(Path(sys.executable).parent / "podium")]
 
 

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from test_threshold import table
+
+pytestmark = pytest.mark.whole
 
 PODIUM = str(Path(sys.executable).with_name("podium"))
 SEARCH = """

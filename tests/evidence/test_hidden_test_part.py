@@ -18,14 +18,15 @@ from podium.cluster.kubernetes.store_access import Access
 from podium.code.bundle import pack
 from podium.code.reference import Code
 from podium.errors import InvalidInput
-from podium.identity import RunIdentity
 from podium.models import open_registry
-from podium.models.comparison import predictions
+from podium.models.shared_items import predictions
 from podium.steps.evaluate import evaluate
-from podium.training.context import StepContext
+from podium.training.identity import RunIdentity, StepContext
 from podium.training.origin import Origin
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
+
+pytestmark = pytest.mark.whole
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,6 +14,8 @@ from podium.errors import InvalidInput
 from podium.models import open_registry
 from podium.training.dataset import DataSettings, check_data
 
+pytestmark = pytest.mark.whole
+
 
 def by_column(at: int) -> LogisticRegression:
     """Return a model that learns from one column."""

@@ -13,8 +13,10 @@ from podium.data import artifact
 from podium.data.held_out import HeldOut
 from podium.data.seen import unseen
 from podium.models import open_registry
-from podium.models.comparison import predictions
+from podium.models.shared_items import predictions
 from podium.steps.prepare_data import DataSettings, prepare_data
+
+pytestmark = pytest.mark.whole
 
 BY_HEART = KNeighborsClassifier(1)
 CONSTANT = LogisticRegression(C=1e-9)

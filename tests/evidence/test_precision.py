@@ -11,11 +11,13 @@ from sklearn.metrics import log_loss
 from sklearn.naive_bayes import GaussianNB
 
 from podium.data import artifact
-from podium.models import comparison, open_registry
+from podium.display.text import apart
+from podium.models import open_registry, shared_items
 from podium.scoring import METRICS
 from podium.scoring.model import softmax
-from podium.text import apart
 from podium.training.origin import Origin
+
+pytestmark = pytest.mark.whole
 
 PREDICT = """
 import argparse, pickle
@@ -62,13 +64,13 @@ def test_probabilities_of_a_command_stay_float64(
     assert np.load(tmp_path / "predictions" / "predictions.npy").dtype == np.float64
     assert decision["value"] == pytest.approx(expected, rel=1e-9)
     record = open_registry(nights.storage)["real"].records()[-1]
-    assert record.document()["evidence"]["value"] == pytest.approx(expected, rel=1e-9)
+    assert record.to_json()["evidence"]["value"] == pytest.approx(expected, rel=1e-9)
 
 
 def test_float32_and_float64_are_compared_with_one_precision() -> None:
     sure = np.array([[1.0, 0.0]] * 20)
     versions = [
-        comparison.Measured(
+        shared_items.Measured(
             version=str(kind),
             predicted=sure.astype(kind),
             classes=("a", "b"),
@@ -76,7 +78,7 @@ def test_float32_and_float64_are_compared_with_one_precision() -> None:
         )
         for kind in (np.float32, np.float64)
     ]
-    shared = comparison.TestItems(
+    shared = shared_items.TestItems(
         target=np.ones(20, np.int64), classes=("a", "b"), inputs={}
     ).common(versions)
     single, double = (

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from test_changed_data import until_ended
 from test_hidden_test_part import digits, trained
 
@@ -10,6 +11,8 @@ from podium.data.fingerprint import list_contents
 from podium.kfp.parameters import pairs
 from podium.runner.record import RunRecord, StepRecord
 from podium.runner.today import take_today
+
+pytestmark = pytest.mark.whole
 
 
 def test_a_resumed_run_takes_the_code_that_was_mended(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from podium.cli.data_view import summary
+from podium.cli.data import summary
 from podium.data import artifact, look, preprocessing
 from podium.data.artifact import DatasetInfo
 from podium.data.blocks import Selection

@@ -19,6 +19,8 @@ from sklearn.tree import DecisionTreeClassifier
 from podium.data import artifact
 from podium.errors import InvalidInput
 
+pytestmark = pytest.mark.whole
+
 Rows = list[dict[str, str]]
 
 

@@ -13,6 +13,8 @@ from podium.kfp.values import check_values
 from podium.models import open_registry
 from podium.models.comparison import contest
 
+pytestmark = pytest.mark.whole
+
 ROWS = 2000
 
 

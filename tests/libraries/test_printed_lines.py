@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from podium.doctor import Reader, examine_log
-from podium.libraries import LIBRARIES, Library, library_of, printed_by
 from podium.metrics import less_is_better, read_text
+from podium.metrics.libraries import LIBRARIES, Library, library_of, printed_by
 
 PRINTED = sorted(Path(__file__).parent.glob("printed/*.txt"))
 

@@ -7,9 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from sweep_manifests import job, space, write_experiment
 
-from podium.libraries import LIBRARIES
 from podium.metrics import less_is_better
+from podium.metrics.libraries import LIBRARIES
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / "build" / "libraries" / "bin" / "python"
@@ -90,8 +91,69 @@ def test_an_unchanged_script_is_tuned_by_its_own_metric(name: str, tmp_path: Pat
     assert len(list(tmp_path.glob(f"home/trials/*/{model}"))) == 2
 
 
+def test_hugging_faces_trainer_needs_no_printed_line(tmp_path: Path) -> None:
+    script = str(Path(__file__).parent / "train_huggingface.py")
+    flags = "--output_dir=out --eval_strategy=epoch --num_train_epochs=2 --report_to=none --use_cpu=true"
+    trial = job(["python", script, "--learning_rate=${trialParameters.lr}", *flags.split()])
+    manifest = write_experiment(
+        trial,
+        name="hf",
+        objective={"type": "maximize", "objectiveMetricName": "eval_accuracy"},
+        algorithm={"algorithmName": "grid"},
+        parameters=[space("lr", "categorical", list=["0.01", "1e-5"])],
+        metricsCollectorSpec={"collector": {"kind": "Push"}},
+    )
+    (tmp_path / "hf.yaml").write_text(json.dumps(manifest))
+    _podium(tmp_path, "experiment", "run", "hf.yaml")
+    assert json.loads(_podium(tmp_path, "experiment", "best", "hf", "--json"))["value"] > 0.5
+
+
 def test_every_library_is_tuned() -> None:
     assert {library.key for library in LIBRARIES} == {name.partition(" ")[0] for name in TUNED}
+
+
+HYDRA = """
+import logging
+import hydra
+
+@hydra.main(version_base=None, config_path=".", config_name="config")
+def main(given):
+    assert isinstance(given.optimizer.lr, float)
+    logging.getLogger(__name__).info("accuracy=%s", given.optimizer.lr + given.layers)
+
+main()
+"""
+
+
+def test_a_hydra_program_is_tuned_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(HYDRA)
+    (tmp_path / "config.yaml").write_text("optimizer: {lr: 0.1}\nlayers: 2\n")
+    words = ["--as", "hydra", "--optimizer.lr", "1e-5..1e-2", "--layers", "1..3", "--trials", "2"]
+    _podium(tmp_path, "tune", "train.py", *words)
+    best = json.loads(_podium(tmp_path, "experiment", "best", "train", "--json"))
+    given = best["parameters"]
+    assert best["value"] == pytest.approx(float(given["optimizer.lr"]) + int(given["layers"]))
+
+
+def test_a_notebook_is_tuned_as_it_is(tmp_path: Path) -> None:
+    parameters = {"cell_type": "code", "metadata": {"tags": ["parameters"]}, "source": "lr = 0.1"}
+    prints = {"cell_type": "code", "metadata": {}, "source": "print(f'accuracy={lr * 2}')"}
+    cells = [
+        {"execution_count": None, "outputs": [], "id": f"cell-{number}", **cell}
+        for number, cell in enumerate((parameters, prints))
+    ]
+    kernel = {"name": "python3", "display_name": "Python", "language": "python"}
+    notebook = {
+        "cells": cells,
+        "metadata": {"kernelspec": kernel},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    (tmp_path / "train.ipynb").write_text(json.dumps(notebook))
+    _podium(tmp_path, "tune", "train.ipynb", "--lr", "1e-5..1e-2", "--trials", "2")
+    best = json.loads(_podium(tmp_path, "experiment", "best", "train", "--json"))
+    assert best["value"] == pytest.approx(2 * float(best["parameters"]["lr"]))
+    assert len(list(tmp_path.glob("home/trials/*/train.ipynb"))) == 2
 
 
 def test_the_best_adapter_is_kept_evaluated_and_promoted(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_another_config_map_is_not_taken(metadata: dict[str, str]) -> None:
     assert loaded == experiment()
     with pytest.raises(InvalidInput, match="not from ConfigMap templates in a cluster") as refused:
         check(Experiment.parse(loaded))
-    assert "--config-map" in str(refused.value.hint)
+    assert "--template" in str(refused.value.hint)
 
 
 REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {

@@ -9,6 +9,7 @@ from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check, examine, load
 from podium.manifests.experiment.expression import matches, parse_condition
 from podium.manifests.rules import RUNNERS
+from podium.manifests.structure import INT, wrong_types
 
 
 def settings(**values: str) -> list[dict[str, str]]:
@@ -31,13 +32,10 @@ CASES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "a value twice": (("parameters", 1, "feasibleSpace", "list"), ["32", "32"], "in which each value stands once"),
     "an unknown setting": (("algorithm", "algorithmSettings"), settings(magic="1"), "must be a setting of random"),
     "a bad seed": (("algorithm", "algorithmSettings"), settings(random_state="-1"), "must be an integer >= 0 for random_state"),
-    "a strategy for no metric": (
-        ("objective", "metricStrategies", 0, "name"), "f1", "must be one of accuracy, loss",
-    ),
     "an unknown strategy": (("objective", "metricStrategies", 0, "value"), "mean", "must be one of min, max, latest"),
     "a quote in a value": (("parameters", 2, "feasibleSpace", "list"), ['"q"'], "must leave the trial template readable"),
-    "no such container": (("trialTemplate", "primaryContainerName"), "main", "pod has no container 'main'"),
-    "a kind the cluster lacks": (("trialTemplate", "trialSpec", "kind"), "MPIJob", "podium runs trials of kind"),
+    "no such container": (("trialTemplate", "primaryContainerName"), "main", "must be pytorch for a PyTorchJob"),
+    "a kind the cluster lacks": (("trialTemplate", "trialSpec", "kind"), "PaddleJob", "podium runs trials of kind"),
     "a condition beyond us": (("trialTemplate", "successCondition"), "status.@this", "podium understands conditions"),
     "a pattern Go refuses": (
         ("metricsCollectorSpec", "source", "filter", "metricsFormat"), ["(?=a)(b)(c)"], "must be a Go pattern with two groups",
@@ -57,7 +55,6 @@ CASES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
         "parallelTrialCount >= 27",
     ),
     "pbt without a volume": (("algorithm",), {"algorithmName": "pbt"}, "must be FromVolume for pbt, which keeps its trials' files on a volume"),
-    "a collector that pushes": (("metricsCollectorSpec",), {"collector": {"kind": "Push"}}, "podium collects"),
     "a collector that scrapes": (
         ("metricsCollectorSpec",), {"collector": {"kind": "PrometheusMetric"}}, "podium collects",
     ),
@@ -225,7 +222,7 @@ def test_a_placeholder_is_judged_by_its_first_value() -> None:
 
 
 def test_podium_alone_refuses_what_a_cluster_may_run() -> None:
-    manifest = changed(("metricsCollectorSpec",), {"collector": {"kind": "Push"}})
+    manifest = changed(("metricsCollectorSpec",), {"collector": {"kind": "PrometheusMetric"}})
     assert check(Experiment.parse(manifest), ())
     with pytest.raises(InvalidInput, match="podium collects metrics from"):
         check(Experiment.parse(manifest))
@@ -237,3 +234,8 @@ def test_asha_runs_here_and_is_refused_for_katib() -> None:
     assert check(Experiment.parse(manifest))
     with pytest.raises(InvalidInput, match="asha runs on this machine only"):
         check(Experiment.parse(manifest), RUNNERS)
+
+
+@pytest.mark.parametrize(("value", "fits"), [(2**31 - 1, True), (2**31, False), (True, False)])
+def test_a_whole_number_has_31_bits(value: int, fits: bool) -> None:
+    assert (list(wrong_types(value, INT, "spec.maxTrialCount")) == []) is fits

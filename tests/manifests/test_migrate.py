@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from katibcases import bases, mutate
 
-from podium.documents import load_yaml
 from podium.errors import InvalidInput
+from podium.files.documents import load_yaml
 from podium.manifests.admission import admit
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.migrate import Migration, migrate

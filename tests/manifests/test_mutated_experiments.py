@@ -13,7 +13,7 @@ import yaml
 from katibcases import bases, mutate
 
 from podium.api.experiments import at_home
-from podium.cluster.local.supervisor import Supervisor
+from podium.cluster.local.cluster import Supervisor
 from podium.doctor.manifest import examine_manifest
 from podium.doctor.report import Report
 from podium.errors import InvalidInput
@@ -24,7 +24,7 @@ from podium.sweeps.local import LocalSweeps
 BASES = list(bases())
 COUNT = 400
 SAYS = re.compile(
-    r"(.*but got .*)|(.* has no container .*)|(.* needs the settings .*)|(.*not JSON any more.*)|(.*must not be empty.*)|(\S+: podium .*, not .*)|(.*: this machine needs .*, (not|but there is) .*)|(.*cannot honor it.*)|(.*trainer refuses its flags.*)",
+    r"(.*but got .*)|(.* has no container .*)|(.* needs the settings .*)|(.*not JSON any more.*)|(.*must not be empty.*)|(\S+: podium .*, not .*)|(.*: this machine needs .*, (not|but there is|or the entrypoint of image) .*)|(.*cannot honor it.*)|(.*trainer refuses its flags.*)",
     re.DOTALL,
 )
 FIELD = re.compile(

@@ -151,7 +151,7 @@ def test_a_trial_tells_value_time_and_state() -> None:
     assert trial.seconds == 2.5
     assert trial.phase == "Succeeded"
     assert trial.assignments == {"lr": "0.1"}
-    assert trial.summary()["metrics"]["accuracy"]["latest"] == "0.9"
+    assert trial.to_json()["metrics"]["accuracy"]["latest"] == "0.9"
 
 
 def test_the_best_trial_has_a_number_and_ended_well() -> None:

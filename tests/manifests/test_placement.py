@@ -125,7 +125,7 @@ def test_nothing_said_changes_nothing() -> None:
         ({"security": "privileged"}, "one of restricted, baseline"),
         ({"run_as_user": -1}, "run_as_user >= 0"),
         ({"claims": {"data": "mnist"}}, "a mount path is absolute"),
-        ({"queue_priority": "urgent"}, "queue_priority goes with queue"),
+        ({"queue_priority": "urgent"}, "queue_priority needs queue"),
     ],
 )
 def test_a_wrong_setting_is_refused_and_no_secret_is_shown(

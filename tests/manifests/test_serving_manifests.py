@@ -6,14 +6,14 @@ import pytest
 
 from podium.cli.serve import serve
 from podium.cluster.kubernetes.store_access import AccessByReference
-from podium.documents import load_yaml
 from podium.errors import InvalidInput
+from podium.files.documents import load_yaml
+from podium.files.yaml_loader import dump
 from podium.manifests.conditions import Manifest
 from podium.manifests.pod_security import violations
 from podium.manifests.resource import Resource
 from podium.manifests.serving import ANSWER, DRAIN, FORMS, ModelServer, rolled_out
 from podium.manifests.workload import Pod
-from podium.yaml_loader import dump
 
 FULL: dict[str, Any] = {
     "token_secret": "token", "public_key": "-----BEGIN PUBLIC KEY-----\n", "namespace": "team", "replicas": 3,

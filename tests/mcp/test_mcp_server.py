@@ -1,6 +1,7 @@
 """`podium mcp`, asked by the official client: in this process, and as a process over stdio."""
 
 import asyncio
+import functools
 import json
 import os
 import re
@@ -104,9 +105,12 @@ def ask(home: Path) -> Ask:
 
     from podium.mcp.server import make_server  # two seconds of CPU, for whoever collects the tests
 
+    @functools.cache
+    def server(allow_changes: bool) -> Any:
+        return make_server(ClusterSpec.of(None), None, allow_changes=allow_changes)
+
     def ask_server(tool: str = "", allow_changes: bool = False, **given: Any) -> Any:
-        server = make_server(ClusterSpec.of(None), None, allow_changes=allow_changes)
-        return asyncio.run(asked(server, tool, given))
+        return asyncio.run(asked(server(allow_changes), tool, given))
 
     return ask_server
 
@@ -131,6 +135,14 @@ def ask_command(home: Path) -> Ask:
     return ask_server
 
 
+def wait_for_end(sweep: str) -> None:
+    until = time.monotonic() + 240
+    while (status := podium.open_sweep(sweep).status) != "Succeeded":
+        assert status in ("Created", "Running")
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
 async def asked(server: Any, tool: str, given: dict[str, Any]) -> Any:
     from mcp import Client
 
@@ -152,7 +164,10 @@ def test_tools_that_change_something_must_be_allowed(ask: Ask, ask_command: Ask)
         assert bool(tool.annotations.read_only_hint) == (name in LOOKING), name
 
 
-def test_runs_are_listed_shown_and_compared(ask: Ask) -> None:
+def test_runs_are_listed_shown_and_compared(ask: Ask, home: Path) -> None:
+    record = RunRecord.read(home / "runs" / "20260101-010101-aaaa")
+    record.parameters["cluster"] = f"local://{record.cluster}"  # which is of no interest
+    record.save()
     listed = ask("list_runs").structured_content
     assert [(run["run"], run["state"], run["tags"], run["note"]) for run in listed["runs"]] == [
         ("20260101-010101-aaaa", "failed", [], ""), ("20260102-010101-bbbb", "failed", ["kept"], "the better one"),
@@ -212,11 +227,18 @@ def test_a_sweep_is_shown_with_its_trials(ask: Ask, sweep: podium.Sweep) -> None
         {"succeeded": 3},
         1,
     )
-    assert (shown["trials"][0]["parameters"], shown["trials"][0]["metrics"]) == (
+    assert (shown["leaderboard"][0]["parameters"], shown["leaderboard"][0]["value"]) == (
         {"x": "0.5"},
-        {"loss": "0.0"},
+        0.0,
     )
+    assert ask("show_sweep", sweep="parabola").structured_content["not_shown"] == 0
     assert ask("trial_logs", sweep="parabola").structured_content["lines"][-1] == "loss=0.0"
+    numbers = {trial["number"]: trial["value"] for trial in shown["leaderboard"]}
+    assert 0.0 in numbers.values()
+    for number, value in numbers.items():
+        logs = ask("trial_logs", sweep="parabola", trial=str(number)).structured_content
+        assert logs["lines"][-1] == f"loss={value}"
+    assert "1 <= trial <= 3" in ask("trial_logs", sweep="parabola", trial="4").content[0].text
 
 
 @pytest.mark.usefixtures("models")
@@ -226,16 +248,18 @@ def test_models_are_promoted_and_rolled_back(ask: Ask) -> None:
     moved = ask(
         "promote", allow_changes=True, model="shapes", version="v2", reason="it is faster"
     ).structured_content
-    assert (moved["champion"], moved["replaced"]) == ("v2", "v1")
+    assert (moved["champion"], moved["champion_before"]) == ("v2", "v1")
     assert podium.registry()["shapes"].champion.version == "v2"
     shown = ask("show_model", model="shapes", version="champion").structured_content
+    place = podium.registry().url
+    assert shown["commands"]["serve"] == f"podium serve shapes --storage {place}"
     assert (shown["version"]["version"], shown["version"]["metrics"]) == ("v2", {"accuracy": 0.5})
-    assert (shown["history"][-1]["event"], shown["history"][-1]["reason"]) == (
+    assert (shown["history"][-1]["event"], shown["history"][-1]["evidence"]["reason"]) == (
         "promotion",
         "it is faster",
     )
     back = ask("rollback", allow_changes=True, model="shapes").structured_content
-    assert (back["champion"], back["replaced"]) == ("v1", "v2")
+    assert (back["champion"], back["champion_before"]) == ("v1", "v2")
     refused = ask("promote", allow_changes=True, model="shapes", version="v2", rule="better")
     assert refused.is_error
     assert podium.registry()["shapes"].champion.version == "v1"
@@ -267,6 +291,13 @@ def test_a_note_and_tags_are_set(ask: Ask) -> None:
     assert podium.runs()["latest"].tags == ("best", "kept")
 
 
+def test_a_note_comes_without_escape_sequences(ask: Ask) -> None:
+    podium.runs()["latest"].note = "\x1b[31mred\x07"
+    (run, *_) = ask("list_runs", last=1).structured_content["runs"]
+    assert "red" in run["note"]
+    assert not {"\x1b", "\x07"} & set(run["note"])
+
+
 def test_a_run_outlives_the_server_and_is_stopped(
     ask: Ask, ask_command: Ask, tmp_path: Path
 ) -> None:
@@ -280,7 +311,7 @@ def test_a_run_outlives_the_server_and_is_stopped(
     name = begun.structured_content["run"]
     assert podium.runs()[name].state == "running", "the server has ended, the run has not"
     stopped = ask("stop", allow_changes=True, name=name, kind="run").structured_content
-    assert stopped == {"run": name, "state": "stopped"}
+    assert (stopped["state_before"], stopped["state"]) == ("running", "stopped")
     assert podium.runs()[name].state == "stopped"
     refused = ask("run", allow_changes=True, pipeline="waiting.py", parameters={"markr": "x"})
     assert refused.is_error
@@ -293,10 +324,7 @@ def test_a_begun_sweep_goes_on_to_its_end(ask: Ask, ask_command: Ask) -> None:
     begun = ask_command("tune", allow_changes=True, program=["train.py"], space={"x": "1..3"}, objective="min:loss",
                 algorithm="grid", trials=3, name="three")  # fmt: skip
     assert begun.structured_content["sweep"] == "three", begun
-    until = time.monotonic() + 60
-    while podium.open_sweep("three").status != "Succeeded":
-        assert time.monotonic() < until
-        time.sleep(0.2)
+    wait_for_end("three")
     assert podium.open_sweep("three").best.parameters == {"x": 1}
     refused = ask("tune", allow_changes=True, program=["nothing.py"], space={"x": "1..3"})
     assert "nothing.py" in refused.content[0].text
@@ -308,11 +336,101 @@ def test_a_sweep_by_a_tool_knows_bounds_and_foreign_lines(ask: Ask) -> None:
     )
     ask("tune", allow_changes=True, program=["train.py"], space={"x": "1..3"}, objective=["max:Score", "min:Size"],
         prints="colon", options={"constraints": ["Size<5"]}, algorithm="grid", trials=3, name="bounded")  # fmt: skip
-    until = time.monotonic() + 60
-    while podium.open_sweep("bounded").status != "Succeeded":
-        assert time.monotonic() < until
-        time.sleep(0.2)
+    wait_for_end("bounded")
     assert podium.open_sweep("bounded").best.parameters == {"x": 2}
+
+
+def same_words(foreseen: dict[str, Any], done: dict[str, Any]) -> None:
+    """Check that a dry run said what then happened, in the same words."""
+    assert foreseen.pop("dry_run"), foreseen
+    assert not done.pop("dry_run")
+    assert {name: done[name] for name in foreseen} == foreseen
+
+
+@pytest.mark.usefixtures("models")
+@pytest.mark.parametrize(
+    ("tool", "given", "before", "after"),
+    [
+        ("promote", {"model": "shapes", "version": "v2"}, "v1", "v2"),
+        ("rollback", {"model": "shapes", "to": "v2"}, "v1", "v2"),
+        ("promote", {"model": "shapes", "version": "v1"}, "v1", "v1"),
+    ],
+)
+def test_a_dry_run_names_the_champion_before_and_after(
+    ask: Ask, home: Path, tool: str, given: dict[str, Any], before: str, after: str
+) -> None:
+    files = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    foreseen = ask(tool, allow_changes=True, dry_run=True, **given).structured_content
+    assert (foreseen["champion_before"], foreseen["champion"]) == (before, after)
+    assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == files
+    same_words(foreseen, ask(tool, allow_changes=True, **given).structured_content)
+    assert podium.registry()["shapes"].champion.version == after
+
+
+@pytest.mark.usefixtures("models")
+def test_a_dry_run_is_refused_as_the_change_is(ask: Ask, home: Path) -> None:
+    given = {"model": "shapes", "version": "v2", "rule": "better"}
+    foreseen = ask("promote", allow_changes=True, dry_run=True, **given)
+    assert len(podium.registry()["shapes"].records()) == 1, "a refusal is a record, too"
+    assert foreseen.is_error
+    refused = ask("promote", allow_changes=True, **given)
+    assert foreseen.content[0].text == refused.content[0].text
+    assert len(podium.registry()["shapes"].records()) == 2
+
+
+def test_a_dry_run_of_a_sweep_begins_no_trial(ask: Ask, home: Path) -> None:
+    Path("train.py").write_text("import sys\nprint('loss=' + sys.argv[2].removeprefix('--x='))\n")
+    given = {"program": ["train.py"], "space": {"x": "1..3", "epochs": 2}, "objective": "min:loss",
+             "algorithm": "grid", "trials": 3}  # fmt: skip
+    foreseen = ask("tune", allow_changes=True, dry_run=True, **given).structured_content
+    assert ask("list_sweeps").structured_content == {"sweeps": []}
+    assert (foreseen["sweep"], foreseen["trials"], foreseen["directory"]) == (
+        "train",
+        3,
+        os.getcwd(),
+    )
+    assert foreseen["command"] == "python train.py --epochs=2 '--x=${trialParameters.x}'"
+    assert foreseen["space"] == {"x": "1 to 3"}
+    for wrong, why in (
+        ({"program": ["x.py"]}, "there is no script x.py"),
+        ({"data": "npz:data.npz"}, "there are no data at"),
+        ({"options": {"max_tme": "2h"}}, "did you mean max_time?"),
+    ):
+        refused = ask("tune", allow_changes=True, dry_run=True, **(given | wrong))
+        assert why in refused.content[0].text
+    same_words(foreseen, ask("tune", allow_changes=True, **given).structured_content)
+    wait_for_end("train")
+    again = ask("tune", allow_changes=True, dry_run=True, **given).structured_content
+    assert again["sweep"] == "train-2"
+    taken = ask("tune", allow_changes=True, dry_run=True, **given, name="train")
+    assert "Experiment train exists" in taken.content[0].text
+
+
+def test_a_dry_run_of_a_run_makes_no_directory(ask: Ask, home: Path, tmp_path: Path) -> None:
+    Path("waiting.py").write_text(PIPELINE)
+    given = {"pipeline": "waiting.py", "parameters": {"marker": str(tmp_path / "my marker")}}
+    before = sorted((home / "runs").iterdir())
+    foreseen = ask("run", allow_changes=True, dry_run=True, **given).structured_content
+    assert sorted((home / "runs").iterdir()) == before
+    assert foreseen["command"] == f"podium run waiting.py 'marker={tmp_path / 'my marker'}'"
+    assert (foreseen["directory"], foreseen["steps"]) == (os.getcwd(), ["wait-for"])
+    refused = ask("run", allow_changes=True, dry_run=True, pipeline="waiting.py")
+    assert "marker" in refused.content[0].text
+    begun = ask("run", allow_changes=True, **given).structured_content
+    name = begun["run"]
+    same_words(foreseen, begun)
+    stop = {"name": name, "kind": "run"}
+    foreseen = ask("stop", allow_changes=True, dry_run=True, **stop).structured_content
+    assert podium.runs()[name].state == "running"
+    same_words(foreseen, ask("stop", allow_changes=True, **stop).structured_content)
+    assert podium.runs()[name].state == foreseen["state"] == "stopped"
+
+
+def test_a_dry_run_of_a_note_writes_none(ask: Ask) -> None:
+    given = {"run": "latest", "note": "slower", "tags": ["kept", "old"]}
+    foreseen = ask("annotate_run", allow_changes=True, dry_run=True, **given).structured_content
+    assert podium.runs()["latest"].note == "the better one"
+    same_words(foreseen, ask("annotate_run", allow_changes=True, **given).structured_content)
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "../..", "\ud800", "", " "])

@@ -13,8 +13,8 @@ import pytest
 from handmade import SHAPES, shapes_model
 from onnx import TensorProto, helper
 
-from podium.documents import load_yaml
 from podium.errors import Damaged, InvalidInput, Untrusted
+from podium.files.documents import load_yaml
 from podium.models import Model, open_registry
 from podium.models.export import export
 
@@ -160,7 +160,7 @@ def test_tritons_messages_parse_the_config(model: Model, tmp_path: Path) -> None
         path.relative_to(tmp_path / "repository").as_posix()
         for path in (tmp_path / "repository").rglob("*.*")
     )
-    assert files == ["shapes/1/model.onnx", "shapes/config.pbtxt"]
+    assert files == ["MODEL_CARD.md", "shapes/1/model.onnx", "shapes/config.pbtxt"]
     config = triton_config(tmp_path / "repository/shapes/config.pbtxt")
     assert (config.name, config.backend, config.max_batch_size) == ("shapes", "onnxruntime", 1024)
     assert config.HasField("dynamic_batching")
@@ -331,4 +331,7 @@ def test_export_without_a_form_writes_the_files(
     names = [
         sorted(path.name for path in (tmp_path / place).rglob("*.*")) for place in ("old", "new")
     ]
-    assert names == [["a.json", "metadata.json", "model.onnx", "preprocessing.json"]] * 2
+    assert (
+        names
+        == [["MODEL_CARD.md", "a.json", "metadata.json", "model.onnx", "preprocessing.json"]] * 2
+    )

@@ -22,6 +22,8 @@ from podium.errors import InvalidInput
 from podium.models import Model, open_registry
 from podium.models.export_hub import Entry, check_address
 
+pytestmark = pytest.mark.whole
+
 FACTS = {
     "metric": {"name": "accuracy", "maximize": True},
     "metrics": {"accuracy": 0.9, "loss": None, "top5": 1, "sure": True},

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from podium import tables
 from podium.cli import model_view
+from podium.display import tables
 from podium.errors import Damaged, InvalidInput
 from podium.models import Model, Record, Registry, open_registry
 from podium.models import version as versions
@@ -78,7 +78,7 @@ def test_nonsense_in_a_record_is_damage_or_can_be_shown(event: str) -> None:
         event, "mnist", "c", alias="champion" if event == "promotion" else None, evidence=EVIDENCE
     )
     shown = 0
-    for document in spoiled(made.document()):
+    for document in spoiled(made.to_json()):
         try:
             record = Record.parse(document, "model.json", "mnist")
         except Damaged:
@@ -90,7 +90,7 @@ def test_nonsense_in_a_record_is_damage_or_can_be_shown(event: str) -> None:
 
 @pytest.mark.parametrize("member", ["sequence", "evidence", "time", "id", "version"])
 def test_a_record_that_lacks_a_member_is_damage(member: str) -> None:
-    document = Record.new("promotion", "mnist", "c", alias="champion", evidence=EVIDENCE).document()
+    document = Record.new("promotion", "mnist", "c", alias="champion", evidence=EVIDENCE).to_json()
     del document[member]
     with pytest.raises(Damaged, match=f"model.json has no {member}"):
         Record.parse(document, "model.json", "mnist")

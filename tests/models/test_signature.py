@@ -1,5 +1,7 @@
 """Signatures of versions: podium's and those of OpenSSF's model_signing, each read by the other."""
 
+import base64
+import hashlib
 import json
 import os
 import subprocess
@@ -14,10 +16,10 @@ import pytest
 from handmade import npy, shapes_model
 
 from podium.errors import Conflict, Damaged, InvalidInput, Untrusted
-from podium.models import Model, NotPromoted, Version, open_registry
+from podium.models import Model, NotPromoted, Version, open_registry, signature
 from podium.models.document import seal, sha256_of
 from podium.models.ledger import Ledger
-from podium.models.signature import PublicKey, check, sign, signature_key
+from podium.models.signature import PublicKey, check, check_directory, sign, signature_key
 from podium.serving.served import find_models
 
 LABELS = (np.arange(200) % 2).astype(np.uint8)
@@ -358,6 +360,53 @@ def test_a_signature_of_some_files_only_is_refused(
     assert foreign(*words, "--ignore-paths", tmp_path / "out/model.onnx").returncode == 0
     with pytest.raises(Untrusted, match=r"model\.onnx differ, or are on one side only"):
         check(version, PublicKey.read(keys / "key.pub"))
+
+
+def test_an_unsigned_version_is_no_way_back(
+    model: Model, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PODIUM_PUBLIC_KEY", str(keys / "key.pub"))
+    for name in ("v1", "v2"):
+        sign(model.version(name), keys / "key.pem")
+    model.promote("v2")
+    os.unlink(folder(model.version("v1")) / "model.sig")
+    with pytest.raises(Untrusted, match="v1 is not signed"):
+        model.rollback()
+    assert model.champion.version == "v2"
+
+
+def test_a_link_in_a_served_directory_is_refused(model: Model, keys: Path, tmp_path: Path) -> None:
+    version = model.version("v2")
+    sign(version, keys / "key.pem")
+    version.fetch(tmp_path / "out")
+    check_directory(tmp_path / "out", PublicKey.read(keys / "key.pub"))
+    (tmp_path / "out" / "model.onnx").rename(tmp_path / "elsewhere")
+    (tmp_path / "out" / "model.onnx").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Untrusted, match="symbolic link"):
+        check_directory(tmp_path / "out", PublicKey.read(keys / "key.pub"))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda listed: listed[0].update(algorithm="sha1"), "is not of whole files"),
+        (lambda listed: listed.append({**listed[0], "digest": "0" * 64}), "contradicts itself"),
+    ],
+)
+def test_a_list_of_files_that_says_two_things_is_refused(
+    model: Model, keys: Path, change: Callable[[list[dict[str, str]]], None], said: str
+) -> None:
+    version = model.version("v2")
+    sign(version, keys / "key.pem")
+    place = folder(version) / "model.sig"
+    bundle = json.loads(place.read_text())
+    statement = json.loads(base64.b64decode(bundle["dsseEnvelope"]["payload"]))
+    listed = statement["predicate"]["resources"]
+    change(listed)
+    whole = b"".join(bytes.fromhex(item["digest"]) for item in listed)
+    statement["subject"][0]["digest"]["sha256"] = hashlib.sha256(whole).hexdigest()
+    with pytest.raises(Untrusted, match=said):
+        signature._resources(json.dumps(statement).encode(), "model.sig")
 
 
 def test_checking_a_signature_reads_no_file(

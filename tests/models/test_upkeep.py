@@ -353,18 +353,20 @@ def test_history_that_an_older_document_lacks_is_not_garbage(model: Model) -> No
     assert (again.repair(), list(again.verify())) == ([], [])
 
 
-def test_metadata_collected_before_it_is_named_is_written_again(model: Model) -> None:
+def test_files_collected_before_they_are_named_are_written_again(model: Model) -> None:
+    collected: list[object] = []
+
     class Late(Dying):
-        """A collector without a grace period is done before the document names the version."""
+        """A collector without a grace period is done before metadata.json is there."""
 
         def put(self, key: str, *args: object, **options: object) -> object:
-            if key == model.ledger.key:
-                for entry in model.storage.list("models/mnist/versions/late/"):
-                    model.storage.delete(entry.key)
+            if key.endswith("metadata.json"):
+                collected.extend(model.gc(grace=NOW, delete=True))
             return super().put(key, *args, **options)
 
     late = Registry(Late(model.storage, 99)).model("mnist")  # type: ignore[arg-type]
     late.upload({"model.onnx": b"late"}, {"run_id": "late"})
+    assert len(collected) == 1
     assert model.version("late").read("model.onnx") == b"late"
     assert list(model.verify()) == []
 

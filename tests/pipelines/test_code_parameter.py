@@ -9,10 +9,10 @@ from test_experiment_files import default_of
 from podium.code.bundle import pack
 from podium.code.reference import Code
 from podium.errors import InvalidInput
-from podium.identity import RunIdentity
 from podium.kfp.compiling import compile_pipeline
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
 from podium.storage import connect
+from podium.training.identity import RunIdentity
 from podium.training.recipe import Recipe
 from podium.training.settings import SweepSettings
 from podium.training.target import LaunchTarget
@@ -60,7 +60,7 @@ def test_the_environment_may_name_the_storage(
         ("code=nowhere", "there is no directory nowhere"),
         ("code=src max_trials=0", "max_trials >= 1"),
         ("code=s3://bucket/x.tar.gz", "code is <storage>/code/<sha256>.tar.gz"),
-        ("install_requirements=true", "install_requirements goes with code"),
+        ("install_requirements=true", "install_requirements needs code"),
     ],
 )
 def test_what_is_refused_stores_nothing(project: Path, words: str, expected: str) -> None:

@@ -10,6 +10,7 @@ import yaml
 from podium.errors import InvalidInput
 from podium.kfp.compiling import compile_pipeline
 from podium.pipelines import NAMES, load
+from podium.runner.compiled import in_order
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pipelines"
 ORDER = {
@@ -49,13 +50,8 @@ def test_each_pipeline_compiles_to_its_golden_file(compiled: tuple[str, str]) ->
 
 
 def test_steps_follow_the_order_of_the_docstring(compiled: tuple[str, str]) -> None:
-    from kfp.local.graph_utils import topological_sort
-
     name, text = compiled
-    tasks = tasks_of(text)
-    order = topological_sort(
-        {task: entry.get("dependentTasks", []) for task, entry in tasks.items()}
-    )[::-1]
+    order = [task for task, _ in in_order(tasks_of(text))]
     assert order == ORDER[name]
     numbered = re.findall(r"^ *\d\. ", load(name).pipeline_func.__doc__, re.MULTILINE)
     assert len(numbered) == len(order)

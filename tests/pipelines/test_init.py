@@ -10,10 +10,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from podium.cli import app
+from podium.cli.init import TEMPLATES, needed
 from podium.errors import InvalidInput
 from podium.kfp.versions import read_spec
 from podium.manifests.experiment import Experiment, check
-from podium.projects.create import TEMPLATES
 
 
 @pytest.fixture(params=TEMPLATES)
@@ -40,6 +40,18 @@ def test_a_project_is_small_and_whole(template: str) -> None:
         if name.endswith(".py"):
             py_compile.compile(f"mine/{name}", cfile=f"{name}c", doraise=True)
     check(Experiment.parse(yaml.safe_load(files["experiment.yaml"])))
+
+
+def test_a_project_says_what_it_trains_with(template: str) -> None:
+    invoke("init", "mine", "--from", template)
+    expected = {
+        "table": ("sklearn", "scikit-learn", " network=trees"),
+        "images": ("torch", "torch torchvision", ""),
+    }
+    found = needed(Path("mine"), has_torch=False)
+    assert found == expected.get(template, found)
+    assert template in expected or found[0] in ("torch", "")
+    assert needed(Path("mine"), has_torch=True)[2] == ""
 
 
 def test_every_command_of_its_readme_parses(template: str) -> None:

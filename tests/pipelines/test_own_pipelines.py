@@ -20,6 +20,8 @@ from podium.kfp.definition import load
 from podium.kfp.versions import read_spec
 from podium.runner.record import records_below
 
+pytestmark = pytest.mark.whole
+
 ROOT = Path(__file__).parents[2]
 HEAD = """\
 from kfp import dsl
@@ -195,10 +197,12 @@ def test_a_file_that_defines_none_is_refused(tmp_path: Path, text: str, expected
 
 def test_one_of_several_pipelines_is_named(tmp_path: Path) -> None:
     file = written(tmp_path, SWEEP)
-    error = refused(file)
+    assert load(file).pipeline.name == "outer", "inner is a part of it"
+    two = written(tmp_path, f"{SWEEP}\n@dsl.pipeline\ndef other():\n    prepare_data()\n", "two.py")
+    error = refused(two)
     assert (error.message, error.hint) == (
-        f"{file} has 2 pipelines: inner, outer",
-        f"name one: {file}:inner",
+        f"{two} has 2 pipelines: outer, other",
+        f"name one: {two}:outer",
     )
     assert load(f"{file}:inner").pipeline.name == "inner"
     assert refused(f"{file}:outr").hint == "did you mean outer?"
@@ -224,11 +228,12 @@ def test_a_component_in_a_container_is_refused_here(tmp_path: Path) -> None:
     home = tmp_path / "home"
     done = podium(home, written(tmp_path, text))
     assert done.returncode == 2
-    assert "kfp.local does not run this pipeline" in done.stderr
-    (record,) = records_below(home / "runs")
-    assert record.cause.startswith("kfp.local does not run this pipeline: ")
-    assert "Traceback" not in done.stderr
-    assert json.loads((only_run(home) / "run.json").read_text())["state"] == "failed"
+    assert done.stderr.splitlines()[-2:] == [
+        "error: step boat is a program of the container image alpine, which is not on this machine",
+        "hint: --image-dir alpine=DIR names a directory that stands in for it",
+    ]
+    assert not home.exists()
+    assert podium(home, str(tmp_path / "own.py"), "--image-dir", "alpine=.").returncode == 0
 
 
 SLEEPER = """\
@@ -293,3 +298,15 @@ def test_a_step_of_a_condition_is_counted_like_the_others(tmp_path: Path) -> Non
     assert {step.state for step in record.steps.values()} == {"succeeded"}
     assert record.log("number").read_text().split() == ["x", "is", "1"]
     assert "Got executor_input:" in record.log("kfp").read_text()
+
+
+def test_a_file_imports_from_its_repositorys_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kubeflow").mkdir()
+    written(tmp_path / "kubeflow", "", "__init__.py")
+    written(tmp_path / "kubeflow", COUNT, "parts_of_it.py")
+    own = "from kubeflow.parts_of_it import train_and_count\nfrom kfp import dsl\n@dsl.pipeline(name='whole')\ndef whole():\n    train_and_count(source='x')\n"
+    file = written(tmp_path / "kubeflow", own, "pipeline.py")
+    monkeypatch.chdir(tmp_path)
+    assert load(file).pipeline.name == "whole"

@@ -68,7 +68,7 @@ def test_a_pipelines_docstring_describes_its_parameters() -> None:
         (["rate=-Infinity"], "rate is a number", "How fast, a sentence over two lines."),
         (["flags=[1]"], "flags is a JSON object", ""),
         (["trials=1", "--trials=2"], "trials is given twice", None),
-        (["--trials"], "--trials lacks its value", "--trials=VALUE works too"),
+        (["--trials"], "--trials has no value", "--trials=VALUE works too"),
         (["trials"], "a parameter is written name=value", "for example max_trials=6"),
     ],
 )

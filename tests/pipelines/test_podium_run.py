@@ -14,15 +14,16 @@ import pytest
 from kit_trainer import TRAIN
 
 from podium.cluster.local.store import Store
-from podium.identity import RunIdentity
 from podium.manifests.conditions import status_of
 from podium.models import open_registry
 from podium.runner.child import from_here
 from podium.runner.record import records_below
 from podium.steps.promote import promote
-from podium.training.context import StepContext
+from podium.training.identity import RunIdentity, StepContext
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
+
+pytestmark = pytest.mark.whole
 
 LINUX = sys.platform == "linux"
 ROOT = Path(__file__).parents[2]
@@ -301,7 +302,9 @@ def test_nothing_is_left_of_a_run_that_is_stopped(
         assert reported["state"] == "stopped"
         assert reported["steps"]["katib-sweep"]["state"] == "stopped"
     if number == signal.SIGTERM:
-        (said,) = (line for line in running.communicate()[1].splitlines() if "go on with: " in line)
+        (said,) = (
+            line for line in running.communicate()[1].splitlines() if "continue with: " in line
+        )
         assert said.endswith(f"podium run --resume {only_run(home).name}")
 
 
@@ -373,7 +376,7 @@ def test_a_killed_step_says_which_signal_and_what_to_do(
     assert running.returncode == 1
     error, hint = said[-2:]
     assert error.startswith('error: step "Sweep hyperparameters" was killed by SIGKILL')
-    assert hint.endswith(f"go on with: podium run --resume {only_run(home).name}")
+    assert hint.endswith(f"continue with: podium run --resume {only_run(home).name}")
 
 
 @pytest.mark.skipif(not LINUX, reason="looks for processes in /proc")
@@ -482,7 +485,7 @@ def test_a_sweep_without_metrics_says_why_and_where(
     assert done.returncode == 1
     assert "`Accuracy: 0.95` is not name=value (line 1)" in done.stderr
     assert "| Accuracy: 0.95" in done.stderr
-    log = Path(done.stderr.partition("all it said: ")[2].partition("\n")[0])
+    log = Path(done.stderr.partition("its whole log: ")[2].partition("\n")[0])
     assert log.read_text().endswith("Accuracy: 0.95\n")
     (record,) = records_below(home / "runs")
     assert record.cause == 'Accuracy: 0.95, in "Sweep hyperparameters"'

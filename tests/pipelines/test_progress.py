@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from podium import heartbeat
-from podium.runner.progress import View, progress
+from podium.display import terminal
+from podium.display.terminal import console
+from podium.runner.progress import LiveSteps, progress
 from podium.runner.record import RunRecord, StepRecord
-from podium.terminal import console
 from podium.training.base import PROGRESS
 
 
@@ -28,7 +28,7 @@ def test_every_mark_and_duration_fits_the_terminal(width: int) -> None:
         "promote": StepRecord(title="Compare with the champion", state="pending"),
     }
     run = RunRecord(id="r", pipeline="tune_and_promote", directory=Path("r"), steps=steps)
-    view = View()
+    view = LiveSteps()
     for number in range(3):
         view.update(
             run,
@@ -56,7 +56,7 @@ def test_every_mark_and_duration_fits_the_terminal(width: int) -> None:
 def test_a_log_file_hears_of_a_step_that_says_nothing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat._heartbeat, "every", 0.05)
+    monkeypatch.setattr(terminal._heartbeat, "every", 0.05)
     step = StepRecord(title="Sweep hyperparameters", state="running", started=time.time())
     run = RunRecord(id="r", pipeline="tune_and_promote", directory=Path("r"), steps={"sweep": step})
     with progress() as update:

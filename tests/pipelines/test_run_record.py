@@ -27,7 +27,7 @@ def test_what_a_step_prints_becomes_no_command(home: Path, printed: str) -> None
     with pytest.raises(Failed) as caught:
         run.end(1, stopped=False)
     assert caught.value.message == f'step "Prepare the data" failed\n  error: no room\n  {printed}'
-    assert str(caught.value.hint).endswith("go on with: podium run train source=x")
+    assert str(caught.value.hint).endswith("continue with: podium run train source=x")
 
 
 def test_the_error_that_a_step_left_is_told(home: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_failed_run_names_the_last_words_of_its_program(home: Path) -> None:
     run = failed_run(home, "")
     assert run.cause == ""
     run.state = "failed"
-    assert run.cause == 'it said nothing, in "Prepare the data"'
+    assert run.cause == 'it printed nothing, in "Prepare the data"'
     error = "Trial a failed: E: x\n  | Traceback\n  | E: x\nhint: all it said: a.log"
     failure_file(run.directory, "prepare-data").write_text(json.dumps({"error": error, "fix": {}}))
     assert run.cause == 'E: x, in "Prepare the data"'

@@ -3,8 +3,10 @@
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+from axe import violations
 from test_markup import compared, swept, written
 
 from podium.reports import Step, complete, page, plots, render
@@ -96,6 +98,15 @@ def test_every_figure_has_a_name(html: str) -> None:
     assert figures
     assert all(figure["role"] == "img" and len(figure["aria-label"]) > 15 for figure in figures)
     assert all(attributes["alt"] for tag, attributes in Elements(html).all if tag == "img")
+
+
+def test_a_page_violates_no_rule_of_axe(html: str, tmp_path: Path, browser: Any) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(html)
+    browser.goto(file.as_uri())
+    browser.wait_for_selector("[data-figure] .main-svg")
+    said = violations(browser, "report")
+    assert not said, "\n".join(said)
 
 
 def test_whatever_scrolls_is_reached_by_keyboard(html: str) -> None:

@@ -2,11 +2,14 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from test_markup import written
 
+from podium.display.templates import kept
+from podium.display.text import chance
 from podium.reports import (
     Compared,
     Step,
@@ -18,7 +21,7 @@ from podium.reports import (
     render_sweep,
 )
 from podium.reports.leaderboard import Leaderboard
-from podium.reports.page import chance, versions
+from podium.reports.page import versions
 
 
 def report(**test: Any) -> str:
@@ -219,3 +222,12 @@ def test_runs_without_results_are_compared_by_their_parameters() -> None:
     page = render_comparison(rows, "runs")
     assert "None of them has a result" in page
     assert cells(page, "Parameters that differ")[1] == ["0.1", "0.1"]
+
+
+def test_templates_are_kept_where_nobody_else_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PODIUM_CACHE", str(tmp_path))
+    assert kept("a", lambda: b"one") == kept("a", lambda: b"two") == b"one"
+    (tmp_path / "pages").chmod(0o777)
+    assert kept("a", lambda: b"two") == b"two"

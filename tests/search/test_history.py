@@ -8,8 +8,9 @@ import pytest
 
 from podium.manifests.experiment.space import read_space
 from podium.search.algorithms import ALGORITHMS
-from podium.search.journal import JOURNAL, open_journal
-from podium.search.search import Search
+from podium.search.search import JOURNAL, Search, open_journal
+
+pytestmark = pytest.mark.whole
 
 LIMIT = 60
 LEARNING = ["tpe", "multivariate-tpe"]

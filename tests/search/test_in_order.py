@@ -11,6 +11,9 @@ from podium.manifests.experiment.space import read_space
 from podium.search.algorithm import PastTrial
 from podium.search.algorithms import ALGORITHMS
 from podium.search.search import Search
+from podium.search.warm_start import Earlier
+
+pytestmark = pytest.mark.whole
 
 SPACE = list(
     read_space(
@@ -143,6 +146,34 @@ def test_another_seed_gives_other_points(tmp_path: Path) -> None:
     assert searches[0].ask("x") != searches[1].ask("x")
 
 
+def test_trials_of_another_sweep_decide_the_first_points(tmp_path: Path) -> None:
+    known = [
+        Earlier(
+            trial=f"old-{number}",
+            assignments={"lr": f"0.{number + 10}", "width": str(1 + number), "kind": "b"},
+            value=float(number),
+        )
+        for number in range(20)
+    ]
+
+    def first(name: str, earlier: list[Earlier]) -> list[dict[str, str] | None]:
+        search = Search(
+            SPACE,
+            "tpe",
+            {"random_state": 7},
+            maximize=False,
+            directory=tmp_path / name,
+            name="sweep",
+            earlier=earlier,
+            behind=4,
+        )
+        return [search.ask(str(number)) for number in range(4)]
+
+    points = first("warm", known)
+    assert points == first("again", known)
+    assert points != first("cold", [])
+
+
 def test_a_trial_that_was_changed_is_told(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, "sobol", workers=1, luck=1, kill=0.0)
     sweep.run()
@@ -150,6 +181,15 @@ def test_a_trial_that_was_changed_is_told(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"has lr=0.999.*but the search gives") as caught:
         sweep.begin()
     assert caught.value.hint
+
+
+def test_a_trial_by_another_optuna_is_refused(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, "tpe", workers=1, luck=1, kill=0.0)
+    sweep.run()
+    next(iter(sweep.trials.values())).tags["sampler"] = "optuna-4.5.0"
+    with pytest.raises(InvalidInput, match=r"suggested by optuna-4\.5\.0, and this is") as caught:
+        sweep.begin()
+    assert "optuna==4.5.0" in caught.value.hint
 
 
 def test_a_point_waits_for_what_it_depends_on(tmp_path: Path) -> None:
@@ -161,3 +201,13 @@ def test_a_point_waits_for_what_it_depends_on(tmp_path: Path) -> None:
     assert search.ask("third") is None
     search.tell("first", 1.0)
     assert search.ask("third")
+
+
+def test_a_gaussian_process_without_pytorch_says_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podium.search.bayesian.find_spec", lambda name: None)
+    with pytest.raises(InvalidInput, match="needs PyTorch, which is not installed"):
+        Search(
+            SPACE, "bayesianoptimization", {}, maximize=False, directory=tmp_path, name="sweep"
+        ).ask("first")

@@ -10,8 +10,7 @@ import pytest
 from podium.manifests.experiment.space import read_space
 from podium.search.algorithm import PastTrial
 from podium.search.distributions import decode, encode, from_quantile, to_quantile
-from podium.search.journal import JOURNAL
-from podium.search.search import Search
+from podium.search.search import JOURNAL, Search
 from podium.search.space import Parameter
 from podium.search.warm_start import Earlier
 

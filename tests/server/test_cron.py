@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from podium.errors import InvalidInput
-from podium.kfp.cron import check, next_times
+from podium.kfp.schedule_files import check, next_times
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -47,6 +47,6 @@ def test_five_times_follow_each_other() -> None:
 def test_what_the_scheduler_would_not_take_is_refused(expression: str) -> None:
     with pytest.raises(
         InvalidInput,
-        match=r"six fields|no schedule is called|the scheduler knows|not a cron expression",
+        match=r"six fields|no schedule is called|the scheduler does not support|not a cron expression",
     ):
         check(expression)

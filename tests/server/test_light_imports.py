@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from kfp_server import KfpServer
 
+pytestmark = pytest.mark.whole
+
 LOADED = """
 import sys
 from podium.cli import app

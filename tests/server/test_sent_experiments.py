@@ -74,7 +74,7 @@ def test_a_compiled_path_is_refused_before_the_upload(
 ) -> None:
     compiled = compile_pipeline("tune_and_promote")
     with pytest.raises(InvalidInput, match="experiment is a file's path"):
-        upload(server, compiled.replace("defaultValue: random\n", f"defaultValue: {sweep}\n"))
+        upload(server, compiled.replace("defaultValue: auto\n", f"defaultValue: {sweep}\n"))
     assert not world.pipelines
     assert upload(server, compile_pipeline("tune_and_promote", [f"experiment={sweep}"])).new
 

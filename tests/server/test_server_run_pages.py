@@ -11,15 +11,15 @@ from podium.api.cluster_spec import ClusterSpec
 from podium.kfp.client import Server
 from podium.training.kept_logs import KeptLogs
 from podium.ui.app import Pages
-from podium.ui.house import House
+from podium.ui.sources import Sources
 
 
 @pytest.fixture
 def visitor(kfp: KfpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     """Has opened the pages of a machine without runs of its own and of the server."""
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
-    house = House(ClusterSpec.of(None), None, lambda: Server(kfp.host))
-    client = TestClient(Pages(house, "secret").app, base_url="http://127.0.0.1")
+    sources = Sources(ClusterSpec.of(None), None, lambda: Server(kfp.host))
+    client = TestClient(Pages(sources, "secret").app, base_url="http://127.0.0.1")
     assert client.get("/?token=secret").status_code == 200
     return client
 

@@ -86,7 +86,7 @@ def test_the_steps_of_a_run_are_shown_as_they_began(
     ]
     world.runs[three[2]]["run_details"] = {"task_details": tasks}
     shown = json.loads(podium(kfp, "runs", "show", three[2], "--json").stdout)
-    assert list(shown["tasks"]) == ["prepare", "train", "upload", "evaluate"]
+    assert list(shown["steps"]) == ["prepare", "train", "upload", "evaluate"]
 
 
 def test_a_run_in_flight_is_stopped_once(kfp: KfpServer, world: KfpWorld, three: list[str]) -> None:

@@ -13,7 +13,7 @@ from podium.kfp import schedules
 from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.schedule_files import Schedule
-from podium.kfp.versions import Version, upload
+from podium.kfp.versions import PipelineVersion, upload
 from podium.models import open_registry
 from podium.models.document import seal, unseal
 
@@ -34,7 +34,7 @@ class Look:
         return CliRunner().invoke(app, ["upgrade", *given])
 
 
-def schedule(server: Server, version: Version) -> None:
+def schedule(server: Server, version: PipelineVersion) -> None:
     nightly = Schedule(
         name="nightly", pipeline=version.pipeline, cron="@daily", version=version.name
     )

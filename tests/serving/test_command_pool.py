@@ -37,7 +37,7 @@ def answer(inputs, output):
     if (table < 0).any():
         print("cannot take", table.min(), file=sys.stderr, flush=True)
         os._exit(3)
-    time.sleep(float(table.max()))
+    time.sleep(float(table[:, 0].max()))
     np.save(output, table.sum(1) + FACTOR)
     note("end")
 

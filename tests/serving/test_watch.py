@@ -20,10 +20,13 @@ from onnx import TensorProto, helper, numpy_helper
 from servers import Running, serving, tensor
 
 from podium.data import artifact
-from podium.exposition import read_samples
+from podium.errors import InvalidInput
 from podium.models import Model, open_registry
+from podium.serving.figures import Figures
+from podium.serving.tensors import read_request
 from podium.steps.prepare_data import DataSettings, prepare_data
-from podium.training.import_model import Source, import_model
+from podium.system.exposition import read_samples
+from podium.training.import_model import ModelSource, import_model
 
 Typed = Callable[..., Any]
 PLANS = ("basic", 'say "plus"', "pro")
@@ -87,7 +90,7 @@ def churn(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
         place = tmp_path / version
         place.mkdir()
         (place / "model.onnx").write_bytes(leaver(artifact.describe(data).classes, at=at))
-        import_model(Source(uri=str(place), data=str(data)), model, version)
+        import_model(ModelSource(uri=str(place), data=str(data)), model, version)
     model.set_champion("v1", {}, expect=None)
     return model
 
@@ -236,7 +239,7 @@ def test_only_what_came_since_the_last_look_is_judged(
         ask(server, customers(250, 4))
         code, said = told(typed, *words, f"{server.url}/metrics")
     assert (code, said["items"]) == (0, 250)
-    assert "has started again since the last look" in said["notes"][0]
+    assert "has restarted since the last time" in said["notes"][0]
 
 
 def test_servers_are_added_up(churn: Model, typed: Typed, tmp_path: Path) -> None:
@@ -431,7 +434,7 @@ def test_a_predict_command_is_watched_too(churn: Model, data: Path, tmp_path: Pa
         COMMAND.replace("{yes}", str(artifact.describe(data).classes.index("yes")))
     )
     (place / "model.json").write_text('{"predict": ["python", "predict.py"]}')
-    import_model(Source(uri=str(place), data=str(data)), churn, "command")
+    import_model(ModelSource(uri=str(place), data=str(data)), churn, "command")
     rows = customers(60, 5)
     with serving("churn@command", "--watch") as server:
         ask(server, rows)
@@ -451,3 +454,25 @@ def test_outputs_that_are_not_numbers_are_answered_and_told(churn: Model) -> Non
         assert "not finite" in answer.json()["error"]
         page = server.http.get("/metrics").text
     assert 'podium_serve_watch_failures_total{model="churn",version="v1"} 1' in page
+
+
+def test_requests_are_counted_once_by_status() -> None:
+    figures = Figures()
+    for status in (200, 200, 504):
+        figures.note("churn", status, 0.01)
+    page = figures.page([], 0, {})
+    counts = dict(re.findall(r'podium_serve_requests_total\{[^}]*status="(\d+)"\} (\S+)', page))
+    assert {status: float(count) for status, count in counts.items()} == {"200": 2, "504": 1}
+
+
+def test_bytes_behind_the_last_tensor_are_refused() -> None:
+    tensor = {
+        "name": "x",
+        "shape": [1, 1],
+        "datatype": "FP32",
+        "parameters": {"binary_data_size": 4},
+    }
+    head = json.dumps({"inputs": [tensor]}).encode()
+    assert read_request(head + bytes(4), str(len(head)).encode()).inputs["x"].shape == (1, 1)
+    with pytest.raises(InvalidInput, match="2 bytes are left after the last tensor"):
+        read_request(head + bytes(6), str(len(head)).encode())

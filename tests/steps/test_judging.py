@@ -15,17 +15,16 @@ from s3servers import KEYS, Application, moto
 
 from podium.data import artifact
 from podium.errors import Conflict, InvalidInput, NotFound
-from podium.identity import RunIdentity, code_version
 from podium.models import Version, open_registry
 from podium.prediction import ModelDirectory
 from podium.prediction.predictor import PREPROCESSING
 from podium.scoring import score
 from podium.steps.evaluate import PREDICTIONS, TARGET, EvaluationResult, evaluate, per_class
 from podium.steps.process import current_run
-from podium.steps.promote import Promotion, promote
+from podium.steps.promote import PromoteResult, promote
 from podium.steps.upload_model import upload_model
 from podium.storage import connect, transfer
-from podium.training.context import StepContext
+from podium.training.identity import RunIdentity, StepContext, code_version
 from podium.training.origin import Origin
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
@@ -81,7 +80,7 @@ def stored(tmp_path: Path) -> Version:
 
 def challenge(
     data: Path, tmp_path: Path, version: str, rule: str = "better"
-) -> tuple[Promotion, dict[str, Any]]:
+) -> tuple[PromoteResult, dict[str, Any]]:
     ended = promote(
         step(tmp_path), data, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html", version=version,
         model_name="tiny", rule=rule, jobs=jobs(tmp_path),
@@ -125,16 +124,17 @@ def test_between_equals_the_first_named_wins(
 def test_the_test_part_is_opened_once_for_the_winner(
     tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from podium import scoring
+    from podium.scoring import OnnxModel
+    from podium.steps import candidate, evaluate
 
     opened: list[str] = []
     load = artifact.load
+    for room in (artifact, evaluate):
+        monkeypatch.setattr(
+            room, "load", lambda uri, part: (opened.append(part), load(uri, part))[1]
+        )
     monkeypatch.setattr(
-        artifact, "load", lambda uri, part: (opened.append(part), load(uri, part))[1]
-    )
-    real = scoring.OnnxModel
-    monkeypatch.setattr(
-        scoring, "OnnxModel", lambda model: (opened.append(str(model)), real(model))[1]
+        candidate, "OnnxModel", lambda model: (opened.append(str(model)), OnnxModel(model))[1]
     )
     judge(tiny_dataset, tmp_path, candidates["weak"], candidates["strong"])
     weak, strong = "sweep-1-aaaa/model.onnx", "train-1/model.onnx"

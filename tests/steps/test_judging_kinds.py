@@ -19,6 +19,8 @@ from podium.models import open_registry
 from podium.models.version import PREDICTIONS, TARGET
 from podium.steps.prepare_data import DataSettings, prepare_data
 
+pytestmark = pytest.mark.whole
+
 Array = np.ndarray[Any, Any]
 
 

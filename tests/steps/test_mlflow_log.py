@@ -22,7 +22,7 @@ from podium.steps.evaluate import evaluate
 from podium.steps.process import current_run
 from podium.steps.promote import promote
 from podium.steps.upload_model import upload_model
-from podium.training.context import StepContext
+from podium.training.identity import StepContext
 from podium.training.mlflow_log import log_to_mlflow
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget

@@ -16,17 +16,18 @@ import pytest
 from podium.code.bundle import pack, store
 from podium.data import artifact
 from podium.errors import Failed, InvalidInput
-from podium.identity import RunIdentity
 from podium.models import open_registry
-from podium.models.comparison import predictions
+from podium.models.shared_items import predictions
 from podium.prediction.command import predict_here
 from podium.steps.evaluate import PREDICTIONS, EvaluationResult, evaluate
 from podium.steps.promote import promote
 from podium.steps.upload_model import upload_model
-from podium.training.context import StepContext
+from podium.training.identity import RunIdentity, StepContext
 from podium.training.origin import Origin
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
+
+pytestmark = pytest.mark.whole
 
 PREDICT = """
 import argparse, os

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from podium.errors import NotFound
-from podium.identity import RunIdentity
 from podium.scoring import METRICS
 from podium.steps.train import TrainSettings, train
-from podium.training.context import StepContext
+from podium.training.identity import RunIdentity, StepContext
 from podium.training.recipe import TRAINER, Recipe
 from podium.training.target import LaunchTarget
+
+pytestmark = pytest.mark.whole
 
 WRITE = """
 import json, os, pathlib, sys

@@ -9,8 +9,10 @@ import s3servers
 
 from podium.storage import connect
 from podium.storage.check import check
-from podium.storage.s3 import storage as s3storage
+from podium.storage.s3 import conditional
 from podium.storage.s3.storage import S3Storage
+
+pytestmark = pytest.mark.whole
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ def test_writers_race_once_a_day_or_when_asked(monkeypatch: pytest.MonkeyPatch) 
         return call
 
     def write(key: str) -> int:
-        monkeypatch.setattr(s3storage, "_seen", {})  # as another process
+        monkeypatch.setattr(conditional, "_seen", {})  # as another process
         connect("s3://once", create=True).put(key, b"", if_absent=True)
         return len(probes)
 
@@ -60,7 +62,7 @@ def test_writers_race_once_a_day_or_when_asked(monkeypatch: pytest.MonkeyPatch) 
         raced = write("a")
         assert raced == 3 + 3 * (1 + 16 + 16) + 1
         assert write("b") == raced
-        monkeypatch.setattr(s3storage, "_REMEMBERED", timedelta(0))
+        monkeypatch.setattr(conditional, "_REMEMBERED", timedelta(0))
         assert write("c") == 2 * raced
         list(check(connect("s3://once")))
         assert len(probes) > 3 * raced

@@ -145,7 +145,7 @@ def test_the_commands_stop_and_add_trials(
     done = typed("experiment", "stop", "sweep", "--trial", name)
     assert (done.returncode, done.stderr) == (
         0,
-        f"trial {name} stops; it counts with what it has reported\n",
+        f"trial {name} stops; the metrics it has reported count\n",
     )
     sweep.wait()
     assert "a value is written NAME=VALUE" in typed("experiment", "add", "sweep", "x").stderr

@@ -27,8 +27,7 @@ from podium.search.algorithm import PastTrial
 from podium.search.algorithms import ALGORITHMS
 from podium.search.auto import choose
 from podium.search.distributions import column
-from podium.search.journal import JOURNAL, open_journal
-from podium.search.search import Search
+from podium.search.search import JOURNAL, Search, open_journal
 from podium.search.space import Parameter, Premise, count_points
 from podium.search.warm_start import fits
 

@@ -1,5 +1,6 @@
 """The same sweep twice: by other workers, with other delays, and with an engine that is stopped in between."""
 
+import json
 import time
 from contextlib import closing
 from pathlib import Path
@@ -12,9 +13,11 @@ import podium
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check
 from podium.manifests.experiment.build import customize
-from podium.manifests.labels import NUMBER
+from podium.manifests.labels import NUMBER, SAMPLER
 from podium.manifests.options import annotation
 from podium.manifests.rules import RUNNERS
+
+pytestmark = pytest.mark.whole
 
 PROGRAM = """
 import random, sys, time
@@ -85,6 +88,33 @@ def test_a_stopped_sweep_goes_on_to_the_same_end(tmp_path: Path) -> None:
     begun.close()
 
 
+@pytest.mark.parametrize("most", [4, TRIALS], ids=["Succeeded", "Stopped"])
+def test_another_optuna_leaves_the_sweep_as_it_was(tmp_path: Path, most: int) -> None:
+    manifest = experiment(tmp_path, 4, maxTrialCount=most, maxFailedTrialCount=most)
+    with closing(podium.sweep(manifest, cluster=tmp_path / "cluster", wait=False)) as sweep:
+        while len(sweep.finished) < 4:
+            time.sleep(0.02)
+        if most == TRIALS:
+            sweep.stop()
+        else:
+            sweep.wait()
+        before = sweep.experiment.manifest
+        assert sweep.experiment.state.phase == ("Stopped" if most == TRIALS else "Succeeded")
+        file = tmp_path / "cluster/trials" / sweep.results[0].name / "object.json"
+        own = file.read_text()
+        stored = json.loads(own)
+        stored["metadata"]["labels"][SAMPLER] = "optuna-4.9.0"
+        file.write_text(json.dumps(stored))
+        more = None if most == TRIALS else most + 2
+        with pytest.raises(InvalidInput, match=r"was suggested by optuna-4\.9\.0") as refused:
+            sweep.resume(more)
+        assert "optuna==4.9.0" in str(refused.value.hint)
+        assert sweep.experiment.manifest == before
+        file.write_text(own)
+        sweep.resume(more)
+        assert len(sweep.results) == (more or most)
+
+
 @pytest.mark.parametrize(
     ("trials", "spec", "message"),
     [
@@ -127,7 +157,7 @@ def test_a_budget_and_a_trial_by_hand_are_refused(tmp_path: Path) -> None:
 
 def test_katib_is_said_not_to_know_it(tmp_path: Path) -> None:
     with pytest.raises(
-        InvalidInput, match="podium's own engine alone gives the same trials each time"
+        InvalidInput, match="only podium's own engine gives the same trials each time"
     ):
         check(Experiment.parse(experiment(tmp_path, 4)), RUNNERS)
 

@@ -9,14 +9,22 @@ from typing import Any
 import pytest
 from api_server import ApiServer, World
 from engine_place import LEASE_SECONDS, EngineThread, namespace
+from sweep_manifests import job, write_experiment
 from test_experiment_events import WRITER
+from trainjobs import POST, trainjob
 from urllib3.exceptions import ProtocolError
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Conflict, Denied
+from podium.manifests.experiment import best_trial
+from podium.manifests.experiment.optimization_job import as_experiment
+from podium.manifests.experiment.shell import METRICS_FILE
 from podium.manifests.labels import READINGS
 from podium.manifests.options import annotation
 from podium.manifests.typed import typed
+from podium.sweeps.print_file import KATIB_PORT
+
+pytestmark = pytest.mark.whole
 
 PROGRAM = """
 import sys, time
@@ -161,6 +169,22 @@ def test_an_experiment_runs_without_katib(
     best = min(cluster.trials("sweep"), key=lambda trial: trial.value)
     assert status["currentOptimalTrial"]["bestTrialName"] == best.name
     check_whole(cluster, server.world, 4)
+
+
+def test_the_engine_confirms_the_best_trials(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    start()
+    manifest = experiment()
+    manifest["metadata"]["annotations"] = {"podium.dev/sweep": "confirm: {top: 2, seeds: 2}"}
+    cluster.create(typed(manifest))
+    status, trials = finished(cluster), cluster.trials("sweep")
+    assert status["trials"] == 4
+    assert len(trials) == 8
+    best = best_trial(trials)
+    assert best
+    assert status["currentOptimalTrial"]["bestTrialName"] == best.name
+    assert best.note.startswith("mean ")
 
 
 def test_trials_go_on_while_no_engine_runs(
@@ -506,3 +530,78 @@ def test_a_failed_trials_last_words_are_bounded(
     (trial,) = cluster.trials("sweep")
     assert "xxx" in trial.message
     assert len(trial.message) < 4_000
+
+
+def test_a_trainjob_that_prints_nothing_is_judged_by_its_status(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(POST + "post(10, loss=3)\npost(100, loss=0.25)\n")
+    command = ["python", str(tmp_path / "train.py"), "${trialParameters.x}"]
+    trial = {**trainjob(numNodes=1, command=command, args=[]), "metadata": {}}
+    start()
+    cluster.create(typed(write_experiment(trial, name="sweep", container="node", maxTrialCount=1)))
+    best = finished(cluster)["currentOptimalTrial"]
+    assert best["observation"]["metrics"][0]["latest"] == "0.25"
+
+
+REPORT = """
+import sys
+import kubeflow.katib as katib
+for loss in (3, float(sys.argv[1])):
+    katib.report_metrics({"loss": loss})
+"""
+
+
+def test_katibs_sdk_reports_to_a_sidecar_of_its_pod(
+    server: ApiServer,
+    start: Callable[..., EngineThread],
+    cluster: KubernetesCluster,
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("kubeflow.katib")
+    (tmp_path / "train.py").write_text(REPORT)
+    words = ["python", str(tmp_path / "train.py"), "${trialParameters.x}"]
+    # The pods of this test share the machine's network, and have no /etc/hosts and no mounts.
+    here = {"PODIUM_DB_MANAGER": f"127.0.0.1:{KATIB_PORT}", "MOUNTED": METRICS_FILE}
+    trial = job(words, env=[{"name": name, "value": value} for name, value in here.items()])
+    manifest = write_experiment(
+        trial,
+        name="sweep",
+        maxTrialCount=1,
+        metricsCollectorSpec={"collector": {"kind": "Push"}},
+    )
+    pods: list[Any] = []
+    admit = server.world.admit
+
+    def see(item: Any) -> Any:
+        pods.extend([item["spec"]["template"]["spec"]] if item.get("kind") == "Job" else [])
+        return admit(item)
+
+    server.world.admit = see
+    start()
+    cluster.create(typed(manifest))
+    best = finished(cluster)["currentOptimalTrial"]
+    aliases = [{"ip": "127.0.0.1", "hostnames": ["katib-db-manager.kubeflow"]}]
+    assert [pod["hostAliases"] for pod in pods] == [aliases]
+    (given,), (metric,) = best["parameterAssignments"], best["observation"]["metrics"]
+    assert (metric["max"], metric["latest"]) == ("3", given["value"])
+
+
+def test_an_optimizationjob_is_run_as_its_experiment(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, tmp_path: Path
+) -> None:
+    script = POST + "import os\npost(100, loss=os.environ['KUBEFLOW_TRAINER_OPT_LR'])\n"
+    (tmp_path / "train.py").write_text(script)
+    command = ["python", str(tmp_path / "train.py")]
+    job = trainjob(numNodes=1, command=command, args=[])
+    spec = {
+        "objectives": [{"metric": "loss"}],
+        "parameters": [{"name": "lr", "searchSpace": {"uniform": {"min": "0", "max": "1"}}}],
+        "trainJobTemplate": {"spec": job["spec"]},
+    }
+    given = {"kind": "OptimizationJob", "metadata": {"name": "sweep"}, "spec": spec}
+    start()
+    cluster.create(typed(as_experiment(given)))
+    best = finished(cluster)["currentOptimalTrial"]
+    (assigned,), (metric,) = best["parameterAssignments"], best["observation"]["metrics"]
+    assert metric["latest"] == assigned["value"]

@@ -11,6 +11,8 @@ from test_experiment_golden import RESUMED, SEARCH_DEPENDS, check_end
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.manifests.typed import typed
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

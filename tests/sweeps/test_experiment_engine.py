@@ -9,11 +9,11 @@ import pytest
 from sweep_manifests import SEEDED, job, write_experiment
 
 from podium.errors import Conflict, InvalidInput
-from podium.machine import cores
 from podium.manifests.experiment.shell import METRICS_FILE, join, redirected
 from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 from podium.sweeps.wrapping import plain_argv
+from podium.system.machine import cores
 
 LOSS = "import sys; print('loss=' + sys.argv[1])"
 

@@ -9,8 +9,7 @@ from katibcases import CASES, GOLDEN, experiment_of
 
 from podium.errors import InvalidInput
 from podium.manifests.typed import typed
-from podium.sweeps.local import LocalSweeps
-from podium.sweeps.resume import resume
+from podium.sweeps.local import LocalSweeps, resume
 
 RESUMED = {"e7-longrunning", "e7-fromvolume", "e7-never"}
 ALSO = {"e5-no-metric-default-failed": {"trialMetricsUnavailable": 3, "trials": 3}}

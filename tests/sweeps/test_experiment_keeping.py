@@ -10,8 +10,7 @@ from test_experiment_engine import experiment, run
 from podium.errors import InvalidInput, NotFound
 from podium.manifests.options import annotation
 from podium.manifests.typed import typed
-from podium.sweeps.local import LocalSweeps
-from podium.sweeps.resume import resume
+from podium.sweeps.local import LocalSweeps, resume
 from podium.training.retention import plan_retention, remove
 
 TRAINER = """

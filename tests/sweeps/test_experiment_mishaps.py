@@ -17,11 +17,10 @@ from test_experiment_resume import finish, points, types
 from podium.errors import Conflict, Failed, InvalidInput
 from podium.manifests.experiment import Experiment
 from podium.manifests.typed import typed
-from podium.search.journal import JOURNAL
+from podium.search.search import JOURNAL
 from podium.sweeps.early_stopping import RuleWatch
-from podium.sweeps.local import LocalSweeps
+from podium.sweeps.local import LocalSweeps, resume
 from podium.sweeps.metrics_collector import collect
-from podium.sweeps.resume import resume
 
 
 def until(holds: Any, seconds: float = 20) -> None:
@@ -306,7 +305,7 @@ with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
     assert cluster.join("Experiment", "e", 30), "it waits for ever"
 Path(sys.argv[1], "big").unlink()
 with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
-    from podium.sweeps.resume import resume
+    from podium.sweeps.local import resume
     print(cluster.get("Experiment", "e").manifest["status"]["conditions"][-1])
     resume(cluster, "e")
     assert cluster.join("Experiment", "e", 30)

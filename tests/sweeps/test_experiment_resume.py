@@ -15,8 +15,7 @@ from sweep_manifests import SEEDED, job, space, write_experiment
 from podium.errors import Conflict, InvalidInput
 from podium.manifests.experiment import Experiment
 from podium.manifests.typed import typed
-from podium.sweeps.local import LocalSweeps
-from podium.sweeps.resume import resume
+from podium.sweeps.local import LocalSweeps, resume
 
 PROGRAM = "import sys, time; time.sleep(float(sys.argv[2])); print('loss=' + sys.argv[1])"
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sweep_manifests import job, space, write_experiment
 
-from podium.machine import cores
 from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
+from podium.system.machine import cores
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="fork servers are used on Linux only"

@@ -14,6 +14,8 @@ from podium.metrics import Reading, parse_line, text_readings
 from podium.sweeps.metrics_collector import MOST_READINGS, observe, shortened
 from podium.sweeps.pod_trial import _LogReader
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(autouse=True)
 def traced() -> Iterator[None]:

@@ -107,3 +107,23 @@ def test_values_that_are_printed_again_count_once() -> None:
         "loss=0.7",
     ]
     assert [watched.sees(line) for line in lines] == [False, False, False, False, False, True]
+
+
+@pytest.mark.parametrize("pushed_first", [False, True])
+def test_a_metric_that_is_printed_and_pushed_counts_once(pushed_first: bool) -> None:
+    watched = watch(0.5, "less", 4, maximize=True)
+    takes = [
+        lambda value: watched.sees(f"loss={value}"),
+        lambda value: watched.takes(("loss", value)),
+    ]
+    for value in (0.1, 0.2, 0.3, 0.99):
+        assert not any(take(value) for take in (takes[::-1] if pushed_first else takes))
+
+
+def test_lines_are_judged_where_pushes_came_sooner() -> None:
+    watched = watch(0.5, "less", 3, maximize=True)
+    assert not any(watched.takes(("loss", value)) for value in (0.1, 0.2))
+    assert not watched.sees("loss=0.9")
+    assert not any(watched.takes(("loss", value)) for value in (0.3, 0.4))
+    only_pushed = watch(0.5, "less", 3, maximize=True)
+    assert [only_pushed.takes(("loss", 0.1)) for _ in range(3)] == [False, False, True]

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from test_experiment_engine import experiment
 
 from podium.cli import app
+from podium.files.yaml_loader import dump
 from podium.manifests.experiment import Experiment
-from podium.yaml_loader import dump
 
 
 def test_no_state_of_an_experiment_is_parsed_twice(

@@ -15,14 +15,17 @@ from test_engine import PROGRAM, experiment, finished, until
 from test_population import PROGRAM as MEMBER
 from test_population import experiment as population
 
-from podium.errors import NotFound
+from podium.errors import NotFound, Unavailable
+from podium.manifests.experiment import best_trial
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.labels import PBT_PARENT, POOL_STATE
 from podium.manifests.options import annotation
 from podium.manifests.typed import typed
 from podium.sweeps import connect
-from podium.sweeps.here import NamespaceSweeps
+from podium.sweeps.namespace import NamespaceSweeps
 from podium.sweeps.pool_store import PoolStore, TrialEnd
+
+pytestmark = pytest.mark.whole
 
 
 @pytest.fixture
@@ -83,6 +86,21 @@ def test_two_pods_run_sixty_trials(
     best = min(trials, key=lambda trial: trial.value or 0.0)
     assert status["currentOptimalTrial"]["bestTrialName"] == best.name
     until(lambda: not cluster.list("Job"))
+
+
+def test_a_pool_runs_the_best_trials_again(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps
+) -> None:
+    start()
+    manifest = pooled(trials=4)
+    manifest["metadata"]["annotations"] = annotation({"pool": 2, "confirm": "2x2"})
+    cluster.create(typed(manifest))
+    status, trials = finished(cluster), cluster.trials("sweep")
+    runs = [trial for trial in trials if trial.repeats]
+    assert [run.phase for run in runs] == ["Succeeded"] * 4
+    best = best_trial(trials)
+    assert best
+    assert status["currentOptimalTrial"]["bestTrialName"] == best.name
 
 
 def workers(server: ApiServer) -> dict[str, int]:
@@ -180,6 +198,23 @@ def test_what_a_pod_without_the_trial_says_is_dropped(
     check_each_once(cluster, 3)
 
 
+def test_a_result_that_cannot_be_removed_fails_no_trial(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop, away = PoolStore.drop, [True]
+
+    def first_in_vain(store: PoolStore, trial: str, uid: str) -> None:
+        if away:
+            raise Unavailable(f"cannot delete inbox/{trial}/{uid}: no answer {away.pop()}")
+        drop(store, trial, uid)
+
+    monkeypatch.setattr(PoolStore, "drop", first_in_vain)
+    start()
+    cluster.create(typed(pooled(trials=2)))
+    assert finished(cluster)["trialsSucceeded"] == 2
+    assert not away
+
+
 def test_a_rule_stops_a_trial_in_its_worker(
     start: Callable[..., EngineThread], cluster: NamespaceSweeps
 ) -> None:
@@ -245,13 +280,36 @@ for folder in pathlib.Path("/proc").glob("[0-9]*"):
 
 
 def test_a_trial_that_takes_its_workers_along_has_failed(
-    start: Callable[..., EngineThread], cluster: NamespaceSweeps
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps, tmp_path: Path
 ) -> None:
-    Path(os.environ["PROGRAM"]).write_text(KILLER)
+    losses = tmp_path / "losses"
+    note = f"open({str(losses)!r}, 'a').write('x')"
+    Path(os.environ["PROGRAM"]).write_text(f"{note}\n{KILLER}")
     start()
     cluster.create(typed(pooled(1, trials=1)))
     assert finished(cluster)["trialsFailed"] == 1
     assert "3 pods ended while they ran it" in cluster.trials("sweep")[0].message
+    assert losses.read_text() == "xxx"
+
+
+def test_a_trial_that_loses_two_pods_goes_on(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps, tmp_path: Path
+) -> None:
+    losses = tmp_path / "losses"
+    twice = f"""
+import pathlib, sys
+losses = pathlib.Path({str(losses)!r})
+seen = losses.read_text() if losses.exists() else ""
+losses.write_text(seen + "x")
+if len(seen) == 2:
+    print(f"loss={{sys.argv[1]}}")
+    sys.exit()
+"""
+    Path(os.environ["PROGRAM"]).write_text(twice + KILLER)
+    start()
+    cluster.create(typed(pooled(1, trials=1)))
+    assert finished(cluster)["trialsSucceeded"] == 1
+    assert losses.read_text() == "xxx"
 
 
 def test_a_deleted_experiment_takes_its_pool_along(

@@ -13,8 +13,7 @@ from podium.search.algorithm import PastTrial
 from podium.search.population import GENERATION, PARENT, Population
 from podium.search.search import Search
 from podium.search.space import Parameter
-from podium.sweeps.local import LocalSweeps
-from podium.sweeps.resume import resume
+from podium.sweeps.local import LocalSweeps, resume
 
 SPACE = [
     Parameter(name="lr", kind="double", low=0.1, high=1.0, step=0.1),

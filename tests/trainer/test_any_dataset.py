@@ -16,8 +16,10 @@ from podium.data import artifact
 from podium.trainer import data, processor
 from podium.trainer.__main__ import main
 from podium.trainer.config import parse
-from podium.trainer.loop import Training
+from podium.trainer.loop import TrainingLoop
 from podium.trainer.world import World
+
+pytestmark = pytest.mark.whole
 
 FLAGS = ["--precision", "fp32", "--threads", "1", "--no-cuda"]
 
@@ -75,7 +77,7 @@ def test_a_torchvision_network_starts_from_weights_and_keeps_its_seed(
     flags = ["--model", "shufflenet_v2_x0_5", "--epochs", "1", "--batch-size", "20"]
     first = train(stripes, tmp_path / "first", *flags)
     config = parse([*flags, "--data", str(stripes), *FLAGS])
-    again = Training(config, data.load(config), World(), lambda line: None)
+    again = TrainingLoop(config, data.load(config), World(), lambda line: None)
     again.run(lambda state: None)
     assert [epoch["train_loss"] for epoch in first["epochs"]] == [
         epoch["train_loss"] for epoch in again.progress.history
@@ -186,7 +188,7 @@ def test_data_mapped_from_disk_give_the_same_losses(
         )
         dataset = data.load(config).to(torch.device("cpu"))
         assert isinstance(dataset.train.inputs, data.Mapped) is (share == 0)
-        training = Training(config, dataset, World(), lambda line: None)
+        training = TrainingLoop(config, dataset, World(), lambda line: None)
         training.run(lambda state: None)
         seen.append([{**epoch, "seconds": 0} for epoch in training.progress.history])
     assert seen[0] == seen[1]

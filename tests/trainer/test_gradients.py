@@ -13,7 +13,9 @@ from ranks import run_ranks
 from podium.trainer import data
 from podium.trainer import world as worlds
 from podium.trainer.config import TrainConfig
-from podium.trainer.loop import Training
+from podium.trainer.loop import TrainingLoop
+
+pytestmark = pytest.mark.whole
 
 Changes = list[dict[str, torch.Tensor]]
 
@@ -28,7 +30,7 @@ def find_changes(dataset: str, here: worlds.World, precision: str) -> Changes:
     torch.set_num_threads(1)
     config = TrainConfig(data=dataset, dropout=0.0, batch_size=8, no_cuda=True, precision=precision,
                          optimizer="sgd", lr=1.0, momentum=0.0)  # fmt: skip
-    training = Training(config, data.load(config), here, print)
+    training = TrainingLoop(config, data.load(config), here, print)
     before = {name: value.clone() for name, value in training.model.state_dict().items()}
     changes = []
     for batch in BATCHES:
@@ -48,7 +50,7 @@ def go_on(dataset: str, here: worlds.World, optimizer: str) -> tuple[Any, Any, i
     torch.set_num_threads(1)
     config = TrainConfig(data=dataset, dropout=0.0, batch_size=8, no_cuda=True, precision="fp32",
                          optimizer=optimizer, lr=OPTIMIZERS[optimizer], weight_decay=0.01)  # fmt: skip
-    first, second = (Training(config, data.load(config), here, print) for _ in range(2))
+    first, second = (TrainingLoop(config, data.load(config), here, print) for _ in range(2))
     for batch in BATCHES:
         first.step(batch)
     torch.save(first.state(), saved := io.BytesIO())
@@ -123,7 +125,7 @@ def test_steps_equal_those_of_the_classes_in_torch_optim(
 ) -> None:
     config = TrainConfig(data=str(tiny_dataset), dropout=0.0, no_cuda=True, precision="fp32", average=0,
                          optimizer=optimizer, lr=OPTIMIZERS[optimizer], weight_decay=0.01)  # fmt: skip
-    training = Training(config, data.load(config), worlds.World(), print)
+    training = TrainingLoop(config, data.load(config), worlds.World(), print)
     reference = copy.deepcopy(training.model)
     groups = [{"params": [p for p in reference.parameters() if p.ndim > 1], "weight_decay": 0.01},
               {"params": [p for p in reference.parameters() if p.ndim <= 1], "weight_decay": 0.0}]  # fmt: skip

@@ -10,7 +10,6 @@ import pytest
 import torch
 from tasks import digits
 
-from podium.trainer import checkpoint
 from podium.trainer.__main__ import main
 from podium.trainer.config import parse
 
@@ -123,7 +122,7 @@ def test_a_metrics_file_of_wrong_types_is_explained(
 ) -> None:
     argv = flags(tiny_dataset, tmp_path)
     digest = json.loads((tiny_dataset / "dataset.json").read_text())["digest"]
-    ours = json.dumps(checkpoint.fingerprint(parse(argv), digest)).encode()
+    ours = json.dumps(parse(argv).fingerprint(digest)).encode()
     (tmp_path / "out" / "metrics.json").write_bytes(content.replace(b"OURS", ours))
     assert "metrics.json" in refusal(tiny_dataset, tmp_path, capsys)
 
@@ -143,7 +142,7 @@ def test_a_checkpoint_of_another_version_is_explained(
     config = parse(flags(tiny_dataset, tmp_path))
     digest = json.loads((tiny_dataset / "dataset.json").read_text())["digest"]
     state = {
-        "fingerprint": checkpoint.fingerprint(config, digest),
+        "fingerprint": config.fingerprint(digest),
         "config": config.decisive,
         "model": {},
     }

@@ -17,6 +17,8 @@ from podium.cluster.local.processes.client import Command, Process
 from podium.cluster.local.processes.launcher_pool import LauncherPool
 from podium.trainer.__main__ import main
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

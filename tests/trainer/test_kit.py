@@ -17,6 +17,8 @@ from podium.metrics import parse_line
 from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.storage import connect
 
+pytestmark = pytest.mark.whole
+
 EXPERIMENT = {
     "apiVersion": "kubeflow.org/v1beta1",
     "kind": "Experiment",

@@ -17,6 +17,8 @@ from podium.trainer import world as worlds
 from podium.trainer.__main__ import main, train
 from podium.trainer.config import parse
 
+pytestmark = pytest.mark.whole
+
 
 def flags(dataset: Path | str, folder: Path | str) -> list[str]:
     own = ["--epochs", "1", "--batch-size", "50", "--model", "mlp", "--no-cuda", "--threads", "1"]

@@ -13,7 +13,7 @@ from torch import distributed
 from podium.trainer import data
 from podium.trainer import world as worlds
 from podium.trainer.config import TrainConfig
-from podium.trainer.loop import Training
+from podium.trainer.loop import TrainingLoop
 
 LAST = 5
 
@@ -22,7 +22,7 @@ def train(dataset: str, here: worlds.World) -> list[Any]:
     """Lose rank 1 in its last step; return the error that rank 0 ends with, the steps it saved, and what they left."""
     torch.set_num_threads(1)
     config = TrainConfig(data=dataset, batch_size=8, no_cuda=True, precision="fp32")
-    training = Training(config, data.load(config), here, lambda line: None)
+    training = TrainingLoop(config, data.load(config), here, lambda line: None)
     owner, method = (
         (training.gradients, "backward")
         if os.environ["DIES"] == "backward"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from podium.machine import cores
+from podium.system.machine import cores
 from podium.trainer import processor
 from podium.trainer.config import TrainConfig
 from podium.trainer.world import World

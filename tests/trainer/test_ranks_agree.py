@@ -14,7 +14,7 @@ from podium.errors import InvalidInput
 from podium.trainer import data, processor
 from podium.trainer import world as worlds
 from podium.trainer.config import TrainConfig
-from podium.trainer.loop import Training
+from podium.trainer.loop import TrainingLoop
 
 VALUES = {"text": "ü", "none": None, "list": [1.5, True], "by number": {3: "three"}}
 TENSORS = {"weights": torch.arange(6.0).view(2, 3), "empty": torch.empty(0, dtype=torch.bfloat16),
@@ -44,7 +44,7 @@ def train(dataset: str, here: worlds.World) -> dict[str, Any]:
     config = TrainConfig(
         data=dataset, model="fast", epochs=2, batch_size=8, average=20, no_cuda=True
     )
-    training = Training(config, data.load(config), here, lambda line: None)
+    training = TrainingLoop(config, data.load(config), here, lambda line: None)
     places = {id(training.model): here.rank, id(training.average.model): 1 - here.rank}
     nn.Sequential.__hash__ = lambda module: places.get(id(module), 2)  # type: ignore[assignment,method-assign]
     training.run(lambda state: None)

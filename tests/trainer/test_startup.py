@@ -6,8 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import podium.trainer
 from podium.trainer import models
+
+pytestmark = pytest.mark.whole
 
 PROGRAM = """
 import pathlib, sys

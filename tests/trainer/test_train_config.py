@@ -12,7 +12,7 @@ from podium.trainer.networks import RECIPES
 
 FLAGS = """
     data output inherit dataset model weights width depth epochs batch-size test-batch-size optimizer lr schedule gamma warmup momentum weight-decay
-    label-smoothing balance dropout shift rotate flip erase augment average keep metric patience no-cuda precision threads seed log-interval
+    label-smoothing balance dropout shift rotate flip erase augment average keep metric patience folds tree-lr tree-rounds tree-leaves tree-items tree-columns no-cuda precision threads seed log-interval
     save-model backend track track-dir
 """.split()  # noqa: SIM905
 
@@ -91,7 +91,7 @@ def test_a_flag_overrides_the_recipe_of_the_model() -> None:
         ),
         (
             ["--model", "resnet-18"],
-            "--model resnet-18 is not one of tutorial, fast, best, mlp, linear or a network of torchvision",
+            "--model resnet-18 is not one of tutorial, fast, best, mlp, linear, trees or a network of torchvision",
         ),
         (
             ["--model", "vit_h_14"],

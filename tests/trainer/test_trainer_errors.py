@@ -154,5 +154,6 @@ def test_a_bucket_holds_nothing_but_the_model_at_the_end(tiny_dataset: Path, buc
         "metrics.json",
         "hyperparameters.json",
         "environment.json",
+        "validation.npz",
     }
     assert {entry.key for entry in connect(bucket).list()} == {f"model/{name}" for name in names}

@@ -17,7 +17,7 @@ from podium.storage import connect
 from podium.trainer import data, loop, models, output, task
 from podium.trainer.__main__ import main
 from podium.trainer.config import TrainConfig
-from podium.trainer.loop import Training
+from podium.trainer.loop import TrainingLoop
 from podium.trainer.objective import Classification
 from podium.trainer.seen import Seen
 from podium.trainer.world import World
@@ -43,7 +43,7 @@ def losses(dataset: Path, **changes: object) -> list[float]:
     """Return the loss of every step of a training."""
     torch.set_num_threads(1)
     config = TrainConfig(data=str(dataset), precision="fp32", no_cuda=True, **changes)  # type: ignore[arg-type]
-    training = Training(config, data.load(config), World(), lambda line: None)
+    training = TrainingLoop(config, data.load(config), World(), lambda line: None)
     seen: list[float] = []
     step = training.step
     training.step = lambda batch: seen.append(step(batch)) or seen[-1]  # type: ignore[method-assign,assignment,func-returns-value]
@@ -84,6 +84,7 @@ def test_the_model_directory_agrees_with_the_trained_model(
         "metrics.json",
         "hyperparameters.json",
         "environment.json",
+        "validation.npz",
     }
     assert {file.name for file in (tmp_path / "out").iterdir()} == names
     metrics, message = (
@@ -116,7 +117,7 @@ def test_the_model_directory_agrees_with_the_trained_model(
 
 def test_equal_weights_are_equal_bytes(tiny_dataset: Path, tmp_path: Path) -> None:
     config = TrainConfig(data=str(tiny_dataset), model="fast", epochs=1, no_cuda=True)
-    training = Training(config, data.load(config), World(), lambda line: None)
+    training = TrainingLoop(config, data.load(config), World(), lambda line: None)
     training.run(lambda state: None)
     for number in range(8):
         output.write(connect(tmp_path / str(number)), training, Seen.read(config.data, ""))
@@ -276,7 +277,7 @@ def test_keep_and_patience_decide_which_epochs_weights_are_kept(
         no_cuda=True,
         threads=1,
     )
-    training = Training(config, data.load(config), World(), lambda line: None)
+    training = TrainingLoop(config, data.load(config), World(), lambda line: None)
     after: list[torch.Tensor] = []
     end = training.end_epoch
 

@@ -140,14 +140,14 @@ def test_a_token_that_was_renewed_is_read_again(server: StatusServer) -> None:
 def test_a_silent_server_does_not_slow_the_training(
     server: StatusServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(trainjob_status, "TIMEOUT", 0.5)
+    monkeypatch.setattr(trainjob_status, "TIMEOUT", 2.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"https://127.0.0.1:{silent.getsockname()[1]}/status"
         status = StatusReporter({**server.environment, "KUBEFLOW_TRAINER_SERVER_URL": address})
         start = time.monotonic()
         for epoch in range(1, 1001):
             status.report(epoch, 1000, {"accuracy": 0.5})
-        assert time.monotonic() - start < 0.4
+        assert time.monotonic() - start < 1.9
         status.close()
     assert "timed out" in capsys.readouterr().err
 

@@ -10,6 +10,8 @@ import yaml
 from click.testing import Result
 from recipes import PAGE, RECIPES, copy_recipes, small_data
 
+pytestmark = pytest.mark.whole
+
 GPU = "nvidia.com/gpu"
 
 Podium = Callable[..., Result]

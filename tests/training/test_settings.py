@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from podium.errors import InvalidInput, PodiumError
-from podium.identity import RunIdentity
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.adapt import locate
 from podium.manifests.experiment.rules import check
 from podium.steps.sweep import SweepSettings, first_failure, time_left
-from podium.training.context import StepContext, storage_url
 from podium.training.dataset import DataSettings
+from podium.training.identity import RunIdentity, StepContext, storage_url
 from podium.training.settings import TrainSettings
 from podium.training.target import LaunchTarget
 
@@ -46,6 +45,7 @@ def adapted(settings: SweepSettings, **target_settings: Any) -> Experiment:
         (lambda: sweep(trial_epochs=-1), "trial_epochs >= 0"),
         (lambda: sweep(trial_workers=-1), "trial_workers >= 0"),
         (lambda: sweep(seed=-1), "0 <= seed"),
+        (lambda: sweep(confirm="three"), "the number of trials and of seeds, but got 'three'"),
         (lambda: TrainSettings(epochs=-1), "epochs >= 0"),
         (lambda: TrainSettings(workers=-2), "workers >= -1"),
         (lambda: TrainSettings(seed=2**32), "0 <= seed"),
@@ -97,6 +97,11 @@ def test_the_seed_also_seeds_the_search(seed: int, state: str) -> None:
     assert algorithm["algorithmSettings"] == [{"name": "random_state", "value": state}]
 
 
+def test_a_sweep_of_a_run_may_confirm_its_best_trials() -> None:
+    assert adapted(sweep(confirm="2x3")).asked == {"confirm": "2x3"}
+    assert adapted(sweep()).asked == {}
+
+
 def test_an_unknown_algorithm_gets_no_seed() -> None:
     text = Experiment.load("random").changed(
         lambda manifest: manifest["spec"].update(algorithm={"algorithmName": "own"})
@@ -139,13 +144,41 @@ def test_a_bundled_experiment_takes_the_quickest_network(
 
 
 @pytest.mark.parametrize(
-    ("meaning", "network"), [("image", "fast"), ("table", "mlp"), ("array", "mlp")]
+    ("meaning", "trained", "swept", "auto"),
+    [
+        ("image", "fast", "fast", "fast"),
+        ("table", "trees", "mlp", ""),
+        ("array", "mlp", "mlp", "mlp"),
+    ],
 )
-def test_the_network_that_nobody_names_follows_the_data(meaning: str, network: str) -> None:
-    assert TrainSettings().with_data(meaning).fixed(gpus=0)["model"] == network
+def test_the_network_that_nobody_names_follows_the_data(
+    meaning: str, trained: str, swept: str, auto: str
+) -> None:
+    assert TrainSettings().with_data(meaning).fixed(gpus=0)["model"] == trained
     assert TrainSettings(network="best").with_data(meaning).fixed(gpus=0)["model"] == "best"
-    assert sweep().with_data(meaning).model == network
+    assert sweep().with_data(meaning).model == swept
+    assert sweep(experiment="auto").with_data(meaning).model == auto
     assert sweep(network="best").with_data(meaning).model == "best"
+
+
+@pytest.mark.parametrize(
+    ("meaning", "network", "name"),
+    [
+        ("image", "", "random"),
+        ("table", "", "tables"),
+        ("table", "mlp", "tables"),
+        ("array", "", "random"),
+        ("array", "trees", "tables"),
+    ],
+)
+def test_auto_is_the_experiment_that_suits_the_data(meaning: str, network: str, name: str) -> None:
+    settings = sweep(experiment="auto", network=network).with_data(meaning)
+    experiment = adapted(settings)
+    assert settings.source == name
+    searched = {parameter.name for parameter in experiment.space}
+    assert ("model" in searched) == (name == "tables" and not network)
+    assert ("tree-lr" in searched) == (name == "tables" and network != "mlp")
+    assert ("lr" in searched) == (network != "trees")
 
 
 def test_a_training_names_a_network_unless_another_did() -> None:
@@ -201,3 +234,17 @@ def test_numbers_are_tuned_for_their_error(name: str) -> None:
     check(experiment)
     classes = adapted(sweep(experiment=name).with_data("table", "classification"))
     assert classes.objective.metric == "accuracy"
+
+
+def test_sentences_are_learned_by_the_linear_model() -> None:
+    chosen = sweep(experiment="auto").with_data("tokens", "classification")
+    experiment = adapted(chosen)
+    assert [parameter.name for parameter in experiment.space] == ["weight-decay"]
+    assert "--model=linear" in str(experiment.template.workload.manifest)
+    assert TrainSettings().with_data("tokens").fixed(gpus=0)["model"] == "linear"
+
+
+def test_trials_and_training_start_from_the_weights() -> None:
+    experiment = adapted(sweep(network="resnet18", weights="/w/resnet18.pth"))
+    assert "--weights=/w/resnet18.pth" in str(experiment.template.workload.manifest)
+    assert TrainSettings(weights="/w/a.pth").fixed(gpus=0)["weights"] == "/w/a.pth"

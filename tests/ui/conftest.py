@@ -1,15 +1,8 @@
 """A home with a registry and sweeps, and the pages over it: in this process, and in a real browser."""
 
 import json
-import os
-import re
-import shutil
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +10,14 @@ import httpx
 import pytest
 import uvicorn
 from handmade import SHAPES, TABLE, rows_model, shapes_model
+from pages import running
 from sweep_manifests import job, space, write_experiment
 
 import podium
 from podium.api.cluster_spec import ClusterSpec
 from podium.models import open_registry
 from podium.ui.app import Pages
-from podium.ui.house import House
+from podium.ui.sources import Sources
 
 TOKEN = "open-sesame"
 
@@ -34,13 +28,6 @@ for epoch in range(1, 4):
     time.sleep(seconds)
     print(f"loss={(x - 0.5) ** 2 + 1 / epoch}", flush=True)
 """
-
-LOADING = "Failed to load resource"
-"""What a browser says of an answer that is an error, or of a server that ended: tests ask for both."""
-
-CHROMIUM = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
 
 
 @pytest.fixture
@@ -95,8 +82,8 @@ def models(home: Path) -> None:
 @pytest.fixture
 def stranger(home: Path) -> Iterator[httpx.Client]:
     """Asks the pages, which a server in this process answers with, without their token."""
-    house = House(ClusterSpec.of(None), None, None)
-    pages = Pages(house, TOKEN)
+    sources = Sources(ClusterSpec.of(None), None, None)
+    pages = Pages(sources, TOKEN)
     config = uvicorn.Config(
         pages.app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1
     )
@@ -110,7 +97,7 @@ def stranger(home: Path) -> Iterator[httpx.Client]:
         yield client
     server.should_exit = True
     thread.join()
-    house.dashboards.close()
+    sources.dashboards.close()
     listening.close()
 
 
@@ -132,71 +119,11 @@ class Shown:
         self.url, (self.base, self.token) = url, url.split("/?token=")
 
 
-@contextmanager
-def running(*words: str) -> Iterator[Shown]:
-    command = [
-        sys.executable,
-        "-c",
-        "from podium.cli import main; main()",
-        "ui",
-        "--port",
-        "0",
-        *words,
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ)
-    assert process.stderr
-    line = process.stderr.readline()
-    found = re.search(r"look at (http://\S+)", line)
-    assert found, line + process.stderr.read()
-    try:
-        yield Shown(found[1])
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) in (0, 143)
-        process.stderr.close()
-
-
 @pytest.fixture
 def shown(home: Path) -> Iterator[Shown]:
     """`podium ui` of the test's own home."""
-    with running() as pages:
-        yield pages
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    """A browser without a window; skipped where Debian's chromium or another one is not installed.
-
-    No longer than a module: while it is there an event loop runs in this thread, and other tests begin their own.
-    """
-    if CHROMIUM is None:
-        pytest.skip("needs chromium (apt install chromium)")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def browser(chromium: Any) -> Iterator[Any]:
-    """A fresh window; whatever its script throws or its policy refuses fails the test."""
-    context = chromium.new_context(viewport={"width": 1400, "height": 900})
-    context.set_default_timeout(60_000)
-    page, troubles = context.new_page(), []
-    page.on("pageerror", lambda error: troubles.append(str(error)))
-    page.on(
-        "console",
-        lambda said: (
-            troubles.append(said.text)
-            if said.type == "error" and LOADING not in said.text
-            else None
-        ),
-    )
-    yield page
-    context.close()
-    assert troubles == []
+    with running() as url:
+        yield Shown(url)
 
 
 @pytest.fixture

@@ -5,9 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import podium
 from podium.models import open_registry
 from podium.runner.record import RunRecord, StepRecord
+
+pytestmark = pytest.mark.whole
 
 
 def test_what_runs_is_followed_without_a_reload(
@@ -123,9 +127,9 @@ def test_times_are_the_readers_under_days_with_utc_on_hover(
     ]
     assert rows[1:] == [
         ["Friday, November 27, 2026"],
-        ["mnist\n20261128-010000-aaaa", 'failed it said nothing, in "Evaluate"'],
+        ["mnist\n20261128-010000-aaaa", 'failed it printed nothing, in "Evaluate"'],
         ["Thursday, November 26, 2026"],
-        ["mnist from churn.csv\n20261127-010000-aaaa", 'failed it said nothing, in "Evaluate"'],
+        ["mnist from churn.csv\n20261127-010000-aaaa", 'failed it printed nothing, in "Evaluate"'],
     ]
     time = page.locator("time").first
     assert (time.inner_text(), time.get_attribute("title")) == ("20:00", "2026-11-28 01:00 UTC")
@@ -143,7 +147,7 @@ def test_a_phone_shows_metric_and_state_of_each_trial(
     heads = browser.locator("th").all()
     right = "head => head.getBoundingClientRect().right"
     shown_heads = [head.inner_text() for head in heads if head.evaluate(right) <= 390]
-    assert shown_heads[:4] == ["rank", "trial", "loss", "state"]
+    assert shown_heads[1:5] == ["rank", "trial", "loss", "state"]
     best = browser.locator("tr.best a")
     assert best.inner_text() == sweep.best.name.removeprefix(f"{sweep.name}-")
     assert best.get_attribute("title") == sweep.best.name

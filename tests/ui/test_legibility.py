@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from handmade import shapes_model
 
 import podium
+from podium.models import open_registry
 from podium.ui.app import STATIC
+
+pytestmark = pytest.mark.whole
 
 SCRIPT = (Path(__file__).parent / "legibility.js").read_text()
 
@@ -63,6 +67,20 @@ def test_models_and_versions_are_legible(page: Any) -> None:
     check(page, "a question")
 
 
+def test_counts_of_a_confusion_matrix_are_in_ink(page: Any) -> None:
+    report = {"classes": [{"name": "tall"}, {"name": "wide"}], "confusion": [[90, 1], [2, 50]]}
+    open_registry(None)["shapes"].upload(
+        {"model.onnx": shapes_model()}, {"report": report}, version="v3"
+    )
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        page.goto(f"{page.base}/models/shapes/versions/v3")
+        texts = page.locator("[data-figure=confusion] .heatmap-label text")
+        texts.nth(3).wait_for()
+        fills = texts.evaluate_all("texts => texts.map(text => getComputedStyle(text).fill)")
+        assert fills == 4 * [page.evaluate("getComputedStyle(document.body).color")], scheme
+
+
 def test_sweeps_and_trials_are_legible(
     page: Any, experiment: Callable[..., dict[str, Any]]
 ) -> None:
@@ -71,6 +89,7 @@ def test_sweeps_and_trials_are_legible(
         "/",
         "/sweeps",
         f"/sweeps/{sweep.name}",
+        f"/sweeps/{sweep.name}#picked=1,2&sort=x&filter=x<2",
         f"/sweeps/{sweep.name}/trials/{sweep.best.name}",
     ):
         page.goto(f"{page.base}{path}")
@@ -84,4 +103,5 @@ def test_no_class_is_styled_by_two_sheets_of_a_page() -> None:
         for selectors in re.findall(r"([^{}]+)\{", re.sub(r"/\*.*?\*/", "", sheet, flags=re.S)):
             for name in re.findall(r"(?:^|,)\s*\.([\w-]+)", selectors):
                 styled.setdefault(name, set()).add(file)
+        assert not re.search("transition|animation|@keyframes|smooth", sheet), "nothing moves"
     assert {name: files for name, files in styled.items() if len(files) > 1} == {}

@@ -1,5 +1,7 @@
 """What the pages of `podium ui` show and change, and for whom."""
 
+import fcntl
+import html
 import json
 import re
 import shutil
@@ -16,13 +18,19 @@ import httpx
 import numpy as np
 import pytest
 from handmade import shapes_model
+from pages import running
 from PIL import Image
 
 import podium
 from podium.errors import Failed
 from podium.models import open_registry
 from podium.models.lineage import Lineage
-from podium.runner.record import RunRecord
+from podium.runner.record import RunRecord, StepRecord
+from podium.serving.announced import servers_of
+from podium.ui.app import _MOST_BODY
+from podium.ui.models import FollowedRegistry
+
+pytestmark = pytest.mark.whole
 
 HEADERS = {"X-Podium-Token": "open-sesame"}
 
@@ -107,6 +115,9 @@ def test_a_run_shows_its_steps_log_and_outputs(visitor: httpx.Client) -> None:
     run = podium.run("halving.py", number=3.0)
     run.note, run.tags = "half <b>of</b> it", ("baseline", "kept")
     page = text(visitor, f"/runs/{run.id}")
+    raw = re.search(r"<details><summary>Raw.*?</details>", page, re.S)
+    assert raw
+    assert raw[0].count("Got executor_input") == 1
     assert re.search(r'<li class="succeeded shown">.*?<b>halve</b>', page, re.S)
     assert "&lt;script&gt;alert(1)&lt;/script&gt; halves" in page
     assert "<script>alert" not in page
@@ -119,6 +130,48 @@ def test_a_run_shows_its_steps_log_and_outputs(visitor: httpx.Client) -> None:
     assert "halves" in text(visitor, f"/runs/{run.id}/logs/halve")
     (event,) = events(visitor, f"/runs/{run.id}")
     assert event["html"].strip() in page
+
+
+def test_a_run_shows_what_its_training_reports(visitor: httpx.Client, home: Path) -> None:
+    folder = home / "runs" / "20261127-010000-aaaa"
+    (folder / "logs").mkdir(parents=True)
+    steps = {"train-distributed": StepRecord(title="Train", state="running")}
+    log = folder / "logs" / "train-distributed.log"
+
+    def figures(query: str) -> dict[str, Any]:
+        page = text(visitor, f"/runs/{folder.name}?{query}")  # of its own: not the look of just now
+        found = re.search(r'id="figures">(.*?)</script>', page, re.S)
+        assert found
+        return dict(json.loads(found[1]))
+
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # it runs
+        RunRecord(
+            id=folder.name, pipeline="train_and_promote", directory=folder, steps=steps
+        ).save()
+        log.write_text("podium | epoch 1: accuracy=0.5 loss=2\n")
+        assert figures("a") == {}, "one point is no curve"
+        log.write_text(log.read_text() + "train_loss=9\npodium | epoch 2: accuracy=0.75 loss=1\n")
+        (curve,) = figures("b")["curves"]["data"]
+    assert (curve["name"], curve["y"]) == ("Train", [0.5, 0.75])
+
+
+def test_sweeps_and_trials_carry_notes(
+    visitor: httpx.Client, experiment: Callable[..., dict[str, Any]]
+) -> None:
+    sweep = podium.sweep(experiment())
+    path = f"/sweeps/{sweep.name}"
+    trial = f"{path}/trials/{sweep.best.name}"
+    for place in (path, trial):
+        sent = {"note": "warmup <b>too</b> short\x1b[31m "}
+        answer = visitor.post(f"{place}/note", json=sent, headers=HEADERS)
+        assert answer.json()["said"].endswith("has a note")
+        assert '<p class="note">warmup &lt;b&gt;too&lt;/b&gt; short</p>' in text(visitor, place)
+    assert sweep.note == "warmup <b>too</b> short"
+    sweep.note = ""
+    assert 'class="note"' not in text(visitor, f"{path}?new")
+    long = visitor.post(f"{path}/note", json={"note": 10_001 * "x"}, headers=HEADERS)
+    assert "a note has at most 10000 characters" in long.json()["error"]
 
 
 def test_what_is_not_there_is_said(models: None, visitor: httpx.Client) -> None:
@@ -140,7 +193,9 @@ def test_a_sweep_shows_its_leaderboard_and_figures(
     sweep = podium.sweep(experiment())
     page = text(visitor, f"/sweeps/{sweep.name}")
     best = sweep.best.name
-    assert re.search(rf'<tr class="best"><td class="n">1</td>.*?{best}', page, re.S)
+    assert re.search(
+        rf'<tr data-number="\d" class="best"><td class="n">1</td>.*?{best}', page, re.S
+    )
     figures = json.loads(re.search(r'id="figures">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
     assert {"history", "coordinates", "curves"} <= figures.keys()
     curve = figures["curves"]["data"][-1]
@@ -189,7 +244,7 @@ def test_a_sweep_is_stopped_and_goes_on(
     sweep.close()
     assert "Go on" in text(visitor, path)
     assert visitor.post(f"{path}/resume", json={}, headers=HEADERS).json() == {
-        "said": "sweep parabola goes on"
+        "said": "sweep parabola continues"
     }
     end = time.monotonic() + 60
     while podium.open_sweep(sweep.name).status != "Succeeded" and time.monotonic() < end:
@@ -239,6 +294,27 @@ def test_a_sweep_that_cannot_go_on_says_why(
         podium.sweep(experiment(seconds="never", maxFailedTrialCount=1))
     answer = visitor.post("/sweeps/parabola/resume", json={}, headers=HEADERS)
     assert (answer.status_code, "hint:" in answer.json()["error"]) == (500, True)
+
+
+def test_a_sweep_without_a_result_has_failed_and_says_why(
+    visitor: httpx.Client,
+    experiment: Callable[..., dict[str, Any]],
+    typed: Callable[..., Any],
+) -> None:
+    sweep = podium.sweep(experiment(seconds="never"))
+    cause = "ValueError: could not convert string to float: 'never'"
+    assert sweep.status == "Succeeded", "it has had its trials"
+    page = text(visitor, f"/sweeps/{sweep.name}")
+    assert '<span class="state failed">failed</span></h1>' in page
+    assert f"No trial has a result. {sweep.name}-" in page
+    assert cause in html.unescape(page)
+    assert "Go on" not in page
+    assert cause in html.unescape(text(visitor, "/sweeps"))
+    assert "<b>failed</b>" in sweep.report().read_text()
+    for words in (("runs", "list", "--json"), ("experiment", "status", sweep.name)):
+        said = typed(*words).stdout
+        assert cause in said
+        assert "succeeded" not in said.lower()
 
 
 def test_a_sweep_that_has_ended_does_not_go_on(
@@ -313,6 +389,7 @@ def test_a_version_names_what_it_was_made_from(home: Path, visitor: httpx.Client
     ]
     assert [title for title, _ in line[4:]] == ["version", "champion", "0.5000"]
     assert 'data-figure="confusion"' in page
+    assert "| f1_macro | 0.4000" in text(visitor, f"/models/churn/versions/{version}/card")
     assert "{&#39;" not in page, "no Python repr"
     assert 'href="/runs/' not in page, "its run is not on this machine"
     folder = home / "runs" / "20261127-010000-aaaa"
@@ -370,6 +447,49 @@ def test_the_champion_is_tried(models: None, visitor: httpx.Client) -> None:
     assert visitor.post("/models/rows/try", content=b"{", headers=HEADERS).status_code == 400
     page = text(visitor, "/models/rows")
     assert re.findall(r'<input name="(\w+)"', page) == ["x", "color"]
+
+
+def test_a_log_reaches_a_browser_without_escape_sequences(visitor: httpx.Client) -> None:
+    Path("halving.py").write_text(HALVING.replace("<script>", "\\x1b[31m\\x07<script>"))
+    run = podium.run("halving.py", number=3.0)
+    printed = text(visitor, f"/runs/{run.id}/logs/halve")
+    assert "<script>alert(1)</script> halves" in printed
+    assert "\x1b" not in printed
+    assert "\x07" not in printed
+
+
+def test_a_body_beyond_the_limit_is_refused(models: None, visitor: httpx.Client) -> None:
+    body = b" " * (_MOST_BODY + 1)
+    answer = visitor.post("/models/shapes/promote", content=body, headers=HEADERS)
+    assert answer.status_code == 400
+    assert "the request body is larger than 32 MiB" in answer.json()["error"]
+
+
+def test_a_new_champion_is_opened_in_place_of_the_old(models: None) -> None:
+    registry = open_registry(None)
+    followed, model = FollowedRegistry(registry), registry["shapes"]
+    before = followed.predictor("shapes")
+    assert followed.predictor("shapes") is before
+    model.set_champion("v2", {"reason": "another"}, expect="v1")
+    assert followed.predictor("shapes") is not before
+
+
+def test_a_value_cannot_end_the_script_of_its_figures(
+    visitor: httpx.Client, experiment: Callable[..., dict[str, Any]]
+) -> None:
+    manifest = experiment()
+    kinds = {"name": "kind", "parameterType": "categorical"}
+    manifest["spec"]["parameters"].append(
+        {**kinds, "feasibleSpace": {"list": ["</script><b>", "plain"]}}
+    )
+    template = manifest["spec"]["trialTemplate"]
+    template["trialParameters"].append({"name": "kind", "reference": "kind"})
+    pod = template["trialSpec"]["spec"]["template"]["spec"]["containers"][0]
+    pod["env"] = [{"name": "KIND", "value": "${trialParameters.kind}"}]
+    sweep = podium.sweep(manifest)
+    page = text(visitor, f"/sweeps/{sweep.name}")
+    assert "</script><b>" not in page
+    assert "\\u003c/script>" in page
 
 
 def test_a_job_shows_its_replicas_and_log(visitor: httpx.Client) -> None:
@@ -435,3 +555,32 @@ def test_twenty_open_pages_of_2000_trials_keep_no_answer_waiting(
             follower.join()
     # A second on an idle machine; on a busy one this process and its 20 clients share what is left.
     assert max(map(statistics.median, took.values())) < 5.0, took
+
+
+def test_a_lineage_ends_at_the_servers_that_answer_now(
+    models: None, visitor: httpx.Client, typed: Callable[..., Any]
+) -> None:
+    def served_by(ref: str) -> str:
+        lines = dict(line.split(maxsplit=1) for line in typed("models", "lineage", "shapes", ref).stdout.splitlines())  # fmt: skip
+        return str(lines.get("served", "")).removeprefix("by ")
+
+    followed = {"command": "serve", "said": r"listening on (http://\S+)/v2"}
+    with running("shapes", "--follow", "0.1", **followed) as url:
+        assert (served_by("v1"), served_by("v2")) == (url, "")
+        assert f'<a href="{url}"><b>served by</b>' in text(visitor, "/models/shapes/versions/v1")
+        open_registry(None)["shapes"].promote("v2")
+        while not served_by("v2"):
+            time.sleep(0.1)
+        assert (served_by("v1"), served_by("v2")) == ("", url)
+    assert served_by("v2") == "", "it has ended"
+
+
+def test_a_killed_server_answers_no_more(home: Path, models: None) -> None:
+    kept = open_registry(None)["shapes"].version("v1")
+    folder = home / "servers"
+    folder.mkdir()
+    model = {"storage": kept.storage.url, "name": "shapes", "version": "v1"}
+    left = folder / "7.json"
+    left.write_text(json.dumps({"url": "http://127.0.0.1:1", "models": [model]}))
+    assert servers_of(kept) == []
+    assert not left.exists()

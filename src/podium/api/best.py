@@ -1,13 +1,13 @@
 """The best trial of a sweep, and the model it left."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from podium.display.notebook import table
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment import Trial
-from podium.notebook import table
 
 if TYPE_CHECKING:
     from podium.prediction import Predictions
@@ -43,6 +43,10 @@ class Best:
             hint = "a trainer writes it to its parameter output, to --output or to PODIUM_OUTPUT"
             raise NotFound(f"trial {self.name} left no model", hint)
         return open_model(self.model).predict(items, data=data)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
 
     def _repr_html_(self) -> str:
         rows = [(key, str(value)) for key, value in {**self.parameters, **self.metrics}.items()]

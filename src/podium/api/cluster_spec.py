@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.base import Cluster
+from podium.cluster.local.supplies import Supplies
 from podium.cluster.traits import traits_of
-from podium.settings import Settings
 from podium.sweeps import connect
+from podium.system.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +20,7 @@ class ClusterSpec:
     images: Mapping[str, str | Path] | None = None
     entrypoints: Mapping[str, Sequence[str]] | None = None
     fork_server: bool = True
+    supplies: Supplies | None = None
 
     def __post_init__(self) -> None:
         traits_of(self.url)
@@ -44,4 +46,6 @@ class ClusterSpec:
             InvalidInput: There is no such kind of cluster, or one that pulls its images is given
                 directories for them.
         """
-        return connect(self.url, self.images, self.entrypoints, self.fork_server)
+        return connect(
+            self.url, self.images, self.entrypoints, self.fork_server, supplies=self.supplies
+        )

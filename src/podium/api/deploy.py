@@ -7,14 +7,14 @@ from typing import Any
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.rollout import Rollout
 from podium.cluster.kubernetes.store_access import SECRET, AccessByReference
+from podium.display.terminal import doing
 from podium.errors import InvalidInput, suggestion
-from podium.heartbeat import doing
+from podium.files.yaml_loader import dump
 from podium.manifests.conditions import Manifest
 from podium.manifests.serving import FORMS, PREDICTOR, ModelServer
 from podium.models import CHAMPION, Model, open_registry
 from podium.models.signature import PublicKey, check, public_key
 from podium.models.version import Version
-from podium.yaml_loader import dump
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ def deploy(
         'http://mnist.default.svc/v2/models/mnist'
     """
     if to not in FORMS:
-        raise InvalidInput(f"models are not deployed to {to!r}", suggestion(to, FORMS))
+        raise InvalidInput(f"models cannot be deployed to {to!r}", suggestion(to, FORMS))
     chosen = model if isinstance(model, Model) else open_registry(storage)[model]
     public = PublicKey.read(Path(key)) if key else public_key()
     server = ModelServer(

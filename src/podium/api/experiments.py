@@ -9,18 +9,21 @@ from podium.cluster.base import Cluster
 from podium.errors import InvalidInput, NotFound
 from podium.manifests.experiment import Changes, Experiment, customize, load
 from podium.manifests.experiment.config_maps import with_template
+from podium.manifests.experiment.optimization_job import as_experiment
+from podium.manifests.experiment.rules import check
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.placement import Pods, place
+from podium.manifests.rules import PODIUM, RUNNERS
 from podium.manifests.sdk import from_sdk
 from podium.manifests.workload import Workload
 from podium.storage import absolute
 
 R = TypeVar("R", Workload, Experiment)
 
-Say = Callable[[str], None]
+_Say = Callable[[str], None]
 """Prints a line for people."""
 
-PLACEHOLDER = "s3://podium/"
+_PLACEHOLDER = "s3://podium/"
 """Default URL below which bundled Experiments read and write."""
 
 
@@ -42,7 +45,7 @@ def read(source: Any, network: str = "", config_maps: Sequence[Path] = ()) -> Ex
     if isinstance(source, str | Path):
         manifest: Mapping[str, Any] = load(str(source), network, config_maps)
     elif isinstance(source, Mapping):
-        manifest = with_template(dict(source), [], "the given manifest")
+        manifest = with_template(as_experiment(source), [], "the given manifest")
     else:
         manifest = from_sdk(source)
     if (kind := manifest.get("kind")) in JOB_KINDS:
@@ -96,7 +99,7 @@ def changed(
 
 
 def ready(
-    experiment: Experiment, cluster: Cluster, home: Path, *, data: object, output: object, say: Say
+    experiment: Experiment, cluster: Cluster, home: Path, *, data: object, output: object, say: _Say
 ) -> Experiment:
     """Return an Experiment as the cluster can run it.
 
@@ -113,9 +116,6 @@ def ready(
         BrokenRules: Katib would refuse it or never end it.
         InvalidInput: There is no dataset where it would be.
     """
-    from podium.manifests.experiment.rules import check
-    from podium.manifests.rules import PODIUM, RUNNERS
-
     if not cluster.traits.shares_files:
         runners = (
             RUNNERS if cluster.outlives_client(experiment.kind) else (PODIUM,)
@@ -149,16 +149,16 @@ def at_home(experiment: Experiment, home: Path, data: object, output: object) ->
         for word in container.words
     ]
     flags: dict[str, str] = {}
-    if not data and any(word.startswith(f"--data={PLACEHOLDER}") for word in words):
+    if not data and any(word.startswith(f"--data={_PLACEHOLDER}") for word in words):
         flags["--data"] = str(home / "data" / "mnist")
         if not Path(flags["--data"], "dataset.json").exists():
             raise InvalidInput(f"no dataset at {flags['--data']}", "podium data prepare")
-    if not output and any(word.startswith(f"--output={PLACEHOLDER}") for word in words):
+    if not output and any(word.startswith(f"--output={_PLACEHOLDER}") for word in words):
         return customize(experiment, flags=flags, output=str(home / "trials"))
     return customize(experiment, flags=flags) if flags else experiment
 
 
-def with_store(resource: R, url: str, say: Say) -> R:
+def with_store(resource: R, url: str, say: _Say) -> R:
     """Return a job or Experiment whose pods reach the object store of the cluster they are launched
     on.
 

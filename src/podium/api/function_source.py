@@ -26,7 +26,7 @@ from podium.errors import InvalidInput
 MODULE = "podium_function"
 """Module that the collected source becomes."""
 
-PICKLED = """\
+_PICKLED = """\
 import base64, sys
 
 if (here := "{{}}.{{}}".format(*sys.version_info)) != "{python}":
@@ -39,7 +39,7 @@ import cloudpickle
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class FunctionSource:
     """Import location of a function for another process."""
 
     module: str
@@ -52,7 +52,7 @@ class Source:
     """Directories with modules of the user's own that it imports."""
 
 
-def source_of(function: Callable[..., Any]) -> Source:
+def source_of(function: Callable[..., Any]) -> FunctionSource:
     """Return the source from which another process imports a function.
 
     Raises:
@@ -71,10 +71,10 @@ def source_of(function: Callable[..., Any]) -> Source:
         )
     module = sys.modules.get(function.__module__)
     if function.__module__ != "__main__" and module is not None:
-        return Source(module=function.__module__, function=name, roots=tuple(_root(module)))
+        return FunctionSource(module=function.__module__, function=name, roots=tuple(_root(module)))
     collected = _Collected()
     collected.add_definition(name, function, function.__globals__)
-    return Source(
+    return FunctionSource(
         module=MODULE,
         function=name,
         text=collected.text(),
@@ -107,7 +107,7 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             yield from _own_nodes(child)
 
 
-def pickled(function: Callable[..., Any]) -> Source:
+def pickled(function: Callable[..., Any]) -> FunctionSource:
     """Pickle a function with cloudpickle: also a lambda, a closure, or one that only this process
     has.
 
@@ -127,13 +127,13 @@ def pickled(function: Callable[..., Any]) -> Source:
     except Exception as error:  # whatever an object raises that does not want to be copied
         hint = "make it inside the function"
         raise InvalidInput(
-            f"{name} uses what cannot be pickled: {type(error).__name__}: {error}", hint
+            f"{name} uses something that cannot be pickled: {type(error).__name__}: {error}", hint
         ) from None
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    text = PICKLED.format(name=name, content=content, python=python)
+    text = _PICKLED.format(name=name, content=content, python=python)
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     roots = tuple(_root(module)) if module and module.__name__ != "__main__" else ()
-    return Source(module=MODULE, function=name, text=text, roots=roots)
+    return FunctionSource(module=MODULE, function=name, text=text, roots=roots)
 
 
 @dataclass

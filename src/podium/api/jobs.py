@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +9,21 @@ from podium.api.cluster_spec import ClusterSpec
 from podium.api.experiments import free_name, with_store
 from podium.api.launched import Launched, Session
 from podium.cluster.base import Cluster, ReplicaStatus
-from podium.documents import load_yaml, read_text
+from podium.display.notebook import LiveCell, Log, in_notebook, say, table
+from podium.display.text import one_line
 from podium.errors import InvalidInput, NotFound, UnknownKind
+from podium.files.documents import load_yaml, read_text
 from podium.manifests.kinds import JOB_KINDS, or_list
 from podium.manifests.labels import IGNORED_FIELDS
 from podium.manifests.placement import Pods, place
 from podium.manifests.workload import Workload
-from podium.notebook import LiveCell, Log, in_notebook, say, table
-from podium.text import one_line
 
-MANIFEST = "the manifest"
+_MANIFEST = "the manifest"
 """Stands for the path of a job that comes from no file."""
 
 
 class Job(Launched):
-    """A Job, PyTorchJob, TrainJob … that runs, or has run."""
+    """A Job, PyTorchJob, TrainJob … that is running or has ended."""
 
     _said = ""
     """Last line that wait printed."""
@@ -42,39 +41,34 @@ class Job(Launched):
     @property
     def status(self) -> str:
         """``Created``, ``Pending``, ``Running``, ``Waiting``, ``Succeeded`` or ``Failed``."""
-        return str(self.summary["state"])
+        return str(self.to_json()["state"])
 
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The output of ``podium job status --json``: kind, name, state, message, created,
-        directory, replicas."""
-        job, replicas, directory = (
-            self.workload,
-            self.replicas,
-            self.cluster.directory(self.kind, self.name),
-        )
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values: what the shell and the page show of it."""
+        job, replicas = self.workload, self.replicas
+        directory = self.cluster.directory(self.kind, self.name)
         state, message = job.state.phase, job.state.message
         waits = not job.state.finished and all(replica.phase == "Pending" for replica in replicas)
-        if waits and (
-            why := self.cluster.waits_for(job)
-        ):  # the operator calls it Running, or Created
+        if waits and (why := self.cluster.waits_for(job)):  # Running, or Created, to the operator
             state, message = "Pending", why
-        names = {"name": "replica", "exit_code": "exitCode"}
         return {
             "kind": self.kind,
             "name": self.name,
             "state": state,
             "message": message,
             "created": job.created,
+            "progress": progress_of(job, replicas),
             "directory": None if directory is None else str(directory),
-            "replicas": [
-                {
-                    names.get(field.name, field.name): getattr(replica, field.name)
-                    for field in fields(replica)
-                }
-                for replica in replicas
-            ],
+            "replicas": [replica.to_json() for replica in replicas],
         }
+
+    HEADS = ("NAME", "KIND", "STATE", "CREATED")
+    """Of a table of jobs."""
+
+    @staticmethod
+    def cells(job: Mapping[str, Any]) -> list[str]:
+        """Return a cell for each of HEADS, from what to_json returned."""
+        return [job["name"], job["kind"], job["state"], job["created"]]
 
     def logs(self, replica: str | None = None) -> Log:
         """Return the output of a replica: ``master-0``, ``worker-1`` …; of the one that reports
@@ -108,15 +102,16 @@ class Job(Launched):
         return one_line(f"<{self.kind} {self.name}: {self.progress()}>")
 
     def _repr_html_(self) -> str:
-        rows = [
-            (replica.name, replica.phase, str(replica.restarts), replica.reason)
-            for replica in self.replicas
-        ]
-        return table(
-            ("REPLICA", "STATE", ">RESTARTS", "REASON"),
-            rows,
-            title=f"{self.kind} {self.name}: {self.status}",
-        )
+        heads, rows = replica_columns(self.replicas)
+        return table(heads, rows, title=f"{self.kind} {self.name}: {self.status}")
+
+
+def replica_columns(replicas: Sequence[ReplicaStatus]) -> tuple[list[str], list[list[str]]]:
+    """Return heads and rows of a table of replicas, without columns in which nothing is known."""
+    heads, rows = list(ReplicaStatus.HEADS.values()), [replica.cells() for replica in replicas]
+    always = ("REPLICA", "STATE", ">RESTARTS")
+    at = [at for at, head in enumerate(heads) if head in always or any(row[at] for row in rows)]
+    return [heads[column] for column in at], [[row[column] for column in at] for row in rows]
 
 
 def progress_of(job: Workload, replicas: Sequence[ReplicaStatus]) -> str:
@@ -146,7 +141,7 @@ def run_job(
 
     Args:
         job: A YAML file, or a manifest as a dict.
-        name: metadata.name; the manifest's own if None, with a number behind it if that is taken.
+        name: metadata.name; the manifest's own if None, with a number appended if that is taken.
         cluster: ``kubernetes://NAMESPACE`` or a directory of this machine; the local cluster of
             PODIUM_HOME if None.
         queue: Kueue's local queue, in which the job waits for its turn on a cluster.
@@ -166,7 +161,7 @@ def run_job(
         ('Succeeded', hello)
     """
     if isinstance(job, Mapping):
-        documents, source = [dict(job)], MANIFEST
+        documents, source = [dict(job)], _MANIFEST
     elif not isinstance(job, str | Path) or not Path(job).is_file():
         raise InvalidInput(f"there is no file {job}", "the YAML of a job, or a manifest as a dict")
     else:
@@ -202,7 +197,7 @@ def read_jobs(
         if not isinstance(kind, str) or kind not in JOB_KINDS:
             file = "FILE" if source.startswith("<") else source
             run = (
-                "podium.sweep(MANIFEST)" if source == MANIFEST else f"podium experiment run {file}"
+                "podium.sweep(MANIFEST)" if source == _MANIFEST else f"podium experiment run {file}"
             )
             hint = run if kind == "Experiment" else "put other objects into another file"
             problem = f"document {number} has kind={kind!r}, but {source} must hold a {or_list([*JOB_KINDS])}"
@@ -253,7 +248,7 @@ def _with_free_name(cluster: Cluster, job: Workload) -> Workload:
 
 
 def open_job(name: str, *, cluster: str | Path | ClusterSpec | None = None) -> Job:
-    """Return a job that runs or has run, also one of another process.
+    """Return a job that is running or has ended, also one of another process.
 
     Args:
         cluster: Cluster of the job, as podium.run_job takes it.
@@ -286,7 +281,7 @@ def find_job(session: Session, name: str, kinds: Sequence[str] = tuple(JOB_KINDS
 
 
 def jobs(*, cluster: str | Path | ClusterSpec | None = None) -> list[Job]:
-    """Return the jobs of a cluster, those of sweeps and trainings too.
+    """Return the jobs of a cluster, including those of sweeps and trainings.
 
     Args:
         cluster: As podium.run_job takes it.

@@ -10,17 +10,17 @@ from contextlib import suppress
 from typing import Self
 
 from podium.api.cluster_spec import ClusterSpec
-from podium.background import Background
 from podium.cluster.base import Cluster
+from podium.display.notebook import LiveCell
+from podium.display.terminal import doing
 from podium.errors import Denied, Failed, NotFound, PodiumError, Unavailable
-from podium.heartbeat import doing
-from podium.interrupts import signals_interrupt
-from podium.notebook import LiveCell
+from podium.system.background import Background
+from podium.system.interrupts import signals_interrupt
 
-SHORTEST_PAUSE = 0.2
+_SHORTEST_PAUSE = 0.2
 """Minimum seconds between checks; a cluster that answers slowly is asked less often."""
 
-LONGEST_PAUSE = 2.0
+_LONGEST_PAUSE = 2.0
 """Maximum seconds between checks."""
 
 ObjectKey = tuple[str, str]
@@ -86,7 +86,7 @@ class Session:
 
 
 class Launched(ABC):
-    """An object of a cluster that runs, or has run.
+    """An object of a cluster that is running or has ended.
 
     Args:
         session: The cluster, and how long this process keeps it open.
@@ -182,7 +182,7 @@ def follow(
             look()
         if ended:
             break
-        woken.wait(min(LONGEST_PAUSE, max(SHORTEST_PAUSE, 20 * (time.monotonic() - started))))
+        woken.wait(min(_LONGEST_PAUSE, max(_SHORTEST_PAUSE, 20 * (time.monotonic() - started))))
         woken.clear()
     for watch in watches:
         watch.check()

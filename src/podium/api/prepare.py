@@ -6,8 +6,8 @@ from typing import Any
 from podium.cluster.kubernetes.store_access import take_access
 from podium.data.dataset import Dataset
 from podium.data.in_memory import located
-from podium.heartbeat import doing
-from podium.settings import Settings
+from podium.display.terminal import doing
+from podium.system.settings import Settings
 from podium.training.dataset import DataSettings, prepare
 
 

@@ -10,17 +10,18 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from podium.api.function_source import MODULE, Source, pickled, source_of
+from podium.api.function_source import MODULE, FunctionSource, pickled, source_of
 from podium.api.space import Choice, Dimension, Float, Value
 from podium.code.bundle import pack, store
 from podium.code.call import Call
 from podium.code.reference import Code
-from podium.documents import write_file
 from podium.errors import InvalidInput
+from podium.files.documents import write_file
+from podium.manifests.experiment.trainer import OUTPUT
 
-CALL = "podium_call.json"
+_CALL = "podium_call.json"
 
-FROM_RUN = {"data": "PODIUM_DATA", "output": "PODIUM_OUTPUT"}
+_FROM_RUN = {"data": "PODIUM_DATA", "output": "PODIUM_OUTPUT"}
 """Variable that the sweep sets for each of these parameters if the function has it."""
 
 Train = Callable[..., Any] | str | Path | Sequence[str]
@@ -35,9 +36,6 @@ class Program:
 
     words: tuple[str, ...]
     """The command without its parameters."""
-
-    takes_data: bool = True
-    """Whether the dataset is given to it as ``--data``."""
 
     call: Call | None = None
     """The call of a function; None for a script or a command."""
@@ -65,7 +63,7 @@ class Program:
         """
         if self.call is None:
             return {}
-        files = {CALL: replace(self.call, path=list(path)).to_json()}
+        files = {_CALL: replace(self.call, path=list(path)).to_json()}
         return files | ({f"{MODULE}.py": self.text.encode()} if self.text else {})
 
     def here(self, home: Path) -> "Program":
@@ -121,23 +119,25 @@ def program_of(
             train, pickled(train) if pickle else source_of(train), searched, fixed, metric
         )
     if not isinstance(train, str | Path | Sequence):
-        problem = f"a function, a script or a command is tuned, but got {train!r:.60}"
+        problem = f"podium.tune takes a function, a script or a command, but got {train!r:.60}"
         raise InvalidInput(problem, 'a function, "train.py", or ["python", "-m", "my.train"]')
-    words = _script(Path(train)) if isinstance(train, str | Path) else [str(word) for word in train]
+    words = (
+        script_words(Path(train))
+        if isinstance(train, str | Path)
+        else [str(word) for word in train]
+    )
     if not words:
         raise InvalidInput("the command has no words", '["python", "train.py"]')
-    given = [f"--{name}={value}" for name, value in fixed.items()]
     return Program(
         name=_name_of(words),
-        words=(*words, *given),
+        words=tuple(words),
         root=_root_of(words),
-        takes_data=not any(mark in word for word in words for mark in ("${podium.", "PODIUM_")),
     )
 
 
 def _function(
     train: Callable[..., Any],
-    source: Source,
+    source: FunctionSource,
     searched: Mapping[str, Dimension],
     fixed: Mapping[str, Value],
     metric: str,
@@ -145,7 +145,9 @@ def _function(
     names = {name.replace("-", "_") for name in (*searched, *fixed)}
     takes = inspect.signature(train).parameters
     passed = {
-        name: variable for name, variable in FROM_RUN.items() if name in takes and name not in names
+        name: variable
+        for name, variable in _FROM_RUN.items()
+        if name in takes and name not in names
     }
     _check_signature(train, [*names, *passed])
     if len(source.roots) > 1:
@@ -170,8 +172,7 @@ def _function(
     root = source.roots[0] if source.roots else None
     return Program(
         name=source.function,
-        words=("python", "-m", "podium.code.call", CALL),
-        takes_data=False,
+        words=("python", "-m", "podium.code.call", _CALL),
         call=call,
         text=source.text,
         root=root,
@@ -195,12 +196,20 @@ def _check_signature(train: Callable[..., Any], names: Sequence[str]) -> None:
         ) from None
 
 
-def _script(path: Path) -> list[str]:
+def script_words(path: Path) -> list[str]:
+    """Return the command that runs a script or a notebook.
+
+    Raises:
+        InvalidInput: There is none, or it cannot be run.
+    """
     if not path.is_file():
         hint = "a path, a function, or a command as a list of words"
         raise InvalidInput(f"there is no script {path}", hint)
     if path.suffix == ".py":
         return ["python", str(path)]
+    if path.suffix == ".ipynb":
+        kept = f"{OUTPUT}/{path.name}"
+        return ["papermill", "--log-output", "--no-progress-bar", str(path), kept]
     if not os.access(path, os.X_OK):
         raise InvalidInput(f"{path} is neither a Python file nor executable", f"chmod +x {path}")
     return [str(path) if "/" in str(path) else f"./{path}"]
@@ -208,7 +217,7 @@ def _script(path: Path) -> list[str]:
 
 def _name_of(words: Sequence[str]) -> str:
     """Return the name of the script or module that a command runs, else of its program."""
-    scripts = [word for word in words if word.endswith((".py", ".sh"))]
+    scripts = [word for word in words if word.endswith((".py", ".sh", ".ipynb"))]
     modules = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-m"]
     return (
         Path(scripts[0]).stem

@@ -5,11 +5,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from podium.errors import InvalidInput, require
 
-DECADES = 100
+_DECADES = 100
 """A range of positive floats whose ends differ by this factor or more is searched on a log
 scale."""
 
@@ -47,7 +47,7 @@ class Float:
     def is_log(self) -> bool:
         """Whether it is searched on a log scale."""
         if self.log is None:
-            return self.step is None and self.low > 0 and self.high / self.low >= DECADES
+            return self.step is None and self.low > 0 and self.high / self.low >= _DECADES
         return self.log
 
     def feasible(self) -> tuple[str, dict[str, Any]]:
@@ -163,6 +163,36 @@ class Choice:
         return ", ".join(self.texts)
 
 
+_SWITCH = re.compile(r"([\w.-]+)/(--[\w.-]+)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch(Choice):
+    """A flag without a value: ``--augment`` or ``--no-augment``, ``--amp`` or nothing."""
+
+    values: Sequence[Value] = (True, False)
+    on: str
+    off: str = ""
+
+    @classmethod
+    def named(cls, text: str) -> tuple[str, Self] | None:
+        """Read ``augment/--no-augment``, or ``amp/`` for a flag that is there or not.
+
+        Returns:
+            The parameter's name and the flag; None for the name of another parameter, also of one
+            with a slash such as Hydra's ``dataset/kind``.
+        """
+        match = _SWITCH.fullmatch(text)
+        return match and (match[1], cls(on=f"--{match[1]}", off=match[2] or ""))
+
+    def word(self, value: str) -> str:
+        """Return the flag for ``True`` or ``False``; for a placeholder a shell's expression."""
+        if value in self.texts:
+            return self.on if value == "True" else self.off
+        otherwise = f" || echo {self.off}" if self.off else ""
+        return f"$(test {value} = True && echo {self.on}{otherwise})"
+
+
 Dimension = Float | Int | Choice
 
 
@@ -229,6 +259,11 @@ def split(space: Mapping[str, Any]) -> tuple[dict[str, Dimension], dict[str, Val
     hint = '{"lr": (1e-4, 1e-1), "batch_size": [32, 64], "layers": range(1, 5)}'
     if not isinstance(space, Mapping):
         raise InvalidInput(f"a space has ranges and choices by name, but got {space!r:.60}", hint)
+    for name, given in space.items():
+        if Switch.named(name) and given not in (None, "", [True, False]):
+            problem = f"{name} is a flag without a value, but {given!r:.60} is given"
+            raise InvalidInput(problem, f'{{"{name}": None}}')
+    space = dict(Switch.named(name) or (name, given) for name, given in space.items())
     searched = {name: dim for name, given in space.items() if (dim := dimension(name, given))}
     if not searched:
         raise InvalidInput(f"there is nothing to search in {dict(space)!r:.80}", hint)

@@ -10,16 +10,16 @@ from podium.search.algorithms import MEDIAN_STOP, find
 from podium.search.auto import AUTO
 from podium.search.halving import ASHA
 
-STOPS = ("median", "asha")
+_STOPS = ("median", "asha")
 
-START = 3
+_START = 3
 """Lines after which medianstop judges a trial: Katib's own 4 is past the end of many a short
 training."""
 
-TRIALS = 3
+_TRIALS = 3
 """Trials that must have succeeded before one is judged; Katib's own default."""
 
-LENGTHS = (
+_LENGTHS = (
     "epochs", "epoch", "num_epochs", "n_epochs", "max_epochs", "train_epochs", "num_train_epochs", "steps", "num_steps",
     "n_steps", "max_steps", "train_steps", "iterations", "iters", "num_iterations", "n_iter", "max_iter", "rounds",
     "num_rounds", "num_boost_round", "n_estimators",
@@ -58,7 +58,7 @@ def stopping(
     """Return the settings that a word for early stopping stands for.
 
     Args:
-        stop: One of STOPS, or None.
+        stop: One of _STOPS, or None.
         algorithm: The algorithm that the user chose.
         settings: Settings of the algorithm.
         searched: Searched parameters.
@@ -71,10 +71,10 @@ def stopping(
     """
     if stop is None:
         return Stopping(algorithm=algorithm, settings=settings)
-    if stop not in STOPS:
+    if stop not in _STOPS:
         raise InvalidInput(
-            f"trials are stopped early by {' or '.join(STOPS)}, but got {stop!r}",
-            suggestion(stop, STOPS),
+            f"trials are stopped early by {' or '.join(_STOPS)}, but got {stop!r}",
+            suggestion(stop, _STOPS),
         )
     return (
         _median(algorithm, settings, metric)
@@ -89,12 +89,12 @@ def _median(algorithm: str, settings: Mapping[str, object], metric: str) -> Stop
         raise InvalidInput(
             problem, f"--stop median with --algorithm tpe or random; {algorithm} needs no --stop"
         )
-    given = {"min_trials_required": TRIALS, "start_step": START}
+    given = {"min_trials_required": _TRIALS, "start_step": _START}
     listed = [{"name": name, "value": str(value)} for name, value in given.items()]
     spec = {"earlyStopping": {"algorithmName": MEDIAN_STOP.name, "algorithmSettings": listed}}
     text = (
-        f"from {TRIALS} trials on, one is stopped that is worse than the others after it printed "
-        f"{metric} {START} times"
+        f"from {_TRIALS} trials on, one is stopped that is worse than the others after it printed "
+        f"{metric} {_START} times"
     )
     return Stopping(algorithm=algorithm, settings=settings, spec=spec, text=text)
 
@@ -118,19 +118,19 @@ def _asha(
         )
         raise InvalidInput(problem, f"--{name} 1..27, in Python {{{name!r}: (1, 27)}}")
     given = {"resource_name": name, "r_min": length.low, "r_l": length.high, **settings}
-    text = f"all trials begin with {name} {length.low}, and the best third goes on with three times as many"
+    text = f"all trials start with {name} {length.low}, and the best third continues with three times as many"
     return Stopping(algorithm=ASHA.name, settings=given, text=f"{text}, up to {length.high}")
 
 
 def _length(searched: Mapping[str, Dimension], fixed: Mapping[str, Value]) -> str:
     """Return the parameter that says how long a trial trains."""
-    found = [name for name in searched if name.lower().replace("-", "_") in LENGTHS]
+    found = [name for name in searched if name.lower().replace("-", "_") in _LENGTHS]
     if len(found) == 1:
         return found[0]
     if found:
         problem = f"asha needs one flag that says how long a trial trains, but {', '.join(found)} may be it"
         raise InvalidInput(problem, f"search --{found[0]} alone, and give the others one value")
-    named = [name for name in fixed if name.lower().replace("-", "_") in LENGTHS]
+    named = [name for name in fixed if name.lower().replace("-", "_") in _LENGTHS]
     flag = named[0] if named else "epochs"
     most = fixed.get(flag)
     high = most if isinstance(most, int) and most > 1 else 27

@@ -3,6 +3,7 @@ model."""
 
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -12,7 +13,7 @@ from podium.api.best import Best, model_of
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
-from podium.api.prepare import prepared
+from podium.api.sweep_list import listed
 from podium.api.trials import (
     TrialProgress,
     failed,
@@ -21,11 +22,14 @@ from podium.api.trials import (
     leaderboard_of,
     measured,
     partly_failed,
+    standing_of,
     trials_of,
 )
 from podium.cluster.base import Cluster
-from podium.errors import InvalidInput, NotFound, suggestion
-from podium.heartbeat import doing
+from podium.display.notebook import LiveCell, Log, data_frame, in_notebook, say
+from podium.display.terminal import doing
+from podium.display.text import plural
+from podium.errors import InvalidInput, NotFound, PodiumError, suggestion
 from podium.manifests.experiment import (
     Changes,
     Experiment,
@@ -35,6 +39,7 @@ from podium.manifests.experiment import (
     no_best,
     pareto_front,
 )
+from podium.manifests.experiment.adapt import tuned_for_numbers
 from podium.manifests.experiment.rules import warnings_of
 from podium.manifests.names import named
 from podium.manifests.options import (
@@ -46,24 +51,20 @@ from podium.manifests.options import (
     read_settings,
     settings,
 )
-from podium.notebook import LiveCell, Log, data_frame, in_notebook, say
-from podium.settings import Settings
 from podium.storage import absolute
 from podium.sweeps.detached import detach as leave
-from podium.text import plural
+from podium.system.settings import Settings
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-SHOWN = 50
+_SHOWN = 50
 """Rows of the table in a notebook at most; the best are shown."""
 
 
 class Sweep(Launched):
-    """An Experiment that runs, or has run.
-
-    One class, because whoever has a sweep asks it all of this, in the shell, a notebook or a page.
+    """A sweep: an Experiment that is running or has ended.
 
     Args:
         cluster: The open cluster if this process has it open; it is opened when needed otherwise.
@@ -84,6 +85,20 @@ class Sweep(Launched):
         experiment = self.experiment
         return experiment.state.phase
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values: what the shell, ``podium mcp`` and the page show of it."""
+        return listed(self.cluster, self.experiment).to_json()
+
+    @property
+    def note(self) -> str:
+        """A person's note, which can be set: ``sweep.note = "too few epochs"``; empty if there is
+        none."""
+        return self.cluster.note(self.experiment)
+
+    @note.setter
+    def note(self, text: str) -> None:
+        self.cluster.write_note("Experiment", self.name, text)
+
     @property
     def finished(self) -> dict[str, str]:
         """State of each trial that has ended, by its name."""
@@ -96,7 +111,8 @@ class Sweep(Launched):
 
     @property
     def trials(self) -> "DataFrame":
-        """The trials, best first: name, state, parameters, metrics, seconds and model.
+        """The trials, best first: name, state, parameters, metrics, seconds and model; where a
+        parameter has one of these names, the column is ``trial_model``, say.
 
         Raises:
             PodiumError: pandas is not installed.
@@ -106,20 +122,35 @@ class Sweep(Launched):
             [parameter.name for parameter in experiment.space],
             experiment.objective.metrics,
         )
+        sure = standing_of(experiment, trials)
+        known = ("low", "high", "tied") if sure.intervals else ()
+        searched = list(dict.fromkeys([*names, *metrics]))
+        own = {
+            name: f"trial_{name}" if name in searched else name
+            for name in ("trial", "state", *known, "seconds", "model")
+        }
         rows = [
             {
-                "trial": row.name,
-                "state": row.state,
+                own["trial"]: row.name,
                 **{name: _number(row.parameters.get(name, "")) for name in names},
                 **{name: _number(value) for name, value in row.metrics.items()},
-                "seconds": row.seconds,
-                "model": model_of(trial),
+                own["state"]: row.state,
+                **dict(
+                    zip(
+                        (own[name] for name in known),
+                        (*(row.interval or (None, None)), row.tied),
+                        strict=False,
+                    )
+                ),
+                own["seconds"]: row.seconds,
+                own["model"]: model_of(trial),
             }
-            for trial, row in zip(trials, leaderboard_of(trials, experiment).rows, strict=True)
+            for trial, row in zip(
+                trials, leaderboard_of(trials, experiment, sure=sure).rows, strict=True
+            )
         ]
-        return data_frame(
-            rows, ["trial", "state", *dict.fromkeys([*names, *metrics]), "seconds", "model"]
-        )
+        trial_name, state, *last = own.values()
+        return data_frame(rows, [trial_name, state, *searched, *last])
 
     @property
     def best(self) -> Best:
@@ -197,10 +228,13 @@ class Sweep(Launched):
             if shown is None:
                 raise NotFound(f"no trial of {self.name} has ended", "name one of sweep.trials")
             trial = shown.name
-        names = [known.name for known in self.cluster.trials(self.name)]
-        if trial not in names:
-            raise NotFound(f"{self.name} has no trial {trial!r}", suggestion(trial, names))
-        return Log("\n".join(self.cluster.logs("Trial", trial)))
+        return Log("\n".join(self.cluster.logs("Trial", self._trial(trial).name)))
+
+    def _trial(self, name: str) -> Trial:
+        known = {trial.name: trial for trial in self.cluster.trials(self.name)}
+        if name not in known:
+            raise NotFound(f"{self.name} has no trial {name!r}", suggestion(name, known))
+        return known[name]
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write an HTML report that opens anywhere: the best trial, the leaderboard, figures, and
@@ -241,10 +275,7 @@ class Sweep(Launched):
             NotFound: There is no such trial.
             InvalidInput: It has ended, or Katib or a pool runs it.
         """
-        names = [known.name for known in self.cluster.trials(self.name)]
-        if trial not in names:
-            raise NotFound(f"{self.name} has no trial {trial!r}", suggestion(trial, names))
-        self.cluster.stop("Trial", trial)
+        self.cluster.stop("Trial", self._trial(trial).name)
         return self
 
     def add_trial(
@@ -275,10 +306,7 @@ class Sweep(Launched):
         """
         given = dict(values or {})
         if like is not None:
-            known = {trial.name: trial for trial in self.cluster.trials(self.name)}
-            if like not in known:
-                raise NotFound(f"{self.name} has no trial {like!r}", suggestion(like, known))
-            given = {**known[like].parameters, **given}
+            given = {**self._trial(like).parameters, **given}
         trial, experiment = self.cluster.add_trial(self.name, given), self.experiment
         if experiment.state.finished:
             most = experiment.limits.max_trials
@@ -325,7 +353,7 @@ class Sweep(Launched):
         for name in options:
             if name in settings() and not settings()[name].is_raised:
                 raise InvalidInput(
-                    f"a sweep goes on with the {name} that it has", "begin a new sweep"
+                    f"a sweep goes on with the {name} that it has", "start a new sweep"
                 )
         self.cluster.resume("Experiment", self.name, {**counts, **read_settings(options)})
         self.session.keep_open("Experiment", self.name)
@@ -366,7 +394,9 @@ class Sweep(Launched):
         return self._news.state() if self._news and not in_notebook() else ""
 
     def _say_stopped(self) -> None:
-        say(f"sweep {self.name} is stopped; go on with: podium.open_sweep({self.name!r}).resume()")
+        say(
+            f"sweep {self.name} is stopped; continue with: podium.open_sweep({self.name!r}).resume()"
+        )
 
     def check(self) -> None:
         """Raise Failed if the sweep failed."""
@@ -391,7 +421,9 @@ class Sweep(Launched):
         experiment, trials = self.experiment, self.results
         asked = "".join(f"; {name}: {text}" for name, text in describe(experiment).items())
         title = f"{self.name}: {self.status}, {plural(len(trials), 'trial')}, {experiment.objective}{asked}"
-        return leaderboard_of(leaderboard(trials), experiment).html(title=title, most=SHOWN)
+        ranked = leaderboard(trials)
+        sure = standing_of(experiment, ranked)
+        return leaderboard_of(ranked, experiment, sure=sure).html(title=title, most=_SHOWN)
 
 
 def sweep(
@@ -413,7 +445,7 @@ def sweep(
     detach: bool = False,
     **changes: Unpack[Changes],
 ) -> Sweep:
-    """Run an Experiment, and show its trials as they come.
+    """Run an Experiment, and show its trials as they run.
 
     Args:
         experiment: A file, the name of a bundled Experiment (``"tpe"``), YAML text, a manifest as a
@@ -425,7 +457,7 @@ def sweep(
         output: The same with the directory of the trials itself, ``<output>/<trial>``.
         trials: spec.maxTrialCount.
         parallel: spec.parallelTrialCount.
-        name: metadata.name; the manifest's own if None, with a number behind it if that is taken.
+        name: metadata.name; the manifest's own if None, with a number appended if that is taken.
         flags: Other flags of the trials' program, ``{"epochs": 2}``.
         queue: Kueue's local queue, in which each trial waits for its turn on a cluster.
         queue_priority: Kueue's WorkloadPriorityClass, with a queue.
@@ -463,7 +495,10 @@ def sweep(
         "parallel", parallel, "parallel_trials", changes.get("parallel_trials")
     )
     output = output or (f"{absolute(storage)}/trials" if storage else None)
-    data = None if data is None else prepared(data)
+    if data is not None:
+        from podium.api.prepare import prepared  # which loads numpy and pyarrow
+
+        data = prepared(data)
     changed = experiments.changed(
         experiment,
         name=name,
@@ -475,6 +510,12 @@ def sweep(
         queue_priority=queue_priority,
         **changes,
     )
+    if data is not None and changed.uses_builtin_trainer:
+        from podium.data.artifact import describe as describe_data
+
+        with suppress(PodiumError):  # the trainer says what is wrong with the data
+            if describe_data(str(data)).kind == "regression":
+                changed = tuned_for_numbers(changed)
     begun = begin(
         changed,
         ClusterSpec.of(cluster, images=images),
@@ -492,9 +533,21 @@ sweep.__doc__ = documented(sweep.__doc__)
 def _either(short: str, value: int | None, name: str, other: int | None) -> int | None:
     if value is not None and other is not None:
         raise InvalidInput(
-            f"{short} and {name} are one setting, but both are given", f"leave out {name}"
+            f"{short} and {name} are the same setting, but both are set", f"leave out {name}"
         )
     return other if value is None else value
+
+
+def ready(
+    experiment: Experiment, cluster: Cluster, *, exact: bool, data: object, output: object
+) -> Experiment:
+    """Return an Experiment as the cluster can run it, under a free name; arguments as of begin."""
+    home = Settings.from_environment().home
+    experiment = experiments.ready(experiment, cluster, home, data=data, output=output, say=say)
+    if exact:
+        return experiment
+    free = experiments.free_name(cluster, "Experiment", experiment.name)
+    return experiment.with_metadata({**experiment.metadata, "name": free})
 
 
 def begin(
@@ -519,15 +572,13 @@ def begin(
         Conflict: There is one of this name.
     """
     experiment = named(experiment)
+    advice = _look_at_data(data, experiment)
     cluster = spec.open()
     try:
-        home = Settings.from_environment().home
-        experiment = experiments.ready(experiment, cluster, home, data=data, output=output, say=say)
         known, earlier = experiment.name, list[Trial]()
-        if not exact:
-            free = experiments.free_name(cluster, "Experiment", experiment.name)
-            experiment = experiment.with_metadata({**experiment.metadata, "name": free})
-            earlier = list(cluster.trials(known)) if free != known and experiment.asked else []
+        experiment = ready(experiment, cluster, exact=exact, data=data, output=output)
+        if experiment.name != known and experiment.asked:
+            earlier = list(cluster.trials(known))
         if detach and not cluster.outlives_client("Experiment"):
             url = leave(cluster, experiment)
             cluster.close()
@@ -536,7 +587,7 @@ def begin(
     except BaseException:
         cluster.close()
         raise
-    for warning in warnings_of(experiment):
+    for warning in filter(None, (*warnings_of(experiment), advice)):
         say(warning)
     if earlier and (said := forecast(experiment, earlier)):
         say(f"{said}, as in {known}")
@@ -550,8 +601,27 @@ def begin(
     return begun
 
 
+def _look_at_data(data: object, experiment: Experiment) -> str:
+    """Refuse folds that the data cannot be divided into; return a hint where folds would help.
+
+    Raises:
+        InvalidInput: It says why.
+    """
+    if data is None:
+        return ""
+    from podium.data import artifact  # which loads numpy
+    from podium.data.folds import few_items
+
+    if folds := experiment.asked.get("folds"):
+        artifact.check_folds(str(data), folds)
+        return ""
+    with suppress(PodiumError):  # the trainer says what is wrong with the data
+        return few_items(artifact.describe(str(data)))
+    return ""
+
+
 def open_sweep(name: str, *, cluster: str | Path | ClusterSpec | None = None) -> Sweep:
-    """Return a sweep that runs or has run, also one of another process.
+    """Return a sweep that is running or has ended, also one of another process.
 
     Args:
         cluster: Cluster of the sweep, as podium.sweep takes it.

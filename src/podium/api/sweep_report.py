@@ -9,25 +9,26 @@ from pathlib import Path
 from typing import Any
 
 from podium.api.best import model_of
+from podium.api.passing import settled
 from podium.api.trials import failed, lines_of, logs_of, measured
 from podium.cluster.base import Cluster
-from podium.documents import MAX_JSON, load_json, parse, write_file
 from podium.errors import PodiumError
+from podium.files.documents import MAX_JSON, load_json, parse, write_file
 from podium.manifests.experiment import Experiment, Trial, best_trial, no_best
 from podium.manifests.experiment.shell import join
 from podium.manifests.options import describe
 from podium.metrics import number
 from podium.reports import Failure, SweepPage, render_sweep
 from podium.reports.page import SHOWN_FAILURES
-from podium.settings import Settings
 from podium.storage import connect
+from podium.system.settings import Settings
 from podium.training.follow import read_metrics
 from podium.training.trial_table import trial_table
 
-MOST_EPOCHS = 10_000
+_MOST_EPOCHS = 10_000
 """Points of a trial's curve."""
 
-LINES = 12
+_LINES = 12
 """Last lines shown of a trial without a result."""
 
 
@@ -64,8 +65,8 @@ def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
         goal=f"{experiment.objective.direction} {experiment.objective.metric}",
         no_best=no_best(trials),
         asked=describe(experiment),
-        state=experiment.state.phase,
-        message=experiment.state.message,
+        state=experiment.outcome,
+        message=experiment.state.message if experiment.outcome == experiment.state.phase else "",
         metrics={name: value for name, value in values.items() if value is not None},
         command=command_of(best, experiment.template.primary_container) if best else "",
         trained_with=_environment(model_of(best) or "") if best else {},
@@ -110,12 +111,13 @@ def command_of(trial: Trial, container: str) -> str:
     own = next((own for _, own in trial.workload.containers() if own.name == container), None)
     script = join(own.words)[1] if own else ""
     for name, variable in own.env.items() if own else ():
-        script = script.replace(f'"${name}"', shlex.quote(str(variable.value or "")))
-    return script
+        value = str(variable.value or "").replace("$$", "$")  # as Kubernetes reads it
+        script = script.replace(f'"${name}"', shlex.quote(value))
+    return settled(script)
 
 
 def _failure(cluster: Cluster, trial: Trial, *, said: bool) -> Failure:
-    lines = lines_of(cluster, trial)[-LINES:] if said else []
+    lines = lines_of(cluster, trial)[-_LINES:] if said else []
     return Failure(name=trial.name, state=trial.phase, message=trial.message, lines=lines)
 
 
@@ -125,7 +127,7 @@ def epochs_printed(
     """Return the metrics of each line that has any; nothing for a trial that printed each metric
     once.
 
-    Of more than MOST_EPOCHS lines some are left out, evenly.
+    Of more than _MOST_EPOCHS lines some are left out, evenly.
 
     Args:
         lines: Lines of the trial's log, if known.
@@ -138,7 +140,7 @@ def epochs_printed(
     ):
         if at % every == 0:
             read.append(values)
-        if len(read) > MOST_EPOCHS:
+        if len(read) > _MOST_EPOCHS:
             read, every = read[::2], 2 * every
     counts = Counter(name for values in read for name in values)
     return read if max(counts.values(), default=0) > 1 else []

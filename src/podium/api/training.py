@@ -13,32 +13,31 @@ from podium.api.jobs import Job
 from podium.api.launched import Session
 from podium.api.prepare import prepared
 from podium.cluster.traits import traits_of
-from podium.documents import load_yaml, read_text
+from podium.data.artifact import describe
+from podium.display.notebook import LiveCell, data_frame, in_notebook, say, table
+from podium.display.text import duration, figure, one_line
 from podium.errors import Denied, InvalidInput, NotFound, PodiumError, Unavailable
-from podium.identity import RunIdentity, new_run_id, object_name
-from podium.interrupts import signals_interrupt
+from podium.files.documents import load_yaml, read_text
 from podium.manifests.kinds import JOB_KINDS, or_list
 from podium.manifests.workload import Workload
 from podium.metrics import PACE
-from podium.notebook import LiveCell, data_frame, in_notebook, say, table
-from podium.settings import Settings
+from podium.prediction import Predictions, open_model
 from podium.storage import absolute
-from podium.text import duration, figure, one_line
-from podium.training.context import StepContext, storage_url
+from podium.system.interrupts import signals_interrupt
+from podium.system.settings import Settings
 from podium.training.follow import read_metrics
+from podium.training.identity import RunIdentity, StepContext, new_run_id, object_name, storage_url
 from podium.training.launch import launch
-from podium.training.recipe import Recipe
+from podium.training.recipe import Recipe, as_arguments
 from podium.training.settings import PlannedTraining, TrainingResult, TrainSettings, plan
 from podium.training.target import LaunchTarget, data_url
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from podium.prediction import Predictions
-
 
 class Training(Job):
-    """A training that runs, or has run: a job that reports epochs and leaves a model.
+    """A training that is running or has ended: a job that reports epochs and leaves a model.
 
     Args:
         session: The cluster it runs on.
@@ -137,11 +136,9 @@ class Training(Job):
         last = self._last.removeprefix(PACE) or "nothing printed yet"
         return f"{self.name}, {duration(time.monotonic() - self._began)} so far: {last}"
 
-    def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
+    def predict(self, items: Any, *, data: str | Path = "") -> Predictions:
         """Predict new items as ``Version.predict`` does; raw data become inputs as those it was
         trained on did."""
-        from podium.prediction import open_model
-
         return open_model(self.model).predict(items, data=data or self._planned.data)
 
     def __repr__(self) -> str:
@@ -168,8 +165,7 @@ def train(
     wait: bool = True,
     **hyperparameters: Any,
 ) -> Training:
-    """Train one model, also distributed over several processes or pods, and show its epochs as they
-    come.
+    """Train one model, in one or several processes or pods, and show its epochs as they run.
 
     Args:
         data: A dataset, or its directory or URI; or ``(X, y)``, arrays by name, which are prepared
@@ -213,6 +209,8 @@ def train(
     with signals_interrupt():
         data = prepared(data)
         check_here(data)
+        if traits_of(spec.url).shares_files and not (job or command):
+            settings = _fitting(settings, str(data))
         begun = _begin(absolute(data), _storage(storage, spec), spec, settings, target)
         try:
             return begun.wait() if wait else begun
@@ -225,14 +223,27 @@ def train(
 
 def _check_flags(hyperparameters: Mapping[str, Any]) -> None:
     """Refuse what podium's trainer would refuse once its job runs."""
-    from podium.trainer.config import check_torch, parse
-    from podium.training.recipe import as_arguments
+    from podium.trainer.config import parse
 
-    check_torch()
     if "name" in hyperparameters:
         hint = "it is named by its run: training.name"
-        raise InvalidInput("a training is not given a name", hint)
+        raise InvalidInput("a training takes no name", hint)
     parse(as_arguments(hyperparameters))
+
+
+def _fitting(settings: TrainSettings, data: str) -> TrainSettings:
+    """Return the settings with the model that suits the data where none is named.
+
+    Raises:
+        InvalidInput: Its library is not installed.
+    """
+    from podium.trainer.config import check_library, parse
+
+    meaning = describe(data).meaning
+    fitting = settings.with_data(meaning)
+    flags = {**fitting.fixed(gpus=0), **fitting.hyperparameters}
+    check_library(parse(as_arguments(flags)).model, meaning)
+    return fitting
 
 
 def _begin(

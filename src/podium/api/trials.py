@@ -5,16 +5,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from podium.cluster.base import Cluster
+from podium.display.text import plural
 from podium.doctor.trial import why_unavailable
 from podium.errors import Failed, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial, fronts_of, news
 from podium.manifests.experiment.experiment import Metrics
 from podium.manifests.options import forecast
 from podium.metrics import fold, read_text
-from podium.reports.leaderboard import Leaderboard, TrialRow, short
-from podium.text import plural
+from podium.reports.leaderboard import Leaderboard, LeaderboardRow, short
+from podium.training.retention import output_of
+from podium.training.standing import UNKNOWN, Standing, standing
 
-MOST_LOG = 8 << 20
+_MOST_LOG = 8 << 20
 """Characters of a trial's log that are held at once, the last ones."""
 
 
@@ -45,7 +47,7 @@ def lines_of(cluster: Cluster, trial: Trial) -> list[str]:
     for line in logs_of(cluster, trial):
         lines.append(line)
         size += len(line)
-        while size > MOST_LOG:
+        while size > _MOST_LOG:
             size -= len(lines.popleft())
     return list(lines)
 
@@ -84,7 +86,7 @@ def failure(
     unavailable = bad.phase == "MetricsUnavailable"
     why, hint = why_unavailable(experiment, printed, objective, ask) if unavailable else ([], "")
     said = _account(bad, printed, why)
-    whole = f"{logs.replace('TRIAL', bad.name)} prints all it said"
+    whole = f"{logs.replace('TRIAL', bad.name)} prints its whole log"
     if best:
         good = len(ended) - len(failed(ended))
         values = ", ".join(f"{name}={value}" for name, value in best.parameters.items())
@@ -110,7 +112,7 @@ def partly_failed(cluster: Cluster, name: str, *, logs: str) -> str:
     state, first = cluster.experiment(name).state, bad[0]
     ends = "" if state.succeeded else f", which ends the sweep: {state.message}"
     said = _account(first, lines_of(cluster, first), [])
-    hint = f"  hint: {logs.replace('TRIAL', first.name)} prints all it said"
+    hint = f"  hint: {logs.replace('TRIAL', first.name)} prints its whole log"
     return "\n".join(
         [f"warning: {len(bad)} of {plural(len(ended), 'trial')} failed{ends}", *said, hint]
     )
@@ -118,7 +120,11 @@ def partly_failed(cluster: Cluster, name: str, *, logs: str) -> str:
 
 def _account(bad: Trial, printed: Sequence[str], why: Sequence[str]) -> list[str]:
     lines = [f"  | {line}" for line in printed[-8:]]
-    return [f"trial {bad.name}: {bad.message}", *why, *(["it said last", *lines] if lines else [])]
+    return [
+        f"trial {bad.name}: {bad.message}",
+        *why,
+        *(["its last lines", *lines] if lines else []),
+    ]
 
 
 def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Metrics:
@@ -131,44 +137,51 @@ def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Metrics:
 
 
 def leaderboard_of(
-    trials: Sequence[Trial], experiment: Experiment, among: Sequence[Trial] | None = None
+    trials: Sequence[Trial],
+    experiment: Experiment,
+    among: Sequence[Trial] | None = None,
+    sure: Standing = UNKNOWN,
 ) -> Leaderboard:
     """Return trials as a table, in their order.
 
     Args:
         among: All trials of the Experiment, where others than the shown ones decide which of them
             are on the front.
+        sure: How sure their figures are.
     """
     on, best = fronts_of(among or trials), best_trial(among or trials)
-    rows = [row_of(trial, experiment, on) for trial in trials]
+    rows = [row_of(trial, experiment, on, sure=sure) for trial in trials]
     names = list(dict.fromkeys(name for trial in trials for name in trial.assignments))
     return Leaderboard(
         rows=rows,
         parameters=names,
         metrics=experiment.objective.metrics,
         best=best.name if best else "",
+        remark=sure.remark,
     )
 
 
+def standing_of(experiment: Experiment, ranked: Sequence[Trial]) -> Standing:
+    """Return how sure the figures of a sweep's trials are, best first, by what they left."""
+    return standing(experiment, ranked, output_of)
+
+
 def row_of(
-    trial: Trial, experiment: Experiment, on: Mapping[str, int], number: int | None = None
-) -> TrialRow:
+    trial: Trial,
+    experiment: Experiment,
+    on: Mapping[str, int],
+    number: int | None = None,
+    sure: Standing = UNKNOWN,
+) -> LeaderboardRow:
     """Return a trial as a row of a table.
 
     Args:
         on: Number of the Pareto front by trial.
         number: Index in the order of starts.
+        sure: How sure the figures of the trials are.
     """
-    return TrialRow(
-        name=trial.name,
-        state=trial.phase,
-        parameters=trial.parameters,
-        seconds=trial.seconds,
-        metrics=measured(trial, experiment),
-        front=on.get(trial.name),
-        infeasible=bool(trial.infeasible),
-        number=number,
-    )
+    facts = {"front": on.get(trial.name), "number": number, **sure.to_json(trial.name)}
+    return LeaderboardRow.read({**trial.to_json(), **facts}, measured(trial, experiment))
 
 
 def measured(trial: Trial, experiment: Experiment) -> dict[str, str]:

@@ -1,40 +1,51 @@
 """Tune any function, script or command: no YAML."""
 
 import inspect
+import os
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 from podium.api.cluster_spec import ClusterSpec
+from podium.api.experiments import free_name
 from podium.api.function_source import returned_names
-from podium.api.prepare import prepared
+from podium.api.passing import Passing
 from podium.api.program import Program, Train, program_of, quoted, slug
-from podium.api.space import Dimension, parameter, split
+from podium.api.space import Dimension, Value, parameter, split
 from podium.api.stopping import Stopping, stopping
-from podium.api.sweep import Sweep, begin
+from podium.api.sweep import Sweep, begin, ready
 from podium.api.trials import partly_failed
 from podium.cluster.traits import traits_of
 from podium.code.wrap import with_code
-from podium.errors import Failed, InvalidInput, require, suggestion
-from podium.libraries import Library, library_of
+from podium.display.notebook import say
+from podium.errors import Conflict, Failed, InvalidInput, require, suggestion
 from podium.manifests.experiment import Experiment, best_trial, check
-from podium.manifests.experiment.build import OWN_NAME
+from podium.manifests.experiment.build import OWN_NAME, with_folds
 from podium.manifests.experiment.shell import takes_script
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
 from podium.manifests.fields import present
-from podium.manifests.labels import ISTIO_INJECT
-from podium.manifests.options import SweepOptions, annotation, documented, prepare, read_settings
+from podium.manifests.labels import ISTIO_INJECT, PUSHES
+from podium.manifests.names import named
+from podium.manifests.options import (
+    SweepOptions,
+    annotation,
+    describe,
+    documented,
+    prepare,
+    read_settings,
+)
 from podium.manifests.options import settings as option_settings
 from podium.manifests.options.base import Values
-from podium.manifests.options.objectives import Goal
 from podium.manifests.placement import Pods
 from podium.manifests.placement import place as placed
-from podium.metrics import STRICT_FORMAT
-from podium.notebook import say
+from podium.metrics import STRICT_FORMAT, Goal
+from podium.metrics.libraries import Library, library_of
 from podium.search.auto import AUTO
-from podium.settings import Settings
 from podium.storage import absolute, local_path
+from podium.system.settings import Settings
 from podium.training.target import TRAINER_IMAGE
 
 CONTAINER = "training"
@@ -70,8 +81,43 @@ class TuneSettings:
     pickle: bool = False
     """Whether a function goes to its trials as cloudpickle writes it."""
 
+    passing: str = ""
+    """How the program takes its parameters, as Passing reads it."""
+
     asked: Values = field(default_factory=dict)
     """Settings of sweep options, as read_settings returns them."""
+
+    @classmethod
+    def read(
+        cls,
+        objectives: Sequence[str],
+        /,
+        *,
+        prints: str | None = None,
+        image: str = "",
+        queue: str = "",
+        queue_priority: str = "",
+        **given: Any,
+    ) -> Self:
+        """Read the settings of a sweep as the shell and Python take them.
+
+        Raises:
+            InvalidInput: There is no such setting, or its value breaks a rule.
+        """
+        first, *further = objectives or [""]
+        library = library_of(prints) if prints else None
+        own = {setting.name for setting in fields(cls)}
+        options = set(option_settings()) - {"objectives", "algorithm"}
+        _refuse_unknown({name: value for name, value in given.items() if name not in own | options})
+        asked = {name: given.pop(name) for name in options & set(given)}
+        return cls(
+            goal=Goal.read(first, any_name=library is not None),
+            prints=library,
+            image=image or TRAINER_IMAGE,
+            pods=Pods(queue=queue, queue_priority=queue_priority),
+            asked=read_settings({**asked, "objectives": further}),
+            **given,
+        )
 
     def __post_init__(self) -> None:
         require(
@@ -94,6 +140,8 @@ def experiment_of(
     searched: Mapping[str, Dimension],
     settings: TuneSettings,
     *,
+    passing: Passing | None = None,
+    fixed: Mapping[str, str] | None = None,
     stops: Stopping | None = None,
     name: str | None = None,
     data: str | None = None,
@@ -102,6 +150,8 @@ def experiment_of(
     """Return the Experiment that tunes a program.
 
     Args:
+        passing: How the program takes its parameters; as flags if None.
+        fixed: Other parameters of its command as text, the same in all trials.
         stops: Changes for early stopping.
         name: metadata.name; the program's if None.
         data: Directory or URI of the dataset.
@@ -140,7 +190,9 @@ def experiment_of(
             ],
             "trialSpec": _job(
                 program,
+                passing or Passing(),
                 searched,
+                fixed or {},
                 settings.image,
                 data,
                 f"{output}/${{trialParameters.ownName}}",
@@ -154,7 +206,8 @@ def experiment_of(
     ]
     metadata = {
         "name": name or slug(program.name),
-        **present(annotations=annotation(asked) or None),
+        # A program of Hugging Face's Trainer may post its metrics and print none.
+        "annotations": {PUSHES: "true", **annotation(asked)},
     }
     manifest = {
         "apiVersion": "kubeflow.org/v1beta1",
@@ -162,43 +215,38 @@ def experiment_of(
         "metadata": metadata,
         "spec": spec,
     }
-    wrapped = with_code(
-        Experiment.parse(manifest), program.code.uri if program.code else "", container=CONTAINER
-    )
+    experiment = Experiment.parse(manifest)
+    if folds := asked.get("folds"):
+        experiment = with_folds(experiment, folds)
+    wrapped = with_code(experiment, program.code.uri if program.code else "", container=CONTAINER)
     return check(placed(wrapped, settings.pods))
 
 
 def _job(
     program: Program,
+    passing: Passing,
     searched: Mapping[str, Dimension],
+    fixed: Mapping[str, str],
     image: str,
     data: str | None,
     output: str,
     *,
     unbuffered: bool,
 ) -> dict[str, Any]:
-    flags = list[str]()
     variables = {"PODIUM_OUTPUT": output} | ({"PODIUM_DATA": data} if data else {})
     variables |= (
         {"PYTHONUNBUFFERED": "1"} if unbuffered else {}
     )  # lines that come at the end stop nothing
-    for number, (name, dimension) in enumerate(searched.items(), 1):
-        value, choices = f"${{trialParameters.{name}}}", dimension.feasible()[1].get("list", ())
-        if any("'" in choice for choice in choices):  # which would end the quotes around it
-            variables[f"PODIUM_VALUE_{number}"] = value
-            flags.append(f'{quoted(f"--{name}=")}"$PODIUM_VALUE_{number}"')
-        else:
-            flags.append(
-                quoted(f"--{name}={value}", any(quoted(choice) != choice for choice in choices))
-            )
-    given = [f"--data={data}"] if data and program.takes_data else []
-    words = [*map(quoted, [_with_variables(word) for word in (*program.words, *given)]), *flags]
-    if takes_script(words) or any("$PODIUM_VALUE_" in flag for flag in flags):
-        words = [
-            "sh",
-            "-c",
-            " ".join(words),
-        ]  # else Katib takes all words behind a script for parts of it
+    values = {name: f"${{trialParameters.{name}}}" for name in searched}
+    command = [_with_variables(word) for word in program.words]
+    fixed = {name: _with_variables(text) for name, text in fixed.items()}
+    given = passing.words(command, {**fixed, **values})
+    variables |= passing.variables({**fixed, **values})
+    words = [_quoted(word, values, searched, variables) for word in given]
+    scripted = any("$PODIUM_VALUE_" in word or word.startswith("$(test ") for word in words)
+    if takes_script(words) or scripted or passing.needs_shell:
+        # Also a script: else Katib takes all words behind it for parts of it.
+        words = ["sh", "-c", passing.script(words)]
     container = {
         "name": CONTAINER,
         "image": image,
@@ -215,6 +263,29 @@ def _job(
         "kind": "Job",
         "spec": {"backoffLimit": 0, "template": template},
     }
+
+
+def _quoted(
+    word: str,
+    values: Mapping[str, str],
+    searched: Mapping[str, Dimension],
+    variables: dict[str, str],
+) -> str:
+    """Quote a word for a shell.
+
+    A choice with an apostrophe, which would end the quotes around it, goes into a variable.
+    """
+    if word.startswith("$(test "):
+        return word
+    risky = False
+    for number, (name, value) in enumerate(values.items(), 1):
+        choices = searched[name].feasible()[1].get("list", ()) if value in word else ()
+        if any("'" in choice for choice in choices):
+            variables[f"PODIUM_VALUE_{number}"] = value
+            parts = [quoted(part) if part else "" for part in word.split(value)]
+            return f'"$PODIUM_VALUE_{number}"'.join(parts)
+        risky = risky or any(quoted(choice) != choice for choice in choices)
+    return quoted(word, risky)
 
 
 def _with_variables(word: str) -> str:
@@ -250,11 +321,12 @@ def tune(
     queue: str = "",
     queue_priority: str = "",
     pickle: bool = False,
+    passing: str = "",
     name: str | None = None,
     wait: bool = True,
     **options: Unpack[SweepOptions],
 ) -> Sweep:
-    """Search the best arguments of a function, a script or a command.
+    """Search for the best arguments of a function, a script or a command.
 
     Args:
         train: A function, called in a process of its own with the values as keywords; it returns
@@ -292,10 +364,16 @@ def tune(
         pickle: Hand the function on as cloudpickle writes it, not as source: lambdas and closures
             too, and values that only this process has. Trials need cloudpickle and the same version
             of Python.
+        passing: How a script or command takes its parameters: ``flags``, ``--name=value``;
+            ``hydra``, ``name=value``; ``papermill``, ``-p name value``; ``env``, variables; or
+            ``config:FILE``, a YAML, JSON, TOML or other file that the command names and in which
+            ``${name}`` stands for a value. In each of them ``${name}`` in a word of the command is
+            the value's place, and ``{"augment/--no-augment": None}`` or ``{"amp/": None}`` a flag
+            without a value. Empty: flags, or papermill for a notebook.
         name: Name of the sweep; the function's or script's if None.
         wait: Whether to return at the end, or at once while the trials run in the background of
             this process.
-        **options: What else a sweep can be asked, ``max_time="2h"``,
+        **options: Further settings of the sweep, ``max_time="2h"``,
             ``constraints=["latency_ms<=20"]`` …: listed below.
 
     Raises:
@@ -311,14 +389,11 @@ def tune(
         >>> len(sweep.results)
         5
     """
-    _refuse_unknown(options)
     objective = _objective_of(train) if objective is None else objective
-    first, *further = [objective] if isinstance(objective, str) else objective or [""]
-    library = library_of(prints) if prints else None
-    given = TuneSettings(
-        goal=Goal.read(first, any_name=library is not None),
+    given = TuneSettings.read(
+        [objective] if isinstance(objective, str) else objective,
         metrics=metrics,
-        prints=library,
+        prints=prints,
         trials=trials,
         parallel=parallel,
         image=image,
@@ -327,10 +402,15 @@ def tune(
         stop=stop,
         seed=seed,
         pickle=pickle,
-        pods=Pods(queue=queue, queue_priority=queue_priority),
-        asked=read_settings({**options, "objectives": further}),
+        passing=passing,
+        queue=queue,
+        queue_priority=queue_priority,
+        **options,
     )
-    data = None if data is None else prepared(data)
+    if data is not None:
+        from podium.api.prepare import prepared  # which loads numpy and pyarrow
+
+        data = prepared(data)
     begun = plan(
         train, space, given, spec=ClusterSpec.of(cluster), data=data, storage=storage, name=name
     ).start()
@@ -341,8 +421,6 @@ def _refuse_unknown(given: Mapping[str, Any]) -> None:
     """Refuse arguments that tune does not have, with a suggestion; some of Optuna's names are
     known."""
     for name, value in given.items():
-        if name in option_settings() and name not in ("objectives", "algorithm"):
-            continue
         others = {
             "n_trials": "trials",
             "max_trials": "trials",
@@ -368,7 +446,9 @@ def _objective_of(train: Train) -> str:
     names = returned_names(train) if callable(train) else []
     if len(names) > 1 and "accuracy" not in names:
         hint = f'name one: objective="{Goal.read(names[0], any_name=True).direction}:{names[0]}"'
-        raise InvalidInput(f"the function returns {', '.join(names)}; one of them is tuned", hint)
+        raise InvalidInput(
+            f"the function returns {', '.join(names)}; only one of them can be tuned", hint
+        )
     return names[0] if len(names) == 1 else "accuracy"
 
 
@@ -395,8 +475,17 @@ class Plan:
     experiment: Experiment
     spec: ClusterSpec
 
+    space: Mapping[str, str]
+    """What is searched, by the flag's name: ``1 to 3``."""
+
+    passing: Passing
+    """How the command takes its parameters."""
+
     words: tuple[str, ...]
-    """The command that a trial's flags follow."""
+    """The command without its parameters."""
+
+    fixed: Mapping[str, str]
+    """Parameters that are the same in all trials."""
 
     output: str
     """Directory or URL of the trials' models, each below its trial's name."""
@@ -405,6 +494,50 @@ class Plan:
     exact: bool
     """Whether the Experiment's name must be free; else a number is appended to a name that is
     taken."""
+
+    def summary(self) -> dict[str, Any]:
+        """Return in plain values what starts: the command of each trial, and the search."""
+        experiment = self.experiment
+        (_, container), *_ = experiment.template.workload.containers()
+        return {
+            "command": shlex.join(container.words),
+            "directory": os.getcwd(),
+            "cluster": self.spec.url,
+            "objective": str(experiment.objective),
+            "space": dict(self.space),
+            "algorithm": experiment.search.name,
+            "trials": experiment.limits.max_trials,
+            "parallel": experiment.limits.parallel,
+            "asked": describe(experiment),
+        }
+
+    def command_line(self, parameters: Mapping[str, Any]) -> str:
+        """Return a line that says how the program runs with a trial's parameters."""
+        given = {name: str(value) for name, value in parameters.items()}
+        return self.passing.shown(self.words, {**self.fixed, **given})
+
+    def checked_name(self) -> str:
+        """Check that it can start now, and return the name that the Experiment would get.
+
+        Raises:
+            InvalidInput: There is no dataset where it would be.
+            Conflict: Its name is taken.
+        """
+        with closing(self.spec.open()) as cluster:
+            experiment = ready(
+                named(self.experiment),
+                cluster,
+                exact=self.exact,
+                data=self.data,
+                output=self.output,
+            )
+            name = experiment.name
+            if free_name(cluster, "Experiment", name) != name:
+                raise Conflict(
+                    f"Experiment {name} exists in {cluster.url}",
+                    "choose another name, or delete it first",
+                )
+        return name
 
     def start(self) -> Sweep:
         """Create the Experiment and return at once.
@@ -442,21 +575,65 @@ def plan(
         settings.goal.metric,
     )
     program = program_of(train, searched, fixed, settings.goal.metric, pickle=settings.pickle)
+    passing = Passing.read(settings.passing, program.words, searched, list(fixed))
+    given = absolute(data) if data else None
+    texts = _arguments(program, passing, fixed, given)
     home = Settings.from_environment().home
     if traits_of(spec.url).shares_files:
         program, root = program.here(home), absolute(storage) if storage else str(home)
     else:
         root = _remote(storage)
         program = program.packed(root)
-    given, output = absolute(data) if data else None, f"{root}/trials"
-    if not given and any(DATA in word for word in program.words):
-        raise InvalidInput(
-            f"the command names {DATA}, but no data is given", "--data DIRECTORY, or data="
-        )
+    output = f"{root}/trials"
     experiment = experiment_of(
-        program, searched, settings, stops=stops, name=name, data=given, output=output
+        program,
+        searched,
+        settings,
+        passing=passing,
+        fixed=texts,
+        stops=stops,
+        name=name,
+        data=given,
+        output=output,
     )
-    flags = (f"--data={given}",) if given and program.takes_data else ()
+    _announce(settings, searched, stops)
+    return Plan(
+        experiment=experiment,
+        spec=spec,
+        space={name: str(dimension) for name, dimension in searched.items()},
+        passing=passing,
+        words=tuple(word.replace(OUTPUT, "output") for word in program.words),
+        fixed={name: text.replace(OUTPUT, "output") for name, text in texts.items()},
+        output=output,
+        data=data,
+        exact=name is not None,
+    )
+
+
+def _arguments(
+    program: Program, passing: Passing, fixed: Mapping[str, Value], data: str | None
+) -> dict[str, str]:
+    """Return what a command gets in all trials, by name: fixed parameters and the dataset.
+
+    Raises:
+        InvalidInput: It names a dataset that is not there, or a function is passed something else
+            than arguments.
+    """
+    if program.call:
+        if passing.way != "flags":
+            hint = "leave passing out; a script or a command may take them in another way"
+            raise InvalidInput("a function gets its parameters as arguments", hint)
+        return {}
+    texts = {name: str(value) for name, value in fixed.items()}
+    named = [*program.words, *texts.values()]
+    if not data and any(DATA in word for word in named):
+        hint = "--data DIRECTORY, or data="
+        raise InvalidInput(f"the command names {DATA}, but no data is given", hint)
+    asked = any("${podium." in word or "PODIUM_" in word for word in named)
+    return texts | ({"data": data} if data and passing.takes_data and not asked else {})
+
+
+def _announce(settings: TuneSettings, searched: Mapping[str, Dimension], stops: Stopping) -> None:
     library, metric = settings.prints, settings.goal.metric
     if library and library.training.fullmatch(metric):
         say(
@@ -467,15 +644,6 @@ def plan(
     )
     if stops.text:
         say(f"{settings.stop}: {stops.text}")
-    words = tuple(word.replace(OUTPUT, "output") for word in (*program.words, *flags))
-    return Plan(
-        experiment=experiment,
-        spec=spec,
-        words=words,
-        output=output,
-        data=data,
-        exact=name is not None,
-    )
 
 
 def _remote(storage: str | Path | None) -> str:

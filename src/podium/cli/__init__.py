@@ -17,29 +17,28 @@ from typing import Any
 import click
 
 from podium import __version__
-from podium.errors import InvalidInput, PodiumError
-from podium.heartbeat import doing, stopping
-from podium.interrupts import exit_code, signals_interrupt
-from podium.plugins import Table, blame
-from podium.terminal import echo, echo_error
+from podium.display.terminal import doing, echo, echo_error, stopping
+from podium.errors import InvalidInput, PodiumError, suggestion
+from podium.system.interrupts import exit_code, signals_interrupt
+from podium.system.plugins import Table, blame
 
 MORE = "More"
 """Commands that few people need: the first screen only names them."""
 
 # heading of `podium --help` -> command -> (module in podium.cli, object in it, line shown)
 GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
-    "Begin": {
-        "init": ("init", "init", "Write a small project to begin with."),
+    "Start": {
+        "init": ("init", "init", "Create a small project to start from."),
         "run": ("run", "run", "Run a pipeline on this machine, no cluster needed."),
-        "tune": ("tune", "tune", "Search the best flags of any script, without YAML."),
+        "tune": ("tune", "tune", "Search for the best flags of any script, without YAML."),
         "predict": (
             "predict",
             "predict",
             "Predict new pictures, rows or sentences with the champion.",
         ),
-        "serve": ("serve", "serve", "Answer over HTTP with the champion."),
+        "serve": ("serve", "serve", "Serve the champion over HTTP."),
     },
-    "Look": {
+    "Inspect": {
         "ui": ("ui", "ui", "Show runs, sweeps and models in a browser, as they change."),
         "runs": ("runs", "runs", "List, compare, resume and remove runs on this machine."),
         "models": ("models", "models", "List, compare, promote, roll back and verify models."),
@@ -61,9 +60,9 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "compile": ("run", "compile_", "Compile a pipeline to YAML for the Kubeflow Pipelines UI."),
         "upload": ("upload", "upload", "Upload a pipeline to a Kubeflow Pipelines server."),
         "submit": ("upload", "submit", "Run an uploaded pipeline on a Kubeflow Pipelines server."),
-        "schedule": ("schedule", "schedule", "Keep recurring runs on the server as YAML says."),
+        "schedule": ("schedule", "schedule", "Manage recurring runs on the server by YAML files."),
     },
-    "Check": {
+    "Diagnose": {
         "doctor": (
             "doctor",
             "doctor",
@@ -127,7 +126,6 @@ class _LazyGroup(click.Group):
         if name not in COMMANDS:
             if ctx.resilient_parsing:
                 return None
-            from podium.errors import suggestion
 
             meant = MEANT.get(name.lower())
             raise InvalidInput(
@@ -168,13 +166,13 @@ class _LazyGroup(click.Group):
 def app() -> None:
     """Tune, train and promote a model: on this machine today, on Kubeflow tomorrow.
 
-    Everything is kept under podium-work/ in the working directory; the variable PODIUM_HOME names
-    another. podium COMMAND --help shows options and examples that run.
+    Everything is stored under podium-work/ in the working directory, or in the directory that
+    PODIUM_HOME names. podium COMMAND --help shows options and examples.
 
     \b
-    Begin with:
-      podium run         tunes, trains and promotes a model of MNIST here
-      podium init NAME   writes a project for data of your own
+    Start with:
+      podium run         tune, train and promote a model of MNIST here
+      podium init NAME   create a project for your own data
     """
 
 
@@ -209,7 +207,7 @@ def main() -> None:
         last = error if isinstance(error, KeyboardInterrupt) else error.__cause__
         code = exit_code(last)
         again = last is not None and isinstance(last.__context__, KeyboardInterrupt)
-        said = "interrupted again: what still ran was killed at once" if again else "interrupted"
+        said = "interrupted again: everything still running was killed" if again else "interrupted"
         echo(said if code == 130 else "terminated", err=True)
         sys.exit(code)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What the shell offers at Tab: names of runs, pipelines and Experiments. Options and commands
+"""Shell completion: names of runs, pipelines and Experiments. Options and commands
 click knows itself."""
 
 import os
@@ -13,7 +13,7 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-PIPELINES = ("tune_and_promote", "train_and_promote")
+_PIPELINES = ("tune_and_promote", "train_and_promote")
 
 _BREAKS = re.compile("[=:]+")
 """Words of their own in COMP_WORDS, unless COMP_WORDBREAKS was changed."""
@@ -21,7 +21,7 @@ _BREAKS = re.compile("[=:]+")
 
 def run_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the runs on this machine, and latest."""
-    from podium.settings import Settings
+    from podium.system.settings import Settings
 
     known = sorted(path.parent.name for path in Settings.from_environment().runs.glob("*/run.json"))
     return _beginning([*known, "latest"], incomplete)
@@ -31,7 +31,7 @@ def run_and_sweep_names(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Offer the runs and the sweeps on this machine, and latest."""
-    from podium.settings import Settings
+    from podium.system.settings import Settings
 
     stored = Settings.from_environment().cluster.glob("experiments/[!.]*/object.json")
     sweeps = sorted(path.parent.name for path in stored)
@@ -41,7 +41,7 @@ def run_and_sweep_names(
 def pipelines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer podium's pipelines, or the parameters of the one that is meant where none is named,
     else files."""
-    if found := _beginning(PIPELINES, incomplete):
+    if found := _beginning(_PIPELINES, incomplete):
         return found
     return parameters(ctx, param, incomplete) or [CompletionItem(incomplete, type="file")]
 
@@ -67,7 +67,6 @@ def parameters(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 
 
 def _name(word: str) -> str:
-    """Return the name of the parameter that a word gives."""
     return word.partition("=")[0].removeprefix("--").replace("-", "_")
 
 
@@ -81,12 +80,11 @@ def experiments(
 
 
 def _beginning(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
-    """Return the names that begin like that."""
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 @add_completion_class
-class Bash(BashComplete):
+class _Bash(BashComplete):
     """Bash, which takes ``network=fast`` for three words and replaces the last one alone; click
     expects one word."""
 
@@ -123,7 +121,6 @@ class Bash(BashComplete):
 
 
 def _whole(pieces: Sequence[str]) -> list[str]:
-    """Join the words that bash took apart."""
     words: list[str] = []
     for piece in pieces:
         if words and (_BREAKS.fullmatch(piece) or _BREAKS.fullmatch(words[-1][-1:])):

@@ -1,6 +1,8 @@
-"""`podium data prepare`, `podium data inspect` and `podium data contract`."""
+"""`podium data prepare`, `inspect`, which shows the distribution of each column and input in a line
+of block characters, and `contract`."""
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,11 +10,12 @@ from typing import Any
 import click
 
 from podium.cli.options import Commands, json_option, pairs_option
-from podium.documents import load_yaml
-from podium.heartbeat import doing
-from podium.terminal import EchoHandler, echo, echo_json
+from podium.display.tables import table
+from podium.display.terminal import EchoHandler, doing, echo, echo_json
+from podium.files.documents import load_yaml
+from podium.system.settings import Settings
 
-PARTS = [
+_PARTS = [
     "train",
     "validation",
     "test",
@@ -27,26 +30,28 @@ def data() -> None:
 @data.command()
 @click.argument("dataset", metavar="[SOURCE]", default="mnist")
 @click.option(
-    "-o", "--output", help="Directory, s3:// or minio:// prefix; podium-work/data/NAME if missing."
+    "-o", "--output", help="Directory, s3:// or minio:// prefix; podium-work/data/NAME by default."
 )
 @click.option(
     "--source",
     default="",
-    help="Directory or URI with the idx files of mnist; cache and mirrors if missing.",
+    help="Directory or URI with the idx files of mnist; cache and mirrors by default.",
 )
 @click.option("--target", default="", help="Name of the target column of a table or of text.")
 @click.option(
-    "--validation", type=float, help="Share of the training items put aside.  [default: 0.1]"
+    "--validation",
+    type=float,
+    help="Share of the training items held out for validation.  [default: 0.1]",
 )
 @click.option(
     "--limit",
     default=0,
-    help="Use so many items for train and validation together; test stays whole.",
+    help="Maximum number of items for training and validation together; the test part stays whole.",
 )
 @click.option(
     "--seed",
     type=int,
-    help="Decides which items form which part, the option split_seed.  [default: 1]",
+    help="Seed of the split into parts, the option split_seed.  [default: 1]",
 )
 @pairs_option(
     "--option",
@@ -79,6 +84,7 @@ def prepare(
       podium data prepare small-fashion --output s3://datasets/small-fashion
     """
     from podium.api.prepare import write
+    from podium.models.power import of_data
     from podium.training.dataset import DataSettings
 
     _talk()
@@ -90,9 +96,11 @@ def prepare(
     data = write(DataSettings(**settings, data_options=options), output)
     info, where = data.info, output or data.uri
     if as_json:
-        echo_json({"uri": where, **info.to_json()})
+        echo_json({**data.to_json(), "uri": where})
         return
     counts = ", ".join(f"{part.count} {name}" for name, part in info.parts.items())
+    if shows := of_data(info, ""):
+        echo(str(shows), err=True)
     echo(
         f"{where}\n{info.name}: {info.kind}, {counts}, split {info.split}; digest {info.digest[:12]}"
     )
@@ -106,13 +114,13 @@ def prepare(
     help="Write images or histograms as PNG.",
 )
 @click.option(
-    "--part", type=click.Choice(PARTS), default="train", show_default=True, help="Part to show."
+    "--part", type=click.Choice(_PARTS), default="train", show_default=True, help="Part to show."
 )
 @json_option
 def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> None:
     """Verify a dataset and show its sizes, columns, statistics, classes and some images.
 
-    URI is a directory or URI that `podium data prepare` wrote; podium-work/data/mnist if missing.
+    URI is a directory or URI that `podium data prepare` wrote; podium-work/data/mnist by default.
     Every byte is read, verified and measured again.
 
     \b
@@ -121,9 +129,7 @@ def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> 
       podium data inspect small-fashion --picture fashion.png
       podium data inspect s3://datasets/mnist --json
     """
-    from podium.cli import data_view
     from podium.data import artifact, draw, look
-    from podium.settings import Settings
 
     uri = uri or str(Settings.from_environment().home / "data" / "mnist")
     with doing(f"verifying and measuring {uri}"):
@@ -133,9 +139,9 @@ def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> 
         draw.save_picture(artifact.load(uri, part), picture)
         echo(f"picture written to {picture}", err=True)
     if as_json:
-        echo_json(statistics)
+        echo_json({"uri": uri, **statistics})
         return
-    echo(data_view.summary(statistics, part))
+    echo(summary(statistics, part))
     if draw.image_input(info):
         echo("\n" + draw.terminal_view(artifact.load(uri, part), info))
 
@@ -144,7 +150,7 @@ def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> 
 @click.argument("uri")
 @json_option
 def contract(uri: str, as_json: bool) -> None:
-    """Print what a prepared table holds, for podium.yaml: later nights are held to it.
+    """Print the contract of a prepared table, for podium.yaml; later runs are checked against it.
 
     URI is a directory or URI that `podium data prepare` or a run wrote.
 
@@ -153,7 +159,7 @@ def contract(uri: str, as_json: bool) -> None:
       podium data contract houses >>podium.yaml
     """
     from podium.data.dataset import load_dataset
-    from podium.yaml_loader import dump
+    from podium.files.yaml_loader import dump
 
     given = load_dataset(uri).contract
     if as_json:
@@ -169,3 +175,142 @@ def _talk() -> None:
     logger = logging.getLogger("podium.data")
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.INFO)
+
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_FACTS = ("min", "max", "mean", "std")
+_MOST_CLASSES = 40
+_BAR = 24
+_MOST_COLUMNS = 100
+_MOST_CATEGORIES = 4
+"""Named in a row of a table."""
+
+
+def summary(dataset: dict[str, Any], part: str) -> str:
+    """Draw what `podium.data.look.statistics` measured.
+
+    Args:
+        part: Whose columns and distributions are shown.
+    """
+    sections = [_head(dataset), _parts(dataset)]
+    measured = dataset["parts"][part]
+    for name, described in dataset["inputs"].items():
+        shape = "×".join(map(str, described["shape"])) or "number"
+        head = f"input {name}: {described['meaning']}, {described['dtype']} {shape}"
+        sections.append(_input(head, described, measured["inputs"][name]))
+    sections.append(
+        _classes(dataset, part) if dataset["classes"] else _numbers(dataset, measured["target"])
+    )
+    return "\n\n".join(section for section in sections if section)
+
+
+def _spark(counts: Sequence[int]) -> str:
+    """Draw a histogram as a line of block characters; what is not zero is never blank."""
+    most = max(counts, default=0) or 1
+    return "".join(_BLOCKS[-(-count * 8 // most)] for count in counts)
+
+
+def _head(dataset: dict[str, Any]) -> str:
+    return (
+        f"{dataset['name']} · {dataset['kind']} · digest {dataset['digest'][:12]} · from {dataset['source']}"
+        f" · split {dataset['split']} · seed {dataset['seed']} · limit {dataset['limit'] or 'none'}"
+    )
+
+
+def _parts(dataset: dict[str, Any]) -> str:
+    rows = [
+        [name, str(part["count"]), f"{part['bytes'] / 2**20:.1f}"]
+        for name, part in dataset["parts"].items()
+    ]
+    heads = ["part", ">items", ">MiB"]
+    for name, described in dataset["inputs"].items():
+        if described["meaning"] == "image":
+            heads += [f">{name} min", ">max", ">mean", ">std"]
+            for row, part in zip(rows, dataset["parts"].values(), strict=True):
+                image = part["inputs"][name]
+                row += [
+                    _figure(min(image["min"])),
+                    _figure(max(image["max"])),
+                    _means(image["mean"]),
+                ]
+                row.append(_means(image["std"]))
+    return table(heads, rows)
+
+
+def _input(head: str, described: dict[str, Any], measured: dict[str, Any]) -> str:
+    if described["meaning"] == "image":
+        return head
+    if described["meaning"] == "tokens":
+        return f"{head}\n" + _lines(["words of an item"], measured["lengths"])
+    if described["meaning"] == "array":
+        return f"{head}\n" + _lines(["all values"], measured)
+    rows = []
+    for at, column in enumerate(described["columns"][:_MOST_COLUMNS]):
+        counts = measured["histograms"][at]
+        digits = 12 if column["center"] else 4
+        facts = [_figure(measured[name][at], digits) for name in _FACTS[:3]]
+        facts.append(_figure(measured["std"][at]))
+        shown = _spark(counts)
+        if column["kind"] == "category":
+            facts = ["", "", "", ""]
+            shown = _shares(column["categories"], counts)
+        rows.append([column["name"], column["kind"], str(column["missing"]), *facts, shown])
+    more = len(described["columns"]) - _MOST_COLUMNS
+    heads = ["column", "type", ">missing", ">min", ">max", ">mean", ">std", "distribution"]
+    return table(heads, rows, title=head) + (f"\n… and {more} more columns" if more > 0 else "")
+
+
+def _shares(categories: Sequence[str], counts: Sequence[int]) -> str:
+    total = sum(counts) or 1
+    ranked = sorted(zip(counts, categories, strict=True), key=lambda pair: -pair[0])
+    named = [f"{name} {count / total:.0%}" for count, name in ranked[:_MOST_CATEGORIES] if count]
+    more = len(categories) - len(named)
+    return ", ".join(named) + (f" … {more} more" if more > 0 else "")
+
+
+def _numbers(dataset: dict[str, Any], target: dict[str, Any]) -> str:
+    count = len(target["mean"])
+    names = [dataset["target"]["name"] + (f" {at}" if count > 1 else "") for at in range(count)]
+    return f"target {dataset['target']['name']}: {dataset['target']['dtype']}\n" + _lines(
+        names, target
+    )
+
+
+def _lines(names: Sequence[str], measured: dict[str, Any]) -> str:
+    rows = [
+        [
+            name,
+            *(_figure(measured[fact][at]) for fact in _FACTS),
+            _spark(measured["histograms"][at]),
+        ]
+        for at, name in enumerate(names)
+    ]
+    return table(["", ">min", ">max", ">mean", ">std", "distribution"], rows)
+
+
+def _classes(dataset: dict[str, Any], part: str) -> str:
+    parts = {
+        name: measured["class_counts"]
+        for name, measured in dataset["parts"].items()
+        if "+" not in name
+    }
+    most = max(parts[part]) or 1
+    bars = ["█" * max(count > 0, round(_BAR * count / most)) for count in parts[part]]
+    rows = [
+        [name, *(str(counts[at]) for counts in parts.values()), bars[at]]
+        for at, name in enumerate(dataset["classes"][:_MOST_CLASSES])
+    ]
+    more = len(dataset["classes"]) - _MOST_CLASSES
+    text = table(
+        [f"class of {dataset['target']['name']}", *(f">{name}" for name in parts), f"of {part}"],
+        rows,
+    )
+    return text + (f"\n… and {more} more classes" if more > 0 else "")
+
+
+def _means(values: Sequence[float]) -> str:
+    return " ".join(f"{value:.4f}" for value in values)
+
+
+def _figure(value: float, digits: int = 4) -> str:
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

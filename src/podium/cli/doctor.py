@@ -13,31 +13,35 @@ from typing import Any
 import click
 
 from podium.cli.options import WithCommand, json_option
+from podium.display.terminal import console, doing, echo, echo_json, paused, printing
 from podium.doctor.reading import STDOUT, STRATEGIES, Reader, guess_reader, reader_of
 from podium.doctor.report import Report
-from podium.documents import read_text
 from podium.errors import InvalidInput
-from podium.heartbeat import doing, paused, printing
-from podium.terminal import console, echo, echo_json
+from podium.files.documents import read_text
+from podium.manifests.experiment import load
+from podium.manifests.experiment.webhook_rules import admit
 
 
 @click.command(cls=WithCommand)
 @click.argument("files", metavar="[FILE]…", nargs=-1)
-@click.option("--metric", help="Name of the objective; what the log holds if not given.")
+@click.option("--metric", help="Name of the objective; by default the metric in the log.")
 @click.option(
     "--additional", multiple=True, metavar="NAME", help="A further metric; may be repeated."
 )
 @click.option(
     "--objective",
     type=click.Choice(["minimize", "maximize"]),
-    help="Whether small values are good.",
+    help="Direction of the objective.",
 )
-@click.option("--strategy", type=click.Choice(STRATEGIES), help="How readings become one value.")
+@click.option("--strategy", type=click.Choice(STRATEGIES), help="How several values become one.")
 @click.option(
     "--pattern", multiple=True, metavar="REGEX", help="A metricsFormat in place of Katib's own."
 )
 @click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), help="What a File collector reads."
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    help="Format that a File collector reads.",
 )
 @click.option(
     "--experiment", metavar="YAML", help="Take metric, strategy and pattern from this Experiment."
@@ -47,18 +51,20 @@ from podium.terminal import console, echo, echo_json
 )
 @click.option(
     "--namespace",
-    help="Examine this namespace of a live cluster too; manifests are offered as a dry run.",
+    help="Examine this namespace of a live cluster too; manifests are submitted as a dry run.",
 )
-@click.option("--context", help="Context of the kubeconfig; its current one if not given.")
+@click.option("--context", help="Context of the kubeconfig; the current one by default.")
 @click.option(
     "--service-account",
     metavar="[NAMESPACE:]NAME",
     help="Ask for this account's rights instead of your own.",
 )
+@click.option("--rules", is_flag=True, help="List every rule with its level and its reason.")
 @json_option
 def doctor(
     files: tuple[str, ...],
     command: tuple[str, ...],
+    rules: bool,
     seconds: float,
     namespace: str | None,
     context: str | None,
@@ -79,6 +85,14 @@ def doctor(
       podium doctor --metric loss -- python train.py --epochs 1
       podium doctor --namespace kubeflow
     """
+    if rules:
+        from podium.doctor.rules import every_rule, show_rules
+
+        if as_json:
+            echo_json(every_rule())
+        else:
+            echo(show_rules())
+        return
     reports: list[Report] = []
     manifests: list[dict[str, Any]] = []
     for file in files:
@@ -116,7 +130,7 @@ def doctor(
 def _examine_file(file: str, reading: dict[str, Any]) -> tuple[list[Report], list[dict[str, Any]]]:
     """Examine a manifest, a log or event files; return reports, and the file's objects that the
     doctor knows."""
-    from podium.doctor.collected import examine_events, examine_given
+    from podium.doctor.log import examine_events, examine_given
 
     if reading["experiment"] and not file.endswith((".yaml", ".yml")):
         reader = _choose_reader([], **reading)
@@ -179,9 +193,6 @@ def _read_experiment(source: str) -> Reader:
     Raises:
         InvalidInput: Katib would refuse it.
     """
-    from podium.manifests.experiment import load
-    from podium.manifests.experiment.webhook_rules import admit
-
     return reader_of(admit(load(source)))
 
 
@@ -211,7 +222,6 @@ def _choose_reader(
 
 
 def _finish(reports: Sequence[Report], as_json: bool) -> None:
-    """Print the reports; exit with 1 if anything would fail."""
     if as_json:
         echo_json({"reports": [report.as_dict() for report in reports]})
     else:

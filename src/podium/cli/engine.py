@@ -6,11 +6,10 @@ import uuid
 
 import click
 
-from podium.heartbeat import paused
-from podium.settings import STORAGE
-from podium.terminal import echo
+from podium.display.terminal import echo, paused
+from podium.system.settings import STORAGE
 
-IMAGE = "PODIUM_IMAGE"
+_IMAGE = "PODIUM_IMAGE"
 
 
 @click.command()
@@ -19,21 +18,21 @@ IMAGE = "PODIUM_IMAGE"
     "clusters",
     multiple=True,
     metavar="URL",
-    help="kubernetes://NAMESPACE, also several; the kubeconfig's or pod's own if missing.",
+    help="kubernetes://NAMESPACE; may be repeated. By default the namespace of the kubeconfig or pod.",
 )
 @click.option(
     "--image",
-    envvar=IMAGE,
+    envvar=_IMAGE,
     default="podium-steps:0.1.0",
     show_default=True,
-    help="With podium: prints the metrics files of trials that write them (PODIUM_IMAGE).",
+    help="Image with podium, for trials that write their metrics to files (PODIUM_IMAGE).",
 )
 @click.option(
     "--storage",
     envvar=STORAGE,
     default="",
     metavar="URL",
-    help="Where pools of workers get their trials and leave what came of them (PODIUM_STORAGE).",
+    help="Storage through which pools of workers get trials and return results (PODIUM_STORAGE).",
 )
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="Answer /healthz and /metrics (Prometheus)."
@@ -41,8 +40,8 @@ IMAGE = "PODIUM_IMAGE"
 def engine(clusters: tuple[str, ...], image: str, storage: str, port: int | None) -> None:
     """Run the Experiments of a cluster that has no Katib, until it is stopped; for deploy/engine.
 
-    Of several processes for a namespace one leads; the others wait. Trials go on while no engine
-    runs.
+    If several processes serve a namespace, one leads and the others wait. Trials continue while no
+    engine runs.
 
     \b
     Examples:

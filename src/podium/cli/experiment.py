@@ -24,9 +24,10 @@ from podium.cli.options import (
     queue_options,
     sweep_options,
 )
+from podium.display.terminal import echo, echo_json, output
+from podium.display.text import plural, size
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
-from podium.terminal import echo, echo_json, output
-from podium.text import plural, size, when
+from podium.manifests.experiment.source import each_of
 
 if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec
@@ -43,7 +44,9 @@ _OPTIONS = [
         help="Name of the Experiment, instead of the manifest's.",
     ),
     click.option(
-        "--data", metavar="URI", help="Directory or URI of the dataset: the trainer's --data."
+        "--data",
+        metavar="URI",
+        help="Directory or URI of the dataset, passed to the trainer as --data.",
     ),
     click.option(
         "--output", metavar="URI", help="Where trials put their models, each below its own name."
@@ -54,13 +57,13 @@ _OPTIONS = [
         metavar="FLAG=VALUE",
         example="epochs=2",
         empty=True,
-        help="Another flag of the trials' program; may be repeated.",
+        help="Flag to set in the trials' command; may be repeated.",
     ),
     click.option("--image", help="Image of the trials."),
     click.option("--max-trials", type=int, help="Trials in all (spec.maxTrialCount)."),
     click.option("--parallel-trials", type=int, help="Trials at a time (spec.parallelTrialCount)."),
     click.option(
-        "--workers", type=int, help="Workers of each trial beside its master; 0 for none."
+        "--workers", type=int, help="Workers of each trial besides its master; 0 for none."
     ),
     click.option(
         "--goal", type=float, help="Stop when the objective reaches this (spec.objective.goal)."
@@ -72,18 +75,17 @@ _OPTIONS = [
         help="Whether a finished Experiment may get more trials (spec.resumePolicy).",
     ),
     click.option(
-        "--config-map",
+        "--template",
         "config_maps",
         metavar="FILE",
         multiple=True,
         type=click.Path(path_type=Path),
-        help="YAML of the ConfigMap that holds the trial template; it may stand in the Experiment's own file too.",
+        help="YAML of the ConfigMap that holds the trial template; it may also be in the Experiment's own file.",
     ),
 ]
 
 
 def _manifest_options(function: F) -> F:
-    """Add the options that change a manifest."""
     function = queue_options(sweep_options()(function))
     for option in reversed(_OPTIONS):
         function = option(function)
@@ -101,7 +103,7 @@ def experiment() -> None:
 @click.option(
     "--detach",
     is_flag=True,
-    help="Return at once: the cluster goes on with it, in a Job if need be.",
+    help="Return at once; the cluster continues the Experiment, in a Job if necessary.",
 )
 @cluster_options
 @process_options()
@@ -117,10 +119,12 @@ def run(
 ) -> None:
     """Run an Experiment to its end: a file, or one that comes with podium (random, grid, tpe …).
 
-    Trials run as processes; everything lies under the cluster's directory. Ctrl-C or SIGTERM stops
-    all trials; resume continues. With --cluster kubernetes://NAMESPACE the cluster runs it, and
-    Ctrl-C leaves it running; one that serves no Experiments runs the trials, and this command the
-    search.
+    The Experiments of a file that holds several run one after the other.
+
+    Trials run as processes; everything is stored under the cluster's directory. Ctrl-C or SIGTERM
+    stops all trials; resume continues. With --cluster kubernetes://NAMESPACE the cluster runs it,
+    and Ctrl-C leaves it running; if it serves no Experiments, it runs the trials and this command
+    runs the search.
 
     \b
     Examples:
@@ -132,6 +136,24 @@ def run(
       podium experiment run sweep.yaml --cluster kubernetes://team
       podium experiment run sweep.yaml --cluster kubernetes://team --detach
     """
+    sources = each_of(source)
+    if len(sources) > 1 and options.get("name"):
+        raise InvalidInput(
+            f"{source} holds {len(sources)} Experiments, which --name would give one name",
+            "leave --name out: each keeps its metadata.name",
+        )
+    for each in sources:
+        _run(each, spec, notifier, as_json, detach, options)
+
+
+def _run(
+    source: str,
+    spec: "ClusterSpec",
+    notifier: Notifier,
+    as_json: bool,
+    detach: bool,
+    options: dict[str, Any],
+) -> None:
     if detach:
         begun = podium.sweep(source, cluster=spec, detach=True, **options)
         trials = next_command(f"experiment trials {begun.name}", begun.cluster)
@@ -139,7 +161,7 @@ def run(
         output(
             as_json,
             value,
-            lambda: f"{begun.name} goes on without this command; look at it with: {trials}",
+            lambda: f"{begun.name} continues without this command; follow it with: {trials}",
         )
         return
     with notifier.about("Experiment") as notice:
@@ -171,8 +193,8 @@ def run(
 @process_options()
 @json_option
 def resume(name: str, spec: "ClusterSpec", as_json: bool, **more: Any) -> None:
-    """Resume an Experiment that was stopped or killed, or with more trials or a higher budget than
-    it had.
+    """Resume an Experiment that was stopped or killed, or extend one by more trials or a higher
+    budget.
 
     A finished one needs resumePolicy LongRunning or FromVolume and a higher --max-trials, as in
     Katib; one that has used its budget needs a higher one.
@@ -204,12 +226,12 @@ def resume(name: str, spec: "ClusterSpec", as_json: bool, **more: Any) -> None:
 def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
     """Print an Experiment with your changes, checked, ready for kubectl apply -f -.
 
-    What Katib would refuse or never end is refused, also where podium itself runs it. Trials that
-    use s3:// or minio:// get the store's address from the ConfigMap podium-storage (deploy/) and
-    the keys from a Secret, both by reference; containers that bring such variables themselves keep
-    them. Pods get what `experiment run --cluster` gives them: small requests, no token of the API,
-    and a securityContext that keeps root out. Trials keep their pods until the Experiment is
-    deleted, unless it says retain: false.
+    An Experiment that Katib would refuse or never end is refused, even where podium itself would
+    run it. Trials that use s3:// or minio:// get the store's address from the ConfigMap
+    podium-storage (deploy/) and the keys from a Secret, both by reference; containers that bring
+    such variables themselves keep them. Pods get what `experiment run --cluster` gives them: small
+    requests, no token of the API, and a securityContext that keeps root out. Trials keep their pods
+    until the Experiment is deleted, unless it says retain: false.
 
     \b
     Examples:
@@ -219,11 +241,11 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
     """
     from podium.api.experiments import changed
     from podium.cluster.kubernetes.store_access import AccessByReference, grant_access
+    from podium.files.yaml_loader import dump
     from podium.manifests.experiment.adapt import with_pods_retained
     from podium.manifests.experiment.rules import check
     from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
     from podium.manifests.rules import RUNNERS
-    from podium.yaml_loader import dump
 
     experiment = with_pod_deadlines(with_pod_defaults(check(changed(source, **options), RUNNERS)))
     if "retain" not in experiment.template.manifest:
@@ -253,27 +275,16 @@ def list_(spec: "ClusterSpec", as_json: bool) -> None:
       podium experiment list --json
       podium experiment list --cluster kubernetes://team
     """
-    from podium.tables import Row, screen_width, table
+    from podium.api.sweep_list import ListedSweep, list_sweeps
+    from podium.display.tables import Row, screen_width, table
 
-    with spec.open() as cluster:
-        rows = [found.summary() for found in cluster.experiments()]
-    listed = [
-        Row(
-            phase=row["state"],
-            cells=(
-                row["name"],
-                row["state"],
-                str(row["trials"]),
-                row["algorithm"],
-                when(row["created"]) if row["created"] else "",
-            ),
-        )
-        for row in rows
-    ]
-    heads = ("NAME", "STATE", ">TRIALS", "ALGORITHM", "CREATED (UTC)")
-    drop = ("ALGORITHM", "CREATED (UTC)", "STATE")
+    sweeps = list_sweeps(spec)
+    rows = [Row(phase=sweep.state.capitalize(), cells=sweep.cells()) for sweep in sweeps]
+    heads, drop = ListedSweep.HEADS, ("ALGORITHM", "BEGAN (UTC)", "METRIC", ">BEST", "STATE")
     output(
-        as_json, rows, lambda: table(heads, listed, width=screen_width(), drop=drop, shorten="NAME")
+        as_json,
+        [sweep.to_json() for sweep in sweeps],
+        lambda: table(heads, rows, width=screen_width(), drop=drop, shorten="NAME"),
     )
 
 
@@ -292,8 +303,6 @@ def status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
 
 def show_status(sweep: "Sweep", as_json: bool) -> None:
     """Print an Experiment's progress."""
-    from podium.manifests.options import describe
-
     experiment = sweep.experiment
     waiting = [sweep.cluster.trial(trial) for trial in experiment.trials.get("Waiting", ())]
     front = (
@@ -301,26 +310,22 @@ def show_status(sweep: "Sweep", as_json: bool) -> None:
         if experiment.asked.get("objectives")
         else {}
     )
-    asked = describe(experiment)
-    summary = {
-        **experiment.summary(),
-        "asked": dict(experiment.asked),
-        "status": experiment.status,
-        **front,
-    }
+    shown = sweep.to_json()
     if as_json:
-        echo_json(summary)
+        options = {"options": dict(experiment.asked), "status": experiment.status}
+        echo_json({**shown, **options, **front})
         return
-    counts = [f"{len(names)} {phase.lower()}" for phase, names in experiment.trials.items()]
-    echo(
-        f"{sweep.name}: {summary['state']}, {plural(summary['trials'], 'trial')} ({', '.join(counts) or 'none yet'})"
-    )
-    for title, text in asked.items():
+    counts = ", ".join(f"{count} {state}" for state, count in shown["counts"].items())
+    trials = f"{plural(shown['trials'], 'trial')} ({counts or 'none yet'})"
+    echo(f"{sweep.name}: {experiment.outcome}, {trials}")
+    for title, text in shown["asked"].items():
         echo(f"{title}: {text}")
     for names in front.values():
         echo(f"Pareto front: {', '.join(names) or 'no trial yet'}")
-    if summary["message"]:
-        echo(summary["message"])
+    if shown["message"]:
+        echo(shown["message"])
+    if shown["cause"]:
+        echo(f"no trial has a result. {shown['cause']}")
     for trial in waiting:
         echo(f"{trial.name} waits. {trial.message}")
 
@@ -347,24 +352,29 @@ def trials(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     Example:
       podium experiment trials random
     """
-    from podium.api.trials import leaderboard_of
+    from podium.api.trials import leaderboard_of, standing_of
+    from podium.display.tables import screen_width
     from podium.manifests.experiment import fronts_of, leaderboard
-    from podium.tables import screen_width
 
     with closing(podium.open_sweep(name, cluster=spec)) as sweep:
         experiment, ranked = sweep.experiment, leaderboard(sweep.cluster.trials(name))
         failed = [trial.name for trial in ranked if trial.phase == "Failed"][:EXPLAINED]
+        sure = standing_of(experiment, ranked)
         reasons = {trial: lines for trial in failed if (lines := _why_failed(sweep.cluster, trial))}
     on = fronts_of(ranked)
     rows = [
-        trial.summary() | {"reason": "\n".join(reasons.get(trial.name, ()))} for trial in ranked
+        trial.to_json() | {"reason": "\n".join(reasons.get(trial.name, ()))} for trial in ranked
     ]
     rows = [row | {"front": on.get(row["name"])} for row in rows] if on else rows
-    reasons |= {trial.name: trial.infeasible for trial in ranked if trial.infeasible}
+    rows = [row | sure.to_json(row["name"]) for row in rows]
+    said = {trial.name: [*trial.infeasible, trial.note] for trial in ranked}
+    reasons |= {name: lines for name, each in said.items() if (lines := [*filter(None, each)])}
     output(
         as_json,
         rows,
-        lambda: leaderboard_of(ranked, experiment).text(width=screen_width(), reasons=reasons),
+        lambda: leaderboard_of(ranked, experiment, sure=sure).text(
+            width=screen_width(), reasons=reasons
+        ),
     )
 
 
@@ -373,7 +383,6 @@ EXPLAINED = 5
 
 
 def _why_failed(cluster: "Cluster", trial: str) -> list[str]:
-    """Return the lines that say why a trial failed, as far as its pods are still there."""
     try:
         lines = cluster.failure("Trial", trial).message.splitlines()
     except PodiumError:
@@ -383,14 +392,16 @@ def _why_failed(cluster: "Cluster", trial: str) -> list[str]:
 
 @experiment.command()
 @click.option(
-    "--trial", metavar="TRIAL", help="Stop this trial alone; it counts with what it has reported."
+    "--trial",
+    metavar="TRIAL",
+    help="Stop only this trial; it counts with the metrics it has reported.",
 )
 @named_object
 def stop(name: str, trial: str | None, spec: "ClusterSpec", as_json: bool) -> None:
     """Stop an Experiment that runs in another terminal, or one of its trials.
 
-    podium experiment resume continues an Experiment. Katib cannot stop one and keep it: on
-    Kubernetes this is refused.
+    podium experiment resume continues an Experiment. Katib cannot stop an Experiment and keep it,
+    so on Kubernetes this is refused.
 
     \b
     Examples:
@@ -402,7 +413,7 @@ def stop(name: str, trial: str | None, spec: "ClusterSpec", as_json: bool) -> No
             sweep.stop_trial(trial)
             if as_json:
                 echo_json({"experiment": name, "trial": trial, "stopping": True})
-            echo(f"trial {trial} stops; it counts with what it has reported", err=True)
+            echo(f"trial {trial} stops; the metrics it has reported count", err=True)
             return
         resume = next_command(f"experiment resume {name}", sweep.stop().cluster)
     if as_json:
@@ -413,18 +424,19 @@ def stop(name: str, trial: str | None, spec: "ClusterSpec", as_json: bool) -> No
 @experiment.command()
 @click.argument("name")
 @click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--like", metavar="TRIAL", help="A trial whose values it has where none is given.")
+@click.option(
+    "--like", metavar="TRIAL", help="Trial whose values are used for all other parameters."
+)
 @cluster_options
 @json_option
 def add(
     name: str, values: tuple[str, ...], like: str | None, spec: "ClusterSpec", as_json: bool
 ) -> None:
-    """Begin a trial with values of your own, in an Experiment that runs, was stopped or has had its
-    trials.
+    """Start a trial with your own values, in an Experiment that is running, stopped or finished.
 
-    The search learns from it as from its own trials. It is one of the Experiment's trials and
-    marked as given by hand; an Experiment that does not run goes on here, with one trial more where
-    it has had them all.
+    The search learns from it as from its own trials. It counts as one of the Experiment's trials
+    and is marked as added by hand. An Experiment that is not running is resumed here, with one more
+    trial if it has finished.
 
     \b
     Examples:
@@ -452,14 +464,14 @@ def add(
     "--output",
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write this one instead.",
+    help="File to write instead.",
 )
 @named_object
 def report(name: str, file: Path | None, spec: "ClusterSpec", as_json: bool) -> None:
     """Write an HTML report: best trial, leaderboard, figures, and why trials failed.
 
-    It is written beside the Experiment on this machine, of one on Kubernetes below
-    podium-work/reports/; also of an Experiment that runs, was stopped or failed.
+    It is written beside the Experiment on this machine, or below podium-work/reports/ for one on
+    Kubernetes. The Experiment may be running, stopped or failed.
 
     \b
     Examples:
@@ -502,7 +514,7 @@ def keep(name: str, best: int, deleting: bool, spec: "ClusterSpec", as_json: boo
     """Remove the weights of all but the best trials; trials, metrics and logs stay. Deletes only
     with --delete.
 
-    What a trial left under its --output goes, but for metrics.json, hyperparameters.json and
+    Everything under a trial's --output is removed, except metrics.json, hyperparameters.json and
     environment.json.
 
     \b
@@ -543,8 +555,7 @@ def follow_to_end(
         ask: How a sweep is started that reads a library's lines, from its key and the metric.
     """
     from podium.api.trials import failure, partly_failed
-    from podium.cli.experiment_view import ExperimentView
-    from podium.cli.live import follow
+    from podium.cli.live import ExperimentView, follow
 
     cluster, name = sweep.cluster, sweep.name
     follow(cluster, [("Experiment", name)], ExperimentView(cluster, name, reported or {}))
@@ -585,9 +596,9 @@ def _show_best(sweep: "Sweep", as_json: bool) -> "Trial":
         lines.append(
             f"  {metric}: min {values['min']}, max {values['max']}, latest {values['latest']}"
         )
-    found = {"experiment": sweep.name, **best.summary()}
+    found = {"experiment": sweep.name, **best.to_json()}
     if best.criteria.several:
-        found["front"] = [asdict(trial) for trial in sweep.front]
+        found["front"] = [trial.to_json() for trial in sweep.front]
         lines.append(f"Pareto front, {best.criteria}:")
         for trial in found["front"]:
             metrics = (f"{metric} {value}" for metric, value in trial["metrics"].items())

@@ -17,11 +17,10 @@ from podium.cli.options import (
     process_options,
     queue_options,
 )
-from podium.documents import MAX_YAML, load_yaml
+from podium.display.terminal import echo, echo_json, output, paused
 from podium.errors import Failed, NotFound, PodiumError
-from podium.heartbeat import paused
+from podium.files.documents import MAX_YAML, load_yaml
 from podium.manifests.kinds import JOB_KINDS
-from podium.terminal import echo, echo_json, output
 
 if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Commands)
 def job() -> None:
-    """Run the YAML of a job, on this machine or on a cluster: Job, PyTorchJob, TrainJob, TFJob,
+    """Run jobs from YAML, on this machine or on a cluster: Job, PyTorchJob, TrainJob, TFJob,
     XGBoostJob, JAXJob."""
 
 
@@ -38,7 +37,7 @@ def job() -> None:
 @click.argument("file", type=click.File("rb"))
 @click.option("--name", help="metadata.name instead of the file's; for a file with one job.")
 @click.option(
-    "--logs/--no-logs", default=True, help="Print what the rank that reports metrics prints."
+    "--logs/--no-logs", default=True, help="Print the log of the rank that reports metrics."
 )
 @queue_options
 @cluster_options
@@ -57,9 +56,9 @@ def run(
 ) -> None:
     """Run each job of a YAML file to its end; exit 0 if all succeed.
 
-    Replicas are processes with the operator's environment. Logs lie under the cluster's directory;
-    those of rank 0 are printed. Ctrl-C stops everything. With --cluster kubernetes://NAMESPACE they
-    run there; Ctrl-C leaves them running.
+    Replicas are processes with the operator's environment. Logs are stored under the cluster's
+    directory; those of rank 0 are printed. Ctrl-C stops everything. With --cluster
+    kubernetes://NAMESPACE they run there; Ctrl-C leaves them running.
 
     \b
     Examples:
@@ -70,8 +69,7 @@ def run(
     """
     from podium.api.jobs import begin_jobs, read_jobs
     from podium.api.launched import Session
-    from podium.cli.job_view import JobView
-    from podium.cli.live import follow
+    from podium.cli.live import JobView, follow
     from podium.manifests.placement import Pods, place
 
     pods = Pods(queue=queue, queue_priority=queue_priority)
@@ -93,7 +91,7 @@ def run(
             )
         session.cluster.close()  # Workers may outlive a Master that succeeded, but not this command
         if as_json:
-            echo_json([job.summary for job in begun])
+            echo_json([job.to_json() for job in begun])
         for job in begun:
             _check(job, shown)
 
@@ -101,9 +99,9 @@ def run(
 @job.command()
 @click.argument("name")
 @click.option(
-    "--replica", help="master-0, worker-1, node-0 …; the one that reports metrics if missing."
+    "--replica", help="master-0, worker-1, node-0 …; the one that reports metrics by default."
 )
-@click.option("--follow", "-f", is_flag=True, help="Go on until the replica has ended.")
+@click.option("--follow", "-f", is_flag=True, help="Follow the log until the replica has ended.")
 @cluster_options
 def logs(name: str, replica: str | None, follow: bool, spec: "ClusterSpec") -> None:
     """Print the log of a job's replica.
@@ -128,12 +126,12 @@ def status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     Example:
       podium job status spirals --json
     """
-    from podium.cli.job_view import draw_replicas
+    from podium.cli.live import draw_replicas
 
     with _opened(name, spec) as job:
-        summary, replicas, status = job.summary, job.replicas, dict(job.workload.status)
-    title = f"{job.kind} {name}: {summary['state']}. {summary['message']}".rstrip()
-    output(as_json, {**summary, "status": status}, lambda: f"{title}\n{draw_replicas(replicas)}")
+        shown, replicas, status = job.to_json(), job.replicas, dict(job.workload.status)
+    title = f"{job.kind} {name}: {shown['state']}. {shown['message']}".rstrip()
+    output(as_json, {**shown, "status": status}, lambda: f"{title}\n{draw_replicas(replicas)}")
 
 
 @job.command("list")
@@ -147,31 +145,32 @@ def list_(spec: "ClusterSpec", as_json: bool) -> None:
       podium job list
       podium job list --cluster kubernetes://team --json
     """
-    from podium.api.jobs import all_jobs
+    from podium.api.jobs import Job, all_jobs
     from podium.api.launched import Session
-    from podium.tables import Row, screen_width, table
+    from podium.display.tables import Row, screen_width, table
 
     with closing(Session(spec)) as session:
-        rows = [job.summary for job in all_jobs(session)]
+        rows = [job.to_json() for job in all_jobs(session)]
     listed = [
         Row(
             phase=row["state"],
-            cells=[row["name"], row["kind"], row["state"], row["created"]],
+            cells=Job.cells(row),
             below=[row["message"]] if row["state"] == "Pending" else [],
         )
         for row in rows
     ]
     drop = ("CREATED", "KIND", "STATE")
-    heads = ("NAME", "KIND", "STATE", "CREATED")
     output(
-        as_json, rows, lambda: table(heads, listed, width=screen_width(), drop=drop, shorten="NAME")
+        as_json,
+        rows,
+        lambda: table(Job.HEADS, listed, width=screen_width(), drop=drop, shorten="NAME"),
     )
 
 
 @job.command()
 @named_object
 def stop(name: str, spec: "ClusterSpec", as_json: bool) -> None:
-    """Stop a job and keep it: on this machine it has failed then, on Kubernetes it is suspended.
+    """Stop a job and keep it: on this machine it counts as failed, on Kubernetes it is suspended.
 
     \b
     Examples:
@@ -187,7 +186,7 @@ def stop(name: str, spec: "ClusterSpec", as_json: bool) -> None:
 @job.command()
 @named_object
 def resume(name: str, spec: "ClusterSpec", as_json: bool) -> None:
-    """Let a job that was stopped on Kubernetes go on with new pods.
+    """Resume a job that was stopped on Kubernetes, with new pods.
 
     \b
     Example:
@@ -243,7 +242,7 @@ def _naming_what_stays(jobs: "Sequence[Job]") -> "Iterator[None]":
             staying = [job for job in staying if not job.workload.state.finished]
         if staying:
             commands = "; ".join(next_command(f"job delete {job.name}", cluster) for job in staying)
-            stays = f"what is left at {cluster.url} may start later, and goes by: {commands}"
+            stays = f"what is left at {cluster.url} may start later; delete it with: {commands}"
             error.hint = f"{error.hint}; {stays}" if error.hint else stays
         raise
 

@@ -1,31 +1,40 @@
-"""Following objects to their end: a live table on a terminal, a line at each change everywhere
-else."""
+"""Following trials and jobs to their end: a live table on a terminal, a line at each change
+everywhere else."""
 
+import queue
 import sys
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from podium.api import launched
+from podium.api.jobs import Job, progress_of, replica_columns
 from podium.api.launched import ObjectKey
+from podium.api.trials import TrialProgress, leaderboard_of, trials_of
 from podium.cli.options import next_command
-from podium.cluster.base import Cluster
-from podium.heartbeat import doing
-from podium.terminal import Styled, echo, live
-from podium.text import cut
+from podium.cluster.base import Cluster, ReplicaStatus
+from podium.display.tables import Row, screen_width, table
+from podium.display.terminal import Styled, doing, echo, live, styled
+from podium.display.text import cut, plural
+from podium.errors import PodiumError
+from podium.manifests.experiment import Experiment, Trial, best_trial
+from podium.manifests.options import forecast
+from podium.manifests.workload import Workload
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 
-SILENCE_SECONDS = 5.0
+_SILENCE_SECONDS = 5.0
 """Seconds without an answer of the cluster after which that is shown; one repeated request takes
 less."""
 
 
 class View(ABC):
-    """What is shown of objects that run."""
+    """View of running objects."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -63,7 +72,7 @@ class View(ABC):
 
     def _silent(self) -> str:
         silence = self.cluster.silence
-        if silence < SILENCE_SECONDS:
+        if silence < _SILENCE_SECONDS:
             return ""
         return f"the API server has not answered for {silence:.0f} s; before that: {self.state()}"
 
@@ -119,3 +128,163 @@ def _say_what_becomes_of(cluster: Cluster, objects: Sequence[ObjectKey]) -> None
         elif kind == "Experiment":
             resume = next_command(f"experiment resume {name}", cluster)
             echo(f"Experiment {name} is stopped; resume it with: {resume}", err=True)
+
+
+_SHOWN = 24
+"""Rows of the live table at most; earlier trials are counted, the best always shown."""
+
+_AROUND = 6
+"""Lines of the terminal left for the title, heads, the best trial and the prompt."""
+
+
+class ExperimentView(View):
+    """An Experiment's trials.
+
+    Args:
+        reported: Phases of trials that a log need not hear of again.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, reported: Mapping[str, str]) -> None:
+        super().__init__(cluster)
+        self._name, self._news = name, TrialProgress(cluster, name, reported)
+        self._seen: tuple[Experiment, list[Trial]] | None = None
+
+    def state(self) -> str:
+        """Count the trials by phase."""
+        return self._news.state()
+
+    def look(self) -> None:
+        """Read all trials."""
+        experiment = self.cluster.experiment(self._name)
+        self._seen = experiment, trials_of(self.cluster, experiment)
+
+    def news(self) -> Iterator[str]:
+        """Describe each change."""
+        return self._news.lines()
+
+    def table(self, width: int) -> Styled:
+        """Draw the latest trials, the running ones and the best, as many as there is room for."""
+        if not self._seen:
+            return styled("starting …")
+        experiment, trials = self._seen
+        best = best_trial(trials)
+        said = forecast(experiment, trials)
+        most = max(1, min(_SHOWN, (self.height or 100) - _AROUND - (1 if said else 0)))
+        hidden = {
+            trial.name for trial in trials[:-most] if trial is not best and trial.phase != "Running"
+        }
+        title = f"{self._name}: {plural(len(trials), 'trial')}, {self.seconds:.0f} s"
+        if hidden:
+            title += f" ({len(hidden)} earlier ones not shown)"
+        if said:
+            title += f"; {said}"
+        shown = [trial for trial in trials if trial.name not in hidden]
+        return leaderboard_of(shown, experiment, trials).text(width=width, title=title)
+
+
+def draw_replicas(replicas: Sequence[ReplicaStatus]) -> str:
+    """Draw replicas as aligned text."""
+    heads, cells = replica_columns(replicas)
+    rows = [
+        Row(phase=replica.phase, cells=row) for replica, row in zip(replicas, cells, strict=True)
+    ]
+    drop = (">PID", "NODE", "STARTED", ">RESTARTS", "STATE")  # the mark shows the state
+    return table(heads, rows, width=screen_width(), drop=drop, shorten="REASON")
+
+
+class JobView(View):
+    """Jobs, their replicas, and the log of the replica of each that reports metrics.
+
+    Args:
+        logs: Whether their logs are printed.
+    """
+
+    def __init__(self, cluster: Cluster, jobs: Sequence[Job], logs: bool) -> None:
+        super().__init__(cluster)
+        self._jobs, self._logs = jobs, logs
+        self._seen: dict[Job, tuple[Workload, Sequence[ReplicaStatus]]] = {}
+        self._said: dict[Job, str] = {}
+        self._last: dict[Job, str] = {}
+        self._lines: queue.SimpleQueue[tuple[Job, str]] = queue.SimpleQueue()
+        self._readers = [
+            threading.Thread(target=self._read, args=(job,), daemon=True) for job in jobs
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, job: Job) -> None:
+        try:
+            for line in self.cluster.logs(job.kind, job.name, follow=True):
+                self._lines.put((job, line))
+        except (
+            PodiumError
+        ) as error:  # the job is judged by its state: a log that cannot be read is no failure
+            echo(f"the log of {job.kind} {job.name} breaks off: {error.message}", err=True)
+
+    def state(self) -> str:
+        """Say what the replicas of each job do."""
+        return (
+            "; ".join(f"{job.name} {progress_of(*seen)}" for job, seen in self._seen.items())
+            or "starting"
+        )
+
+    def finish(self) -> None:
+        """Wait for the last lines of the jobs that ended; others, which can never start, have none.
+
+        A log that never ends must not keep the command.
+        """
+        with suppress(PodiumError):  # what was seen last is told then
+            self.look()
+        for job, reader in zip(self._jobs, self._readers, strict=True):
+            if job in self._seen and self._seen[job][0].state.finished:
+                reader.join(timeout=10)
+
+    def look(self) -> None:
+        """Read the state and the replicas of each job."""
+        self._seen |= {job: (job.workload, job.replicas) for job in self._jobs}
+
+    def news(self) -> Iterator[str]:
+        """Describe each job whose state or replicas changed."""
+        self.look()
+        for job, seen in self._seen.items():
+            if self._said.get(job) != (line := progress_of(*seen)):
+                self._said[job] = line
+                yield f"{job.name} {line}"
+
+    def output(self) -> Iterator[str]:
+        """Return new log lines; of several jobs each carries the job's name."""
+        while not self._lines.empty():
+            job, line = self._lines.get()
+            self._last[job] = line
+            if self._logs:
+                yield f"[{job.name}] {line}" if len(self._jobs) > 1 else line
+
+    def table(self, width: int) -> Styled:
+        """Draw a row for each replica, with the last log line where there is room."""
+        several = len(self._seen) > 1
+        restarted = any(
+            replica.restarts for _, replicas in self._seen.values() for replica in replicas
+        )
+        rows, states = (
+            [],
+            [f"{job.name} ({seen.state.phase})" for job, (seen, _) in self._seen.items()],
+        )
+        for (job, (seen, replicas)), state in zip(self._seen.items(), states, strict=True):
+            if seen.state.phase == "Waiting":
+                cells = [state] * several + ["", "Waiting"] + [""] * restarted
+                rows.append(Row(phase="Waiting", cells=cells, rest=seen.state.message))
+            for at, replica in enumerate(replicas):
+                cells = [state if at == 0 else ""] * several + [replica.name, replica.phase]
+                cells += [str(replica.restarts or "")] * restarted
+                rows.append(
+                    Row(
+                        phase=replica.phase,
+                        cells=cells,
+                        rest=self._last.get(job, "") if at == 0 else "",
+                    )
+                )
+        heads = ["JOB"] * several + ["REPLICA", "STATE"] + [">RESTARTS"] * restarted
+        title = (
+            f"{states[0] if len(states) == 1 else plural(len(states), 'job')}, {self.seconds:.0f} s"
+        )
+        return table(heads, rows, title=title, width=width, drop=[">RESTARTS", "JOB"])

@@ -4,15 +4,23 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
-from podium.documents import MAX_YAML, write_file
+from podium.display.terminal import echo
 from podium.errors import InvalidInput
+from podium.files import yaml_loader
+from podium.files.documents import MAX_YAML, write_file
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.optimization_job import (
+    KIND,
+    as_experiment,
+    as_optimization_job,
+)
 from podium.manifests.kinds import MIGRATED_KINDS, TRAINJOB
 from podium.manifests.migrate import OWN_RUNTIME, migrate
 from podium.manifests.rules import Violation
 from podium.manifests.trainjob import TORCH
 from podium.manifests.workload import Workload
-from podium.terminal import echo
 
 
 @click.command("migrate")
@@ -22,7 +30,7 @@ from podium.terminal import echo
     "--output",
     type=click.Path(dir_okay=False),
     default="-",
-    help="File to write; stdout if missing.",
+    help="File to write; stdout by default.",
 )
 @click.option(
     "--runtime",
@@ -31,28 +39,39 @@ from podium.terminal import echo
     metavar="NAME",
     help="Runtime that the TrainJobs name.",
 )
-def migrate_(file: Any, output: str, runtime: str) -> None:
+@click.option(
+    "--to",
+    type=click.Choice(["trainjob", "optimizationjob", "experiment"]),
+    default="trainjob",
+    show_default=True,
+    help="Kind to write: a TrainJob, or an OptimizationJob for an Experiment, or the way back.",
+)
+def migrate_(file: Any, output: str, runtime: str, to: str) -> None:
     """Write the PyTorchJobs of a YAML file as TrainJobs of Kubeflow Trainer 2.2 or later.
 
     Jobs and Experiments whose trials are PyTorchJobs or Jobs are rewritten too; everything else in
-    the file stays as it is. What a TrainJob has no field for, and what is another than before, is
-    said on stderr. Comments are not kept.
+    the file stays as it is. Fields that a TrainJob lacks, and settings that change, are reported on
+    stderr. Comments are not kept.
 
     \b
     Examples:
       podium migrate train.yaml -o trainjob.yaml
       podium migrate sweep.yaml | kubectl apply --dry-run=server -f -
+      podium migrate sweep.yaml --to optimizationjob -o optimizationjob.yaml
     """
     from podium.doctor.manifest import documents, with_templates
 
     content = file.read(MAX_YAML + 1)
     manifests = with_templates(documents(content.decode(errors="replace"), file.name), file.name)
-    if not any(manifest.get("kind") in (*MIGRATED_KINDS, "Experiment") for manifest in manifests):
+    known, wanted = {
+        "experiment": ((KIND,), f"an {KIND}"),
+        "optimizationjob": (("Experiment",), "an Experiment"),
+    }.get(to, ((*MIGRATED_KINDS, "Experiment"), "a PyTorchJob, a Job or an Experiment"))
+    if not any(manifest.get("kind") in known for manifest in manifests):
         kinds = ", ".join(str(manifest.get("kind")) for manifest in manifests) or "nothing"
-        raise InvalidInput(
-            f"{file.name} must hold a PyTorchJob, a Job or an Experiment, but holds {kinds}"
-        )
-    changed = [_migrate(manifest, file.name, runtime) for manifest in manifests]
+        raise InvalidInput(f"{file.name} must hold {wanted}, but holds {kinds}")
+    change = _migrate if to == "trainjob" else _convert
+    changed = [change(manifest, file.name, runtime) for manifest in manifests]
     written = _yaml(changed)
     if output == "-":
         echo(written, nl=False)
@@ -63,9 +82,6 @@ def migrate_(file: Any, output: str, runtime: str) -> None:
 
 def _yaml(manifests: list[dict[str, Any]]) -> str:
     """Write documents; a text of several lines, such as a script, as a block."""
-    import yaml
-
-    from podium import yaml_loader
 
     class Dumper(yaml_loader.Dumper):
         """With a representer of its own."""
@@ -81,8 +97,6 @@ def _yaml(manifests: list[dict[str, Any]]) -> str:
 
 def _migrate(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, Any]:
     """Return an object of the file as it is written; say what becomes of it."""
-    from podium.manifests.experiment.experiment import Experiment
-
     kind, name = manifest.get("kind"), Workload.parse(manifest).name
     subject = f"{origin}: {kind} {name}".rstrip()
     experiment = Experiment.parse(manifest) if kind == "Experiment" else None
@@ -100,10 +114,32 @@ def _migrate(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, A
     return result
 
 
+def _convert(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, Any]:
+    """Return an Experiment as an OptimizationJob, or the other way round."""
+    kind, name = manifest.get("kind"), Workload.parse(manifest).name
+    if kind == KIND:
+        changed = as_experiment(manifest, remember=False)
+        what = "Katib reads printed lines, not what a trial posts"
+        notes = [Violation(what, "spec.objectives", "print the metric as NAME=value")]
+    elif kind == "Experiment":
+        experiment, notes = Experiment.parse(manifest), []
+        if experiment.template.workload.kind != TRAINJOB:
+            migrated = migrate(experiment, runtime)
+            experiment, notes = migrated.resource, migrated.notes
+        spec = experiment.defaulted
+        changed, lost = as_optimization_job({**experiment.manifest, "spec": spec})
+        notes = [*notes, *lost]
+    else:
+        echo(f"{origin}: {kind} {name} stays as it is", err=True)
+        return manifest
+    _say(f"{origin}: {kind} {name} becomes an {changed['kind']}", notes)
+    return changed
+
+
 def _say(subject: str, notes: list[Violation]) -> None:
     echo(f"{subject}{':' if notes else ''}", err=True)
     for note in notes:
         hint = f" ({note.hint})" if note.hint and note.hint != OWN_RUNTIME else ""
         echo(f"  {note.where}: {note.what}{hint}", err=True)
     if any(note.hint == OWN_RUNTIME for note in notes):
-        echo(f"  hint: to keep what a TrainJob has no field for, {OWN_RUNTIME}", err=True)
+        echo(f"  hint: to keep fields that a TrainJob lacks, {OWN_RUNTIME}", err=True)

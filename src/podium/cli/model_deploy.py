@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 from podium.cli.options import registry_options
-from podium.settings import PUBLIC_KEY
-from podium.terminal import echo, output
+from podium.display.terminal import echo, output
+from podium.system.settings import PUBLIC_KEY
 
 
 @click.command()
@@ -17,7 +17,7 @@ from podium.terminal import echo, output
     "--to",
     required=True,
     type=click.Choice(["kubernetes", "kserve"]),
-    help="What runs it on the cluster.",
+    help="Kind of deployment.",
 )
 @click.option(
     "--apply",
@@ -26,26 +26,32 @@ from podium.terminal import echo, output
     help="Create or update it on the cluster of the kubeconfig, and wait.",
 )
 @click.option(
-    "--namespace", default="", help="Of the objects; that of whoever applies them if missing."
+    "--namespace",
+    default="",
+    help="Namespace of the objects; by default the current one when they are applied.",
 )
 @click.option(
     "--name",
     "called",
     metavar="NAME",
     default="",
-    help="Of the objects; the model's name if missing.",
+    help="Name of the objects; by default the model's.",
 )
-@click.option("--replicas", type=click.IntRange(1), default=2, show_default=True, help="Pods.")
-@click.option("--image", default="podium-serve:0.1.0", show_default=True, help="With podium serve.")
 @click.option(
-    "--cpu", default="500m", show_default=True, metavar="AMOUNT", help="Request of each pod."
+    "--replicas", type=click.IntRange(1), default=2, show_default=True, help="Number of pods."
+)
+@click.option(
+    "--image", default="podium-serve:0.1.0", show_default=True, help="Image with podium serve."
+)
+@click.option(
+    "--cpu", default="500m", show_default=True, metavar="AMOUNT", help="CPU request of each pod."
 )
 @click.option(
     "--memory",
     default="1Gi",
     show_default=True,
     metavar="AMOUNT",
-    help="Request and limit of each pod.",
+    help="Memory request and limit of each pod.",
 )
 @click.option(
     "--secret",
@@ -58,11 +64,16 @@ from podium.terminal import echo, output
     "--token-secret",
     default="",
     metavar="NAME",
-    help="Secret with the token that clients send, key token.",
+    help="Secret whose key token holds the bearer token that clients send.",
 )
-@click.option("--watch", is_flag=True, help="Count what is asked, for podium models drift.")
 @click.option(
-    "--service-account", default="", metavar="NAME", help="Of the pods, for workload identity."
+    "--watch", is_flag=True, help="Count inputs and predictions, for podium models drift."
+)
+@click.option(
+    "--service-account",
+    default="",
+    metavar="NAME",
+    help="Service account of the pods, for workload identity.",
 )
 @click.option(
     "--key",
@@ -83,13 +94,13 @@ def deploy(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Print a server of a model for a cluster, ready for kubectl apply -f -, or create it there.
+    """Print the manifests that serve a model on a cluster, for kubectl apply -f -, or apply them.
 
     The pods run podium serve and follow the champion by themselves: a promotion or a rollback needs
-    no new deploy. VERSION is an alias to follow in its place, or a version that stays. kubernetes
-    is a Deployment with its Service and PodDisruptionBudget, kserve an InferenceService. The pods
-    fit Pod Security restricted; they read the bucket's address from the ConfigMap podium-storage,
-    its keys and the token from Secrets.
+    no new deployment. VERSION is another alias to follow, or a fixed version. kubernetes is a
+    Deployment with its Service and PodDisruptionBudget, kserve an InferenceService. The pods fit
+    Pod Security restricted; they read the bucket's address from the ConfigMap podium-storage, its
+    keys and the token from Secrets.
 
     \b
     Examples:
@@ -101,7 +112,10 @@ def deploy(
 
     deployment = deployed(name, ref, to=to, storage=storage, name=called, key=key, **settings)
     if deployment.version.is_command:
-        echo(f"{deployment.version.title} is a command: --image must have what it runs", err=True)
+        echo(
+            f"{deployment.version.title} is a command: --image must contain the programs it runs",
+            err=True,
+        )
     if not applied:
         output(as_json, deployment.manifests, lambda: deployment.yaml.rstrip())
         return

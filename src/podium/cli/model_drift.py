@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING
 import click
 
 from podium.cli.options import open_registry, read_token, registry_options
+from podium.display.tables import Row, screen_width, table
+from podium.display.terminal import Styled, doing, echo, output
+from podium.display.text import cut
 from podium.errors import InvalidInput, Unavailable
-from podium.heartbeat import doing
-from podium.tables import Row, screen_width, table
-from podium.terminal import Styled, echo, output
-from podium.text import cut
 
 if TYPE_CHECKING:
     from podium.models.drift import Seen, Shift
     from podium.models.version import Version
 
-DRIFTED = 3
+_DRIFTED = 3
 """Exit code."""
 
-USUAL = 0.2
+_USUAL = 0.2
 """PSI that is called drift where nobody says otherwise."""
 
 
@@ -33,7 +32,7 @@ USUAL = 0.2
     "urls",
     multiple=True,
     metavar="URL",
-    help="Of a server that runs with --watch; several are added up.",
+    help="Metrics of a server that runs with --watch; may be repeated, and is added up.",
 )
 @click.option(
     "--data",
@@ -51,13 +50,13 @@ USUAL = 0.2
     type=click.IntRange(1),
     default=200,
     show_default=True,
-    help="Fewer items are not judged.",
+    help="Minimum number of items to judge.",
 )
 @click.option(
     "--since",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Judge what came since the last look; the file keeps that one.",
+    help="Judge only the items since the last call; the file keeps the counts.",
 )
 @click.option(
     "--token-file",
@@ -76,13 +75,13 @@ def drift(
     storage: str | None,
     as_json: bool,
 ) -> None:
-    """Compare what a version is asked now, and what it says, with its training part: PSI and KS of
-    each column.
+    """Compare a version's current inputs and predictions with its training part: PSI and KS of each
+    column.
 
-    The champion if no VERSION is given. What is seen comes from running servers, or from a file or
+    Without VERSION it is the champion. Current inputs come from running servers, or from a file or
     folder of recent items. Predictions are compared with those of the test part. With --fail-over
-    the exit code is 3 if something drifted, for a schedule that trains anew; too few items are
-    never drift.
+    the exit code is 3 if something drifted, so that a schedule can train anew; too few items never
+    count as drift.
 
     \b
     Examples:
@@ -90,7 +89,7 @@ def drift(
       podium models drift churn --data customers-of-may.csv --fail-over 0.2
       podium models drift churn --metrics http://churn:8080/metrics --since last-look.json
     """
-    from podium.documents import load_json, parse
+    from podium.files.documents import load_json, parse
     from podium.models.drift import seen_by_servers, seen_in_data, shifts
 
     if bool(urls) == bool(data):
@@ -108,7 +107,7 @@ def drift(
             before = parse(dict[str, str], load_json(since.read_bytes(), str(since)), str(since))
         seen = seen_in_data(version, data) if data else seen_by_servers(version, pages, before)
         found = shifts(version.opened.profile, seen.counts)  # type: ignore[arg-type]
-    limit = fail_over or USUAL
+    limit = fail_over or _USUAL
     if since and seen.items >= least:
         since.write_text(json.dumps(pages))
     told = [{**asdict(shift), "verdict": shift.verdict(limit, least)} for shift in found]
@@ -126,7 +125,7 @@ def drift(
     if seen.items < least:
         echo(f"{seen.items:,} items are too few to judge: at least {least:,} (--least)", err=True)
     if fail_over and any(shift["verdict"] == "drift" for shift in told):
-        sys.exit(DRIFTED)
+        sys.exit(_DRIFTED)
 
 
 def _fetch(url: str, token_file: Path | None) -> str:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from podium.cli.options import open_registry
-from podium.heartbeat import paused
-from podium.settings import STORAGE
-from podium.terminal import echo
+from podium.display.terminal import echo, paused
+from podium.system.settings import STORAGE
 
 if TYPE_CHECKING:
     from podium.models import Registry
@@ -21,17 +20,17 @@ if TYPE_CHECKING:
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help="Answer /metrics and /healthz; each answer reads anew.",
+    help="Serve /metrics and /healthz on this port.",
 )
 def metrics(storage: str | None, port: int | None) -> None:
-    """Show since when each model has its champion, for Prometheus: once, or on a port.
+    """Show when each model's champion was promoted, for Prometheus: once, or on a port.
 
     \b
     Examples:
       podium models metrics
       podium models metrics --storage s3://models/podium --port 8080
     """
-    from podium.exposition import serve
+    from podium.system.exposition import serve
 
     registry = open_registry(storage)
     if port is None:
@@ -46,9 +45,9 @@ def metrics(storage: str | None, port: int | None) -> None:
 def champions(registry: "Registry") -> str:
     """Return since when each model of a registry has its champion, 0 where it has none, in
     Prometheus' text format."""
-    from podium.exposition import metric
     from podium.models import CHAMPION
     from podium.models.document import moment
+    from podium.system.exposition import metric
 
     since = {}
     for model in registry.select():

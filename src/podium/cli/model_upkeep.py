@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.options import open_registry, registry_options
+from podium.display.tables import screen_width, table
+from podium.display.terminal import doing, echo, output, progress_bar
+from podium.display.text import figure, plural, size, when
 from podium.errors import Damaged, Failed, require
-from podium.heartbeat import doing
-from podium.settings import PUBLIC_KEY
-from podium.tables import screen_width, table
-from podium.terminal import echo, output, progress_bar
-from podium.text import figure, plural, size, when
+from podium.system.settings import PUBLIC_KEY
 
 if TYPE_CHECKING:
     from podium.models import Model, Record
@@ -23,20 +22,23 @@ if TYPE_CHECKING:
     from podium.models.upkeep import Finding, Garbage
 
 
-tracking_option = click.option(
+_tracking_option = click.option(
     "--tracking",
     default="",
     metavar="URL",
-    help="MLflow whose alias champion follows; the one that its run was logged to if missing.",
+    help="MLflow server whose alias champion moves as well; by default the one that its run was logged to.",
 )
 
 
-def _show(moved: "Record | None", as_json: bool) -> None:
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Only check and say what would change.")
+
+
+def _show(moved: "Record | None", as_json: bool, *, dry_run: bool = False) -> None:
     assert moved
-    text = f"{moved.alias} of {moved.name}: {moved.version}" + (
+    text = f"{'dry run: ' * dry_run}{moved.alias} of {moved.name}: {moved.version}" + (
         f", instead of {moved.replaced}" if moved.replaced else ""
     )
-    output(as_json, moved.document(), lambda: text)
+    output(as_json, moved.to_json(), lambda: text)
 
 
 @click.command()
@@ -45,7 +47,7 @@ def _show(moved: "Record | None", as_json: bool) -> None:
 @click.option(
     "--version",
     default="",
-    help="Id of the version; follows from the content of the files if missing.",
+    help="Id of the version; by default derived from the content of the files.",
 )
 @click.option(
     "--data",
@@ -53,29 +55,29 @@ def _show(moved: "Record | None", as_json: bool) -> None:
     help="Prepared dataset, directory or URI: score the model on its test part.",
 )
 @click.option(
-    "--metric", default="", help="What to score it by, with --data; accuracy or rmse if missing."
+    "--metric", default="", help="Metric to score it by, with --data; by default accuracy or rmse."
 )
 @click.option(
     "--image", default="", help="Container image that its predict command needs on a cluster."
 )
 @registry_options
 def upload(name: str, version: str, storage: str | None, as_json: bool, **source: str) -> None:
-    """Upload a model directory made anywhere as a version.
+    """Upload a model directory, wherever it was made, as a version.
 
     DIRECTORY, or its URI, holds model.onnx, or model.json with a predict command. With --data the
     version can be compared with others, by `podium models promote` and diff; a predict command runs
-    on this machine for that. Without, its files are stored, and what its metrics.json reports.
-    Files named checkpoint* are left out.
+    on this machine for that. Without it, only its files and the values in its metrics.json are
+    stored. Files named checkpoint* are left out.
 
     \b
     Examples:
       podium models upload churn trained/ --data prepared/
       podium models upload churn s3://team/churn --version 2026-05 --data s3://team/churn/data
     """
-    from podium.training.import_model import Source, import_model
+    from podium.training.import_model import ModelSource, import_model
 
     with doing(f"uploading {source['uri']}"):
-        stored = import_model(Source(**source), open_registry(storage).model(name), version)
+        stored = import_model(ModelSource(**source), open_registry(storage).model(name), version)
     if "preprocessing.json" not in stored.files:
         echo(
             f"{stored.version} has no preprocessing.json: podium predict needs --data for it",
@@ -97,15 +99,16 @@ def upload(name: str, version: str, storage: str | None, as_json: bool, **source
 @click.option(
     "--data", help="Dataset for the comparison, if the predictions of the two are not stored."
 )
-@click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
-@tracking_option
+@click.option("--reason", default="by hand", show_default=True, help="Reason for the history.")
+@_tracking_option
+@_DRY_RUN
 @registry_options
 def promote(
     name: str, version: str, rule: str | None, storage: str | None, as_json: bool, **options: Any
 ) -> None:
-    """Make a version champion: unconditionally, or if it beats the present champion by a rule.
+    """Make a version the champion: unconditionally, or if it beats the current champion by a rule.
 
-    VERSION may be an alias, for what it points at.
+    VERSION may be an alias.
 
     \b
     Examples:
@@ -123,42 +126,109 @@ def promote(
             raise Failed(refused.message) from None
     if promoted.decision:
         echo(str(promoted.decision), err=True)
-    _show(promoted.record, as_json)
+    _show(promoted.record, as_json, dry_run=options["dry_run"])
 
 
 @click.command()
 @click.argument("name")
-@click.option("--to", help="The version to return to; the previous champion if missing.")
-@click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
-@tracking_option
+@click.option("--to", help="The version to return to; the previous champion by default.")
+@click.option("--reason", default="by hand", show_default=True, help="Reason for the history.")
+@_tracking_option
+@_DRY_RUN
 @registry_options
-def rollback(
-    name: str, to: str | None, reason: str, tracking: str, storage: str | None, as_json: bool
-) -> None:
+def rollback(name: str, to: str | None, storage: str | None, as_json: bool, **options: Any) -> None:
     """Return to the previous champion, after verifying it.
 
-    Rolling back twice goes back two steps. The alias champion of MLflow follows.
+    Rolling back twice goes back two steps. MLflow's alias champion moves as well.
 
     \b
     Examples:
+      podium models rollback mnist --dry-run
       podium models rollback mnist --reason "bad at sevens in production"
     """
     model = open_registry(storage)[name]
     with doing("verifying the version to return to"):
-        promoted = model.rollback(to, reason=reason, tracking=tracking)
-    _show(promoted.record, as_json)
+        promoted = model.rollback(to, **options)
+    _show(promoted.record, as_json, dry_run=options["dry_run"])
+
+
+_SAID = click.option(
+    "--reason", required=True, help="Reason for the history, recorded with your name."
+)
+_KEY = click.option(
+    "--key", type=click.Path(path_type=Path), help="PEM of a private key that signs it."
+)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("version")
+@_SAID
+@_KEY
+@click.option(
+    "--data", help="Dataset for the comparison, if the predictions of the two are not stored."
+)
+@registry_options
+def approve(
+    name: str,
+    version: str,
+    reason: str,
+    key: Path | None,
+    data: str | None,
+    storage: str | None,
+    as_json: bool,
+) -> None:
+    """Approve a version that meets its promotion rule and waits for approval, as under the rule
+    better,approved.
+
+    It is compared once more, as the champion may have changed since. With PODIUM_PUBLIC_KEY set, an
+    approval needs --key.
+
+    \b
+    Examples:
+      podium models approve mnist RUN-ID --reason "seen on the shop floor"
+      podium models approve mnist RUN-ID --reason "audit 12" --key key.pem
+    """
+    promotion = open_registry(storage)[name].approve(version, reason, key=key, data=data)
+    assert promotion.record
+    output(
+        as_json, promotion.record.to_json(), lambda: f"{promotion.version} is champion of {name}"
+    )
+
+
+@click.command()
+@click.argument("name")
+@click.argument("version")
+@_SAID
+@_KEY
+@registry_options
+def reject(
+    name: str, version: str, reason: str, key: Path | None, storage: str | None, as_json: bool
+) -> None:
+    """Reject a version that waits for approval; the champion stays.
+
+    \b
+    Examples:
+      podium models reject mnist RUN-ID --reason "worse on sevens"
+    """
+    record = open_registry(storage)[name].reject(version, reason, key=key)
+    output(
+        as_json,
+        record.to_json(),
+        lambda: f"{record.version} of {name} is rejected by {record.evidence['by']}",
+    )
 
 
 @click.command()
 @click.argument("name")
 @click.argument("alias_name", metavar="ALIAS")
 @click.argument("ref")
-@click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
+@click.option("--reason", default="by hand", show_default=True, help="Reason for the history.")
 @registry_options
 def alias(
     name: str, alias_name: str, ref: str, reason: str, storage: str | None, as_json: bool
 ) -> None:
-    """Point an alias of your own at a version, or at the target of another alias.
+    """Point your own alias at a version, or at the target of another alias.
 
     \b
     Examples:
@@ -187,12 +257,12 @@ def alias(
 def sign(
     name: str, ref: str, key: Path | None, made: Path | None, storage: str | None, as_json: bool
 ) -> None:
-    """Sign a version with a local key, in the format of OpenSSF's model_signing; every byte is
-    verified before.
+    """Sign a version with a local key, in the format of OpenSSF's model_signing, after verifying
+    every byte.
 
-    VERSION is a version or an alias; the champion if missing. The signature covers every file and
+    VERSION is a version or an alias; the champion by default. The signature covers every file and
     metadata.json, so also the run, the code, the image, the dataset and the metrics named there. It
-    lies beside them as model.sig, and `podium models export` takes it along. An earlier signature
+    is stored beside them as model.sig, and `podium models export` includes it. An earlier signature
     is replaced.
 
     \b
@@ -243,10 +313,13 @@ def sign(
     type=click.Path(path_type=Path),
     help="PEM of the public key that signatures are checked with.",
 )
-@click.option("--quick", is_flag=True, help="Leave the models' files unread.")
-@click.option("--fix", is_flag=True, help="Mend what can be mended, delete what is listed.")
+@click.option("--quick", is_flag=True, help="Do not read the models' files.")
+@click.option("--fix", is_flag=True, help="Repair what can be repaired, and delete what is listed.")
 @click.option(
-    "--grace", default=24.0, show_default=True, help="Hours; what is younger is not deleted."
+    "--grace",
+    default=24.0,
+    show_default=True,
+    help="Grace period in hours; nothing younger is deleted.",
 )
 @click.option(
     "--keep", type=click.IntRange(1), help="Also retire unneeded versions beyond the newest N."
@@ -266,14 +339,14 @@ def verify(
     """Read every file of one model or of all and compare it with its sha256; exit 1 if anything is
     wrong.
 
-    What killed uploads and deletions left is listed too, and with --keep unneeded versions; --fix
-    deletes it, adds complete versions that their model's document does not name, and makes a
-    damaged document anew from the versions. The targets of aliases and of a rollback, and what is
-    younger than the grace period, always stay.
+    It also lists what interrupted uploads and deletions left behind and, with --keep, versions that
+    are no longer needed. --fix deletes these, adds complete versions that their model's document
+    does not list, and rebuilds a damaged document from the versions. The targets of aliases and of
+    a rollback, and anything younger than the grace period, are always kept.
 
-    With a key every signature is checked too, by whoever made it: podium or OpenSSF's
-    `model_signing sign key`. The version named, or without one the target of every alias, must have
-    one.
+    With a key every signature is checked as well, whether podium made it or OpenSSF's
+    `model_signing sign key`. The named version, or without one the target of every alias, must be
+    signed.
 
     \b
     Examples:
@@ -351,4 +424,4 @@ def _list(garbage: "list[Garbage]", deleted: bool) -> None:
     echo(f"{plural(len(garbage), 'thing')}, {total}{ending}")
 
 
-COMMANDS = (upload, promote, rollback, alias, sign, verify)
+COMMANDS = (upload, promote, rollback, approve, reject, alias, sign, verify)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from podium.tables import columns, screen_width, table
-from podium.text import figure, p_words, size, when
+from podium.display.tables import columns, screen_width, table
+from podium.display.text import figure, p_words, size, when
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +58,6 @@ def history(records: "Iterable[Record]") -> list[str]:
 
 
 def _why(record: "Record") -> str:
-    """Summarize the evidence of a record."""
     grounds = record.grounds
     if grounds.value is None and not grounds.reasons:
         return grounds.reason or "-"
@@ -76,7 +75,7 @@ def _why(record: "Record") -> str:
     return text + (f", {p_words(grounds.p_value)}{doubt}" if grounds.p_value is not None else "")
 
 
-def facts(pairs: Mapping[str, str | None]) -> list[str]:
+def _facts(pairs: Mapping[str, str | None]) -> list[str]:
     """Format names and values; long values are wrapped and indented."""
     from rich.markup import escape
 
@@ -99,50 +98,10 @@ def version(
     part."""
     from rich.text import Text
 
-    from podium.models.task import decision_threshold
+    from podium.models.described import described
 
-    metadata = of.metadata
     held = {alias: record for alias, record in aliases.items() if record.version == of.version}
-    dataset, origin, environment = (
-        _mapping(metadata.get(key)) for key in ("dataset", "origin", "environment")
-    )
     since = [f"[bold green]{alias}[/] since {when(record.time)}" for alias, record in held.items()]
-    counts = _mapping(dataset.get("counts"))
-    pairs = {
-        "created": f"{when(of.created)} UTC"
-        + (f" by run {metadata['run_id']}" if metadata.get("run_id") else ""),
-        "from": ", ".join(
-            str(origin[key])
-            for key in ("kind", "name", "experiment", "why")
-            if origin.get(key) is not None
-        ),
-        "trained at": origin.get("uri"),
-        "uploaded from": origin.get("source"),
-        "data": _words(
-            {
-                "": dataset.get("name"),
-                "digest": str(dataset.get("digest") or "")[:12] or None,
-                **counts,
-            }
-        ),
-        "metrics": _words(_by_part(metadata, "")),
-        "constant guess": str(of.facts.constant),
-        "decides for": str(decision_threshold(of) or ""),
-        "measured later": _later(later) if later else None,
-        "chosen by": _words(_by_part(metadata, "validation_")),
-        "reported": _words(metadata.get("reported")),
-        "its trial": _words(_mapping(metadata.get("trial")).get("metrics")),
-        "settings": _words(metadata.get("hyperparameters")),
-        "code": _words(
-            {
-                "podium": metadata.get("code_version"),
-                "python": environment.get("python"),
-                "torch": environment.get("torch"),
-                "image": metadata.get("image"),
-                "digest": str(_mapping(metadata.get("code")).get("digest") or "")[:12] or None,
-            }
-        ),
-    }
     files = [
         (file, size(record.size), record.sha256[:16]) for file, record in sorted(of.files.items())
     ]
@@ -152,7 +111,7 @@ def version(
     return [
         f"[bold]{of.name} {of.version}[/]  {', '.join(since)}".rstrip(),
         "",
-        *facts({name: value for name, value in pairs.items() if value}),
+        *_facts(described(of, later)),
         "",
         *(Text.from_ansi(line) for line in listed.splitlines()),
     ]
@@ -240,7 +199,7 @@ def difference(
     if not change.classes:
         titles = ("smaller errors in second", "larger errors in second")
     return [
-        *facts({"first": versions[0], "second": versions[1]}),
+        *_facts({"first": versions[0], "second": versions[1]}),
         "",
         *_metrics(change),
         "",
@@ -273,7 +232,6 @@ def _metrics(change: "Difference") -> list[str]:
 
 
 def _sides(change: "Difference") -> list[str]:
-    """Draw how many items each of two classifiers has right."""
     compared, items = change.comparison, change.items
     gained, lost = compared.gained or 0, compared.lost or 0
     both = round(compared.first * items) - gained
@@ -321,7 +279,6 @@ def _classes(change: "Difference") -> list[str]:
 
 
 def _moved(title: str, changes: "Sequence[Change]", most: int) -> list[str]:
-    """List the items whose error changed most."""
     from rich.markup import escape
 
     if not changes:
@@ -339,7 +296,6 @@ def _moved(title: str, changes: "Sequence[Change]", most: int) -> list[str]:
 
 
 def _flips(title: str, flips: "Sequence[Change]", most: int) -> list[str]:
-    """List the items that flipped, grouped by true and wrong class."""
     from rich.markup import escape
 
     groups: dict[tuple[str, str], list[int]] = {}
@@ -409,37 +365,3 @@ def _percent(part: int, whole: int) -> str:
 def _bar(eighths: float) -> str:
     full, rest = divmod(round(eighths * 8), 8)
     return "█" * full + _BLOCKS[rest].strip()
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _later(record: "Record") -> str:
-    grounds = record.grounds
-    value = figure(grounds.champion_value) if grounds.champion_value is not None else "-"
-    return f"{grounds.metric.name} {value} on another test part, {when(record.time)}"
-
-
-def _by_part(metadata: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return the metrics on the test part, or those on the validation part, by which the model was
-    chosen."""
-    metrics = _mapping(metadata.get("metrics"))
-    return {
-        name: value
-        for name, value in metrics.items()
-        if name.startswith("validation_") == bool(prefix)
-    }
-
-
-def _words(value: Any) -> str | None:
-    pairs = (
-        (name, item) for name, item in _mapping(value).items() if item not in (None, "", [], {})
-    )
-    return (
-        ", ".join(
-            f"{name} {f'{item:.4g}' if isinstance(item, float) else item}".strip()
-            for name, item in pairs
-        )
-        or None
-    )

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from podium import tables
+from podium import __version__
 from podium.cli import model_view as view
-from podium.cli.model_approval import approve, reject
 from podium.cli.model_deploy import deploy
 from podium.cli.model_drift import drift
 from podium.cli.model_metrics import metrics
 from podium.cli.model_upkeep import COMMANDS
 from podium.cli.options import Commands, open_registry, read_token, registry_options
+from podium.display import tables
+from podium.display.terminal import doing, echo, output, progress_bar
+from podium.display.text import figure
 from podium.errors import InvalidInput
-from podium.heartbeat import doing
-from podium.settings import STORAGE
-from podium.terminal import echo, output, progress_bar
+from podium.system.settings import STORAGE
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from podium.models.comparison import SharedItems
+    from podium.models.shared_items import SharedItems
 
 
 @click.group(cls=Commands)
@@ -49,7 +49,7 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
         output(as_json, versions.to_json(), lambda: view.versions(versions))
         return
     overviews = [model.overview() for model in registry.select()]
-    output(as_json, [vars(overview) for overview in overviews], lambda: view.models(overviews))
+    output(as_json, [overview.to_json() for overview in overviews], lambda: view.models(overviews))
 
 
 @models.command()
@@ -59,7 +59,7 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
 def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
     """Show a version, its confusion matrix and the classes it confuses most.
 
-    REF is a version or an alias; the champion if missing.
+    REF is a version or an alias; the champion by default.
 
     \b
     Examples:
@@ -88,7 +88,7 @@ def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
 
 def _report(
     matrix: Sequence[Sequence[int]], classes: Sequence[str], pairs: list[dict[str, Any]]
-) -> "list[Any]":
+) -> list[Any]:
     if not matrix:
         return []
     return [
@@ -117,7 +117,7 @@ def _report(
 @click.option(
     "--metric",
     default="",
-    help="What to test the difference of; the second version's own if missing.",
+    help="Metric to test; by default the second version's own.",
 )
 @click.option(
     "--draw",
@@ -151,7 +151,8 @@ def diff(
       podium models diff mnist champion staging --data podium-work/data/mnist --json
       podium models diff mnist champion staging --data podium-work/data/mnist --draw 4
     """
-    from podium.models.comparison import chosen_metric, difference, predictions
+    from podium.models.comparison import chosen_metric, difference
+    from podium.models.shared_items import predictions
 
     if draw and data is None:
         raise InvalidInput(f"--draw {draw} needs the pictures of a dataset", "add --data URI")
@@ -179,7 +180,6 @@ def diff(
 
 
 def _pictures(seen: "SharedItems") -> "np.ndarray | None":
-    """Return the first input that holds pictures."""
     return next(
         (
             array
@@ -204,7 +204,7 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
     records = open_registry(storage)[name].records()
     output(
         as_json,
-        [record.document() for record in records],
+        [record.to_json() for record in records],
         lambda: tables.paint(view.history(records)),
     )
 
@@ -214,8 +214,8 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
 @click.argument("ref", metavar="[VERSION]", default="champion")
 @registry_options
 def lineage(name: str, ref: str, storage: str | None, as_json: bool) -> None:
-    """Show what a version was made from: data, run, sweep, trial; with --json as OpenLineage's
-    RunEvent.
+    """Show what a version was made from and became: data, run, sweep, trial, champion, servers on
+    this machine; with --json as OpenLineage's RunEvent.
 
     \b
     Examples:
@@ -223,14 +223,38 @@ def lineage(name: str, ref: str, storage: str | None, as_json: bool) -> None:
       podium models lineage mnist v3 --json
     """
     from podium.models.lineage import Lineage
+    from podium.serving.announced import servers_of
 
     model = open_registry(storage)[name]
-    found = Lineage.of(model, model.version(ref))
+    version = model.version(ref)
+    found = Lineage.of(model, version, servers_of(version))
     output(
         as_json,
         found.to_json(),
         lambda: "\n".join(f"{title:9} {text}" for title, text in found.rows()),
     )
+
+
+@models.command()
+@click.argument("name")
+@click.argument("ref", metavar="[VERSION]", default="champion")
+@click.option(
+    "--storage", envvar=STORAGE, show_envvar=True, help="As for the other commands of models."
+)
+def card(name: str, ref: str, storage: str | None) -> None:
+    """Print a version's model card in Markdown, from the facts in the registry alone.
+
+    It holds data, training, figures with their intervals, the reasons for the promotion, files and
+    usage. `podium models export` writes it beside the files.
+
+    \b
+    Examples:
+      podium models card mnist
+      podium models card mnist v3 > MODEL_CARD.md
+    """
+    from podium.models.card import card as card_of
+
+    echo(card_of(open_registry(storage)[name].version(ref)).rstrip())
 
 
 class _Form(click.Choice[str]):
@@ -253,19 +277,19 @@ class _Form(click.Choice[str]):
     "--to",
     "form",
     type=_Form(["mlflow", "triton", "oci", "hub"]),
-    help="The form; its files if missing.",
+    help="Format; by default the version's own files.",
 )
 @click.option(
     "--tracking",
     default="",
     metavar="URL",
-    help="MLflow in whose model registry it is registered, too.",
+    help="MLflow server in whose model registry it is registered as well.",
 )
 @click.option("--hub", default="", metavar="URL", help="Kubeflow's Model Registry, for --to hub.")
 @click.option(
     "--token-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with the hub's bearer token; in a pod the pod's own if missing.",
+    help="File with the hub's bearer token; in a pod, by default the pod's own.",
 )
 @registry_options
 def export(
@@ -282,11 +306,11 @@ def export(
 ) -> None:
     """Download a version into a new directory; every file is verified before the directory appears.
 
-    VERSION is a version or an alias; the champion if missing. With --to the directory is what
-    another program takes: a model of MLflow, a model repository of Triton Inference Server, or an
-    OCI image layout with the files below /models. --to hub writes no directory: it registers the
-    version in Kubeflow's Model Registry (Hub) by the URI that its files have in the storage, and
-    brings up to date what is there.
+    VERSION is a version or an alias; the champion by default. MODEL_CARD.md beside the files is its
+    model card. With --to the directory is in the format of another program: a model of MLflow, a
+    model repository of Triton Inference Server, or an OCI image layout with the files below
+    /models. --to hub writes no directory: it registers the version in Kubeflow's Model Registry
+    (Hub) by the URI that its files have in the storage, and updates an earlier registration.
 
     \b
     Examples:
@@ -329,7 +353,7 @@ def export(
     value = {"directory": str(place), **version.document()}
     if form is None:
         with progress_bar(version.size, "downloading") as moved:
-            version.fetch(place, progress=moved)
+            write_export(version, None, place, moved)
     else:
         with doing(f"exporting {version.title} to {form}"):
             write_export(version, form, place)
@@ -371,7 +395,7 @@ def _export_to_hub(
     "--storage", envvar=STORAGE, show_envvar=True, help="As for the other commands of models."
 )
 def sbom(name: str, ref: str, storage: str | None) -> None:
-    """Print what a version is made of, as CycloneDX 1.6: its files and data with their sha256,
+    """Print a version's bill of materials as CycloneDX 1.6: files and data with their sha256,
     packages, figures.
 
     Packages are those that the training recorded. Licenses of data and weights, and known
@@ -382,12 +406,54 @@ def sbom(name: str, ref: str, storage: str | None) -> None:
       podium models sbom mnist > mnist.cdx.json
       podium models sbom churn v3
     """
-    from podium import __version__
     from podium.models.sbom import bill_of_materials
 
     version = open_registry(storage)[name].version(ref)
     echo(json.dumps(bill_of_materials(version, __version__), indent=1))
 
 
-for command in (*COMMANDS, approve, reject, deploy, drift, metrics):
+@models.command()
+@click.argument("name")
+@click.option("--rule", default="", help="A promotion rule; likely if missing.")
+@click.option("--metric", default="", help="A metric; the champion's own if missing.")
+@click.option(
+    "--against",
+    default="",
+    metavar="REF",
+    help="Version that shows how much two models differ; the newest other one if missing.",
+)
+@click.option("--data", metavar="URI", help="Dataset to run both on, in place of what is stored.")
+@registry_options
+def power(
+    name: str,
+    rule: str,
+    metric: str,
+    against: str,
+    data: str | None,
+    storage: str | None,
+    as_json: bool,
+) -> None:
+    """Say how much better a model must be to be promoted on the champion's test part.
+
+    For accuracy of single items it is exact; for other metrics the test items are drawn again and
+    again, with the difference of the champion and another version.
+
+    \b
+    Examples:
+      podium models power mnist
+      podium models power houses --rule likely=.97 --metric mae
+    """
+    from podium.models.power import of_model
+
+    model = open_registry(storage)[name]
+    with doing(f"computing the power of {name}"):
+        found = of_model(model, rule, metric, against=against, data=data)
+    rows = [[figure(better), f"{share:.1%}"] for better, share in found.power]
+    drawn = tables.table(
+        [f">BETTER BY ({found.metric})", ">PROMOTED"], rows, width=tables.screen_width()
+    )
+    output(as_json, {"name": name, **found.to_json()}, lambda: f"{found}\n\n{drawn}")
+
+
+for command in (*COMMANDS, deploy, drift, metrics):
     models.add_command(command)

@@ -14,16 +14,16 @@ import click
 
 import podium
 from podium.cli.completion import run_names
+from podium.display.terminal import echo
 from podium.errors import InvalidInput, PodiumError
-from podium.settings import STORAGE
-from podium.terminal import echo
+from podium.system.settings import STORAGE
 
 if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec
+    from podium.cli.notify import Notice, Target
     from podium.cluster.base import Cluster
     from podium.kfp.client import Server
     from podium.models import Registry
-    from podium.notify import Notice, Target
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,20 +96,20 @@ def cluster_options(command: F) -> F:
     """Add --cluster, --dir and --run; the command gets ``spec``."""
 
     @click.option(
-        "--cluster", metavar="URL", help="kubernetes://NAMESPACE or local:///DIR; --dir if missing."
+        "--cluster", metavar="URL", help="kubernetes://NAMESPACE or local:///DIR; --dir by default."
     )
     @click.option(
         "--dir",
         "directory",
         type=click.Path(path_type=Path),
-        help="Directory of the local cluster; podium-work/cluster if missing.",
+        help="Directory of the local cluster; podium-work/cluster by default.",
     )
     @click.option(
         "--run",
         "of_run",
         metavar="RUN",
         shell_complete=run_names,
-        help="The local cluster of this run of `podium run`; or latest.",
+        help="Local cluster of this run: an id, or latest.",
     )
     @functools.wraps(command)
     def with_spec(
@@ -134,19 +134,25 @@ def cluster_options(command: F) -> F:
     return with_spec  # type: ignore[return-value]
 
 
+def image_dir_option(*aliases: str) -> Callable[[F], F]:
+    """Return --image-dir, also under other names; the command gets ``images``."""
+    return pairs_option(
+        "--image-dir",
+        *aliases,
+        "images",
+        metavar="IMAGE=DIR",
+        example="trainer:1=.",
+        help="Directory that stands in for an image (its bin/ comes first on PATH); "
+        "other images are this Python.",
+    )
+
+
 def process_options(*aliases: str) -> Callable[[F], F]:
-    """Add --image-dir, also under other names, --entrypoint and --fork-server to a command with a
-    ``spec``."""
+    """Add --image-dir, also under other names, --entrypoint, --fork-server and those of
+    supply_options to a command with a ``spec``."""
 
     def add(command: F) -> F:
-        @pairs_option(
-            "--image-dir",
-            *aliases,
-            "images",
-            metavar="IMAGE=DIR",
-            example="trainer:1=.",
-            help="Directory that stands for an image here (its bin/ first on PATH); any other image is this Python.",
-        )
+        @image_dir_option(*aliases)
         @pairs_option(
             "--entrypoint",
             "entrypoints",
@@ -157,19 +163,52 @@ def process_options(*aliases: str) -> Callable[[F], F]:
         @click.option(
             "--fork-server/--no-fork-server",
             default=True,
-            help="Start python -m from a warm process, on this machine.",
+            help="Start python -m from a preloaded process, on this machine.",
         )
+        @supply_options
         @functools.wraps(command)
         def with_processes(
             *args: Any, spec: "ClusterSpec", entrypoints: dict[str, str], **options: Any
         ) -> Any:
             words = {image: _words(image, line) for image, line in entrypoints.items()}
-            here = {name: options.pop(name) for name in ("images", "fork_server")}
+            here = {name: options.pop(name) for name in ("images", "fork_server", "supplies")}
             return command(*args, spec=replace(spec, entrypoints=words, **here), **options)
 
         return with_processes  # type: ignore[return-value]
 
     return add
+
+
+def supply_options(command: F) -> F:
+    """Add --volume, --secret and --config-map; the command gets ``supplies``."""
+
+    @pairs_option(
+        "--volume",
+        metavar="NAME=DIR",
+        example="data=/srv/data",
+        help="Directory that stands in for a volume or a PersistentVolumeClaim.",
+    )
+    @pairs_option(
+        "--secret",
+        metavar="NAME=PLACE",
+        example="keys=keys.env",
+        help="Secret: a directory with a file for each key, a file (its manifest, or lines "
+        "KEY=VALUE), or env for podium's own environment.",
+    )
+    @pairs_option(
+        "--config-map",
+        metavar="NAME=PLACE",
+        example="settings=settings.yaml",
+        help="ConfigMap, as --secret.",
+    )
+    @functools.wraps(command)
+    def with_supplies(*args: Any, **options: Any) -> Any:
+        from podium.cluster.local.supplies import Supplies
+
+        given = {name: options.pop(name) for name in ("volume", "secret", "config_map")}
+        return command(*args, supplies=Supplies(**given).checked(), **options)
+
+    return with_supplies  # type: ignore[return-value]
 
 
 def _words(image: str, command: str) -> tuple[str, ...]:
@@ -254,7 +293,7 @@ def registry_options(command: F) -> F:
         "--storage",
         envvar=STORAGE,
         show_envvar=True,
-        help="Directory, s3:// or minio:// URL of the registry; podium-work/store if missing.",
+        help="Directory, s3:// or minio:// URL of the registry; podium-work/store by default.",
     )(json_option(command))
 
 
@@ -288,7 +327,7 @@ def read_token(file: Path) -> str:
     Raises:
         InvalidInput: A header cannot hold it.
     """
-    from podium.documents import read_text
+    from podium.files.documents import read_text
 
     token = read_text(file).strip()
     if not (token.isascii() and token.isprintable()):
@@ -306,7 +345,7 @@ def server_options(command: F) -> F:
     @click.option(
         "--token-file",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="File with a bearer token; else what the kfp client finds.",
+        help="File with a bearer token; by default the kfp client's credentials.",
     )
     @functools.wraps(command)
     def with_server(
@@ -351,7 +390,7 @@ class Notifier:
         Args:
             what: ``run``, ``Experiment``, ``job``.
         """
-        from podium.notify import Notice, notified
+        from podium.cli.notify import Notice, notified
 
         with notified(
             self.targets, Notice(what=what, **known), lambda line: echo(line, err=True)
@@ -367,13 +406,15 @@ def notify_option(command: F) -> F:
         "targets",
         multiple=True,
         metavar="URL|COMMAND",
-        help="Tell a webhook, or a command by JSON on its stdin, how it ended; may be repeated.",
+        help="Send the result as JSON to a webhook or to a command's stdin; may be repeated.",
     )
     @functools.wraps(command)
     def with_notifier(*args: Any, targets: tuple[str, ...], **options: Any) -> Any:
-        from podium.notify import parse_target
+        notifier = Notifier()
+        if targets:
+            from podium.cli.notify import parse_target  # which loads HTTP and TLS
 
-        notifier = Notifier(tuple(map(parse_target, targets)), targets)
+            notifier = Notifier(tuple(map(parse_target, targets)), targets)
         return command(*args, notifier=notifier, **options)
 
     return with_notifier  # type: ignore[return-value]

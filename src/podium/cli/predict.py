@@ -11,17 +11,16 @@ import click
 
 import podium
 from podium.cli.options import open_registry, registry_options
-from podium.drafts import appearing
+from podium.display.terminal import doing, echo
+from podium.display.text import plural
 from podium.errors import Failed, InvalidInput, PodiumError
-from podium.heartbeat import doing
-from podium.terminal import echo
-from podium.text import plural
+from podium.files.drafts import appearing
 
 if TYPE_CHECKING:
     from podium.data.rows import Problem
     from podium.models import Registry, Version
     from podium.prediction import Outcome
-    from podium.prediction.unknown_values import UnknownValues
+    from podium.prediction.predictions import UnknownValues
 
 
 @click.command()
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
 @click.option(
     "--model",
     "name",
-    help="Model in the registry; that of podium.yaml, or the only one, if missing.",
+    help="Model in the registry; by default that of podium.yaml, or the only one.",
 )
 @click.option(
     "--alias",
     default="champion",
     show_default=True,
-    help="Which version: an alias or a version's id.",
+    help="Version to use: an alias or an id.",
 )
 @click.option(
     "--file",
@@ -47,10 +46,14 @@ if TYPE_CHECKING:
     default="",
     help="The dataset it was trained on, for a model without preprocessing.json.",
 )
-@click.option("--delimiter", default="", help="Of CSV files; follows from their header if missing.")
-@click.option("--encoding", default="utf-8", show_default=True, help="Of CSV and text files.")
 @click.option(
-    "--strict", is_flag=True, help="Refuse tables of which many values did not occur in training."
+    "--delimiter", default="", help="Delimiter of CSV files; by default detected from the header."
+)
+@click.option(
+    "--encoding", default="utf-8", show_default=True, help="Encoding of CSV and text files."
+)
+@click.option(
+    "--strict", is_flag=True, help="Refuse tables with many values that did not occur in training."
 )
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write a CSV file."
@@ -70,14 +73,15 @@ def predict(
     """Predict new pictures, rows or sentences with the champion.
 
     ITEMS are what the model was trained on: pictures or folders of them; CSV, Parquet or JSON lines
-    files with the columns of the training data; text files with a sentence a line, or sentences.
-    Files and folders may be in a bucket. They become inputs exactly as the training data did: the
-    model's preprocessing.json says how, and a model without it is refused unless --data names its
-    dataset. Exit 1 if an item could not be predicted; the others are, in order. Columns with many
-    values that did not occur in training are named; --strict writes no file then and exits with 1.
+    files with the columns of the training data; text files with one sentence per line, or
+    sentences. Files and folders may be in a bucket. They are preprocessed exactly as the training
+    data were, by the model's preprocessing.json; a model without it is refused unless --data names
+    its dataset. The exit code is 1 if an item could not be predicted; the others are predicted, in
+    order. Columns with many values that did not occur in training are reported; with --strict no
+    file is written then, and the exit code is 1.
 
-    A model without ONNX predicts by the command stored with it. That command runs here, with your
-    rights, and only if --model, podium.yaml or --file names the model.
+    A model without ONNX predicts by the command stored with it. That command runs on this machine
+    with your permissions, and only if --model, podium.yaml or --file names the model.
 
     \b
     Examples:
@@ -117,7 +121,7 @@ def predict(
 
 @dataclass
 class _Tally:
-    """How many items were predicted, and which could not be."""
+    """Number of predicted items, and those that could not be predicted."""
 
     strict: bool
     count: int = 0
@@ -189,7 +193,6 @@ def _line(outcome: "Outcome") -> str:
 
 
 def _print_json(outcomes: "Iterable[Outcome]", model: str, problems: "list[Problem]") -> None:
-    """Print one object, an item a line, without keeping the items."""
     echo(f'{{"model": {json.dumps(model)}, "predictions": [')
     before = ""
     for outcome in outcomes:

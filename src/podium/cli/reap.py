@@ -5,8 +5,8 @@ from dataclasses import asdict
 import click
 
 from podium.cli.options import json_option
-from podium.heartbeat import paused
-from podium.terminal import echo, echo_error, echo_json
+from podium.display.terminal import echo, echo_error, echo_json, paused
+from podium.errors import InvalidInput
 
 
 @click.command()
@@ -17,13 +17,13 @@ from podium.terminal import echo, echo_error, echo_json
     help="Where to look: kubernetes://NAMESPACE.",
 )
 @click.option(
-    "--delete", is_flag=True, help="Delete what was found; without it nothing is changed."
+    "--delete", is_flag=True, help="Delete them; without this option they are only listed."
 )
 @click.option(
     "--every",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Go on looking, and delete at once; for the reaper in deploy/.",
+    help="Repeat at this interval and delete at once, for the reaper in deploy/.",
 )
 @click.option(
     "--port",
@@ -32,7 +32,8 @@ from podium.terminal import echo, echo_error, echo_json
 )
 @json_option
 def reap(cluster: str, delete: bool, every: float | None, port: int | None, as_json: bool) -> None:
-    """List jobs and experiments that still run though their pipeline run is over, and delete them.
+    """List jobs and experiments that are still running after their pipeline run has ended, and
+    delete them.
 
     \b
     Examples:
@@ -44,14 +45,13 @@ def reap(cluster: str, delete: bool, every: float | None, port: int | None, as_j
     from podium.cluster.kubernetes.reap import Reaper, look
     from podium.cluster.kubernetes.reap import reap as delete_all
     from podium.cluster.traits import traits_of
-    from podium.errors import InvalidInput
 
     if not traits_of(cluster).outlives_client:
         raise InvalidInput(f"only a Kubernetes cluster has orphans, not {cluster}")
     if every is not None and (as_json or not delete):
-        raise InvalidInput("--every goes with --delete and without --json")
+        raise InvalidInput("--every needs --delete, and takes no --json")
     if port is not None and every is None:
-        raise InvalidInput("--port goes with --every")
+        raise InvalidInput("--port needs --every")
     with KubernetesCluster(cluster) as namespace:
         if every is not None:
             reaper = Reaper(namespace, every, echo)

@@ -10,15 +10,22 @@ import click
 import podium
 from podium.cli.completion import parameters as parameters_
 from podium.cli.completion import pipelines, run_names
-from podium.cli.options import Notifier, json_option, notify_option
-from podium.documents import write_file
+from podium.cli.options import (
+    Notifier,
+    image_dir_option,
+    json_option,
+    notify_option,
+    supply_options,
+)
+from podium.display.terminal import echo, echo_json, output
 from podium.errors import InvalidInput
-from podium.terminal import echo, echo_json, output
+from podium.files.documents import write_file
 
 if TYPE_CHECKING:
+    from podium.cluster.local.supplies import Supplies
     from podium.runner.run import Run
 
-FROM = "Repeat this step and all after it, even where they had finished."
+FROM = "Repeat this step and all after it, even if they had finished."
 FREE = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
@@ -32,7 +39,7 @@ FREE = {"ignore_unknown_options": True, "allow_extra_args": True}
     "--resume",
     metavar="RUN",
     shell_complete=run_names,
-    help="Go on with a run that was stopped or failed; latest for the newest.",
+    help="Resume a run that was stopped or failed; latest for the newest.",
 )
 @click.option(
     "--from",
@@ -41,6 +48,14 @@ FREE = {"ignore_unknown_options": True, "allow_extra_args": True}
     default="",
     help=f"With --resume: {FROM[0].lower()}{FROM[1:]}",
 )
+@click.option(
+    "--debug",
+    metavar="STEP",
+    default="",
+    help="Stop before this step, and open a shell with its inputs, environment and command.",
+)
+@supply_options
+@image_dir_option()
 @notify_option
 @json_option
 def run(
@@ -49,19 +64,23 @@ def run(
     list_: bool,
     resume: str | None,
     first: str,
+    debug: str,
+    supplies: "Supplies",
+    images: dict[str, str],
     notifier: Notifier,
     as_json: bool,
 ) -> None:
     """Run a pipeline on this machine; no cluster, no Docker.
 
-    PIPELINE is tune_and_promote, train_and_promote, or a Python file with a KFP pipeline of your
-    own: FILE.py, or FILE.py:function if it has several. Without one, podium.yaml in the working
+    PIPELINE is tune_and_promote, train_and_promote, or a file with any KFP v2 pipeline: FILE.py,
+    FILE.py:function if it has several, or a compiled FILE.yaml. Without one, podium.yaml in the working
     directory names the pipeline and gives parameters (see podium init); where there is none it is
-    tune_and_promote. PARAMETERS are written name=value or --name value. Everything of the run lies
-    under podium-work/runs/, models under podium-work/store/ (PODIUM_HOME moves both). --resume goes
-    on with an earlier run, with its parameters: finished steps and finished trials are not
-    repeated, unless --from names the first step to repeat. The steps that are left take the code of
-    today, from the directory it was packed from or from code=DIR.
+    tune_and_promote. PARAMETERS are written name=value or --name value. The run is stored under
+    podium-work/runs/, models under podium-work/store/ (PODIUM_HOME moves both). --resume continues
+    an earlier run with its parameters: finished steps and trials are not repeated, unless --from
+    names the first step to repeat. The remaining steps use the current code, from the directory it
+    was packed from or from code=DIR. What a pipeline takes from a cluster comes from --volume,
+    --secret, --config-map and --image-dir, or is refused before its first step.
 
     \b
     Examples:
@@ -69,9 +88,11 @@ def run(
       podium run tune_and_promote max_trials=6 epochs=5
       podium run train_and_promote --dataset fashion-mnist --workers 0
       podium run my_pipeline.py max_trials=8
+      podium run compiled.yaml --secret hf-token=token.env --volume data=/srv/data
       podium run --resume latest
       podium run --resume latest --from train-distributed
       podium run --resume latest code=src
+      podium run --resume latest --debug train
       podium run --list
     """
     from podium.kfp.parameters import pairs
@@ -79,14 +100,12 @@ def run(
 
     given = [*([pipeline] if pipeline else []), *parameters]
     if first and not resume:
-        raise InvalidInput(
-            f"--from {first} belongs to a run there is", "podium run --resume RUN --from STEP"
-        )
+        raise InvalidInput(f"--from {first} needs --resume", "podium run --resume RUN --from STEP")
+    places = {**vars(supplies), "image_dir": images}
+    show = _debug if debug else run_to_end
     if resume:
-        code = dict(pairs(given))
-        run_to_end(
-            lambda: podium.runs()[resume].resume(first, wait=False, code=code), notifier, as_json
-        )
+        more: dict[str, Any] = {"code": dict(pairs(given)), "places": places, "debug": debug}
+        show(lambda: podium.runs()[resume].resume(first, wait=False, **more), notifier, as_json)
         return
     pipeline, words, project = choose(pipeline, parameters)
     if list_:
@@ -94,7 +113,22 @@ def run(
         return
     from podium.runner.run import begin
 
-    run_to_end(lambda: begin(pipeline, words, project.file if project else None), notifier, as_json)
+    file = project.file if project else None
+    show(lambda: begin(pipeline, words, file, places, debug), notifier, as_json)
+
+
+def _debug(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) -> None:
+    """Run until a step, and give a shell in its place; without that step, as run_to_end."""
+    from podium.runner.debugging import open_shell
+
+    run = begin().wait()
+    stop = run.debugged
+    if stop is None:
+        run_to_end(lambda: run, notifier, as_json)
+        return
+    echo(f"a shell before {stop.step}: ./run runs it, with its code and inputs beside it", err=True)
+    open_shell(Path(stop.text), stop.values)
+    echo(f"finished steps are kept; continue with: {run.record.resume_command}", err=True)
 
 
 def run_to_end(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) -> None:
@@ -124,12 +158,12 @@ def run_to_end(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) ->
     "--output",
     type=click.Path(dir_okay=False),
     default="-",
-    help="File to write; stdout if missing.",
+    help="File to write; stdout by default.",
 )
 @click.option(
     "--name",
     "title",
-    help="Name of the compiled pipeline; the project's or the pipeline's own if missing.",
+    help="Name of the compiled pipeline; the project's or the pipeline's own by default.",
 )
 @click.option("--steps-image", help="Image of the steps.")
 @click.option(
@@ -144,8 +178,8 @@ def run_to_end(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) ->
 def compile_(pipeline: str, parameters: tuple[str, ...], output: str, **settings: Any) -> None:
     """Compile a pipeline to YAML for Kubeflow Pipelines.
 
-    PIPELINE is a name or FILE.py, as for podium run; without one podium.yaml counts, as there, and
-    gives the name. PARAMETERS (name=value) become the defaults of the compiled pipeline. Without
+    PIPELINE is a name or FILE.py, as for podium run; without one, podium.yaml is used, and gives
+    the name. PARAMETERS (name=value) become the defaults of the compiled pipeline. Without
     --platform the YAML runs on old and new servers. Settings, for every step: secret (name of a
     Secret with accesskey and secretkey), timeout (seconds), retries, pull_policy, tolerations (a
     JSON list); they need a server that knows kfp-kubernetes.

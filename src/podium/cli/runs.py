@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +20,18 @@ from podium.cli.options import (
     Notifier,
     ServerOptions,
     json_option,
+    next_command,
     notify_option,
     open_registry,
     registry_options,
     server_options,
 )
-from podium.cli.run import FROM, run_to_end
+from podium.cli.run import FREE, FROM, run_to_end
+from podium.display.tables import Row, fold, screen_width, table
+from podium.display.terminal import Styled, doing, echo, echo_json, output, styled
+from podium.display.text import cut, duration, harmless, size, when
 from podium.errors import InvalidInput, NotFound, PodiumError
-from podium.heartbeat import doing
-from podium.settings import STORAGE
-from podium.tables import Row, fold, screen_width, table
-from podium.terminal import Styled, echo, echo_json, output, styled
-from podium.text import cut, duration, harmless, size, when
+from podium.system.settings import STORAGE
 
 if TYPE_CHECKING:
     from podium.kfp.runs import ServerRun
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     from podium.runner.runs import Runs, StoredRun, StoredRuns
 
 
-stored_option = click.option(
-    "--storage", help="Storage with what runs on a cluster left; else runs on this machine."
+_stored_option = click.option(
+    "--storage",
+    help="Storage with the files of runs on a cluster; by default, runs on this machine.",
 )
 
 
@@ -54,7 +56,7 @@ def runs() -> None:
     metavar="N",
     type=click.IntRange(min=1),
     default=30,
-    help="A server's newest N runs; 30.",
+    help="Number of a server's newest runs to list; 30 by default.",
 )
 @click.option(
     "--tag", "tags", metavar="NAME", multiple=True, help="Only runs with this tag; may be repeated."
@@ -69,7 +71,7 @@ def list_(
     last.
 
     Sweeps are the Experiments that podium tune and podium experiment run began on this machine;
-    those inside of runs are seen with podium experiment list --run RUN.
+    podium experiment list --run RUN lists those inside runs.
 
     \b
     Examples:
@@ -87,18 +89,13 @@ def list_(
                 "leave out --tag or --host",
             )
         on_server = newest_runs(server.open(), last)
-        summaries = [run.summary for run in on_server]
-        output(
-            as_json, summaries, lambda: _listed(on_server, "NAME", [run.name for run in on_server])
-        )
+        output(as_json, [run.to_json() for run in on_server], lambda: _listed(on_server))
         return
     tagged = [run for run in podium.runs().all if set(tags) <= set(run.record.tags)]
-    listed: list[Run | ListedSweep] = [*tagged, *([] if tags else _sweeps())]
-    listed.sort(key=lambda found: found.began)
-    rows = [
-        found.summary() if isinstance(found, ListedSweep) else _in_list(found) for found in listed
-    ]
-    output(as_json, rows, lambda: _drawn(listed, rows))
+    rows = [run.to_json() | {"bytes": run.size} for run in tagged]
+    rows += [] if tags else [sweep.to_json() for sweep in _sweeps()]
+    rows.sort(key=lambda row: datetime.fromisoformat(row["began"]))
+    output(as_json, rows, lambda: _drawn(rows))
 
 
 def _sweeps() -> list[ListedSweep]:
@@ -111,62 +108,30 @@ def _sweeps() -> list[ListedSweep]:
         return []
 
 
-def _in_list(run: "Run") -> dict[str, Any]:
-    return {
-        "kind": "run",
-        **_summary(run),
-        "subject": run.subject,
-        "bytes": run.size,
-        "result": run.result,
-    }
+def _drawn(rows: Sequence[Mapping[str, Any]]) -> Styled:
+    from podium.runner.runs import HEADS, cells_of
 
-
-def _drawn(listed: "Sequence[Run | ListedSweep]", rows: Sequence[Mapping[str, Any]]) -> Styled:
-    """Draw a row for each run and sweep on this machine."""
     width = screen_width()
     about = None if width is None else 14 if width < 120 else 30
     result = None if about is None or width is None else max(18, width - 39 - about)
-    columns = {
-        "NAME": [_cut(row[row["kind"]], width and 20) for row in rows],
-        "KIND": [row["kind"] for row in rows],
-        "TAGS": [", ".join(row.get("tags", ())) for row in rows],
-        "ABOUT": [_cut(row.get("subject") or row["algorithm"], about) for row in rows],
-        "STATE": [row["state"] for row in rows],
-        "BEGAN (UTC)": [when(found.began) for found in listed],
-        ">TOOK": [duration(row["seconds"]) for row in rows],
-        ">SIZE": [size(row["bytes"]) if "bytes" in row else "" for row in rows],
-        "RESULT": [_cut(row["result"], result) for row in rows],
-    }
-    if not any(columns["TAGS"]):
-        del columns["TAGS"]
-    drawn = [
-        Row(phase=row["state"].capitalize(), cells=cells)
-        for row, *cells in zip(rows, *columns.values(), strict=True)
-    ]
+    longest = {"NAME": width and 20, "ABOUT": about, "RESULT": result}
+    heads = [head for head in HEADS if head != "TAGS" or any(row.get("tags") for row in rows)]
+    drawn = []
+    for row in rows:
+        cells = dict(zip(HEADS, cells_of(row), strict=True))
+        shown = [_cut(cells[head], longest.get(head)) for head in heads]
+        shown.insert(-1, size(row["bytes"]) if "bytes" in row else "")
+        drawn.append(Row(phase=row["state"].capitalize(), cells=shown))
+    heads.insert(-1, ">SIZE")
     took = [">TOOK"] if width and width >= 70 else []  # below that the result has no room anyway
     drop = (">SIZE", "KIND", "BEGAN (UTC)", *took, "TAGS", "ABOUT", "RESULT", "STATE")
-    return table(list(columns), drawn, width=width, drop=drop, shorten="NAME")
+    return table(heads, drawn, width=width, drop=drop, shorten="NAME")
 
 
-def _listed(runs: "Sequence[ServerRun]", head: str, cells: Sequence[str]) -> Styled:
-    """Draw a row for each run of a server, with one more column."""
-    rows = [
-        Row(
-            phase=run.state.capitalize(),
-            cells=(
-                run.id,
-                run.pipeline,
-                run.state,
-                when(run.began),
-                duration(run.seconds),
-                cell,
-                run.result,
-            ),
-        )
-        for run, cell in zip(runs, cells, strict=True)
-    ]
-    heads = ("RUN", "PIPELINE", "STATE", "BEGAN (UTC)", ">TOOK", head, "RESULT")
-    drop = (head, "PIPELINE", "BEGAN (UTC)", "RESULT", "STATE")
+def _listed(runs: "Sequence[ServerRun]") -> Styled:
+    rows = [Row(phase=run.state.capitalize(), cells=run.cells()) for run in runs]
+    drop = ("NAME", "PIPELINE", "BEGAN (UTC)", "RESULT", "STATE")
+    heads = runs[0].HEADS if runs else ("RUN",)
     return table(heads, rows, width=screen_width(), drop=drop, shorten="RUN")
 
 
@@ -175,7 +140,7 @@ def _listed(runs: "Sequence[ServerRun]", head: str, cells: Sequence[str]) -> Sty
 @json_option
 @server_options
 def show(name: str, as_json: bool, server: ServerOptions) -> None:
-    """Show a run: its parameters, its steps, and its result or what to do.
+    """Show a run: its parameters, its steps, and its result or how to continue.
 
     RUN is an id, the beginning of one, or latest: of a run on this machine, else of the server. The
     name of a sweep on this machine shows what podium experiment status shows.
@@ -202,7 +167,7 @@ def show(name: str, as_json: bool, server: ServerOptions) -> None:
     with suppress(PodiumError):
         outcome = outcome_of(run.record)
     if as_json:
-        echo_json({**_summary(run), "parameters": run.parameters, "outcome": outcome})
+        echo_json({**run.to_json(), "outcome": outcome})
         return
     width = screen_width()
     echo(f"run {run.id} of {run.pipeline}: {run.state}")
@@ -226,13 +191,11 @@ def show(name: str, as_json: bool, server: ServerOptions) -> None:
     if run.record.cause:
         echo(fold(f"failed: {run.record.cause}", width))
     if run.state not in ("succeeded", "running"):
-        echo(f"go on with: podium run --resume {run.id}")
+        echo(f"continue with: podium run --resume {run.id}")
 
 
 def _show_sweep(name: str, as_json: bool) -> bool:
-    """Show a sweep on this machine; return whether there is one of this name."""
     from podium.cli.experiment import show_status
-    from podium.cli.options import next_command
 
     try:
         sweep = podium.open_sweep(name)
@@ -247,7 +210,7 @@ def _show_sweep(name: str, as_json: bool) -> bool:
 
 def _show_of_server(run: "ServerRun", as_json: bool) -> None:
     if as_json:
-        echo_json(run.summary)
+        echo_json(run.to_json())
         return
     echo(
         f"run {run.id} of {run.pipeline}: {run.state}, began {when(run.began)} UTC, took {duration(run.seconds)}"
@@ -283,8 +246,7 @@ def _here_or_on(server: ServerOptions, name: str) -> "Run | ServerRun":
 @click.argument("text")
 @json_option
 def note(name: str, text: str, as_json: bool) -> None:
-    """Write a note about a run on this machine, in place of the one it has; an empty text removes
-    it.
+    """Set the note of a run on this machine; an empty text removes it.
 
     \b
     Examples:
@@ -304,10 +266,10 @@ def note(name: str, text: str, as_json: bool) -> None:
 @runs.command()
 @click.argument("name", metavar="RUN", shell_complete=run_names)
 @click.argument("tags", metavar="NAME...", nargs=-1, required=True)
-@click.option("--remove", is_flag=True, help="Take these tags from it.")
+@click.option("--remove", is_flag=True, help="Remove these tags.")
 @json_option
 def tag(name: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
-    """Give a run on this machine tags, names that podium runs list --tag finds it by.
+    """Tag a run on this machine; podium runs list --tag finds it by its tags.
 
     \b
     Examples:
@@ -329,10 +291,10 @@ def tag(name: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
 @click.argument("name", metavar="RUN", shell_complete=run_names)
 @server_options
 def stop(name: str, server: ServerOptions) -> None:
-    """Stop a run, on this machine whichever terminal or notebook it runs in, or of a server.
+    """Stop a run: on this machine, whichever terminal or notebook started it, or on a server.
 
-    Its steps end what they launched. What finished is kept: on this machine podium runs resume goes
-    on.
+    Its steps stop the jobs they launched. Finished steps and trials are kept; on this machine
+    podium runs resume continues the run.
 
     \b
     Examples:
@@ -348,7 +310,7 @@ def stop(name: str, server: ServerOptions) -> None:
             return
         with doing(f"stopping {run.id}"):
             run.stop()
-        echo(f"run {run.id} is {run.state}; go on with: {run.record.resume_command}", err=True)
+        echo(f"run {run.id} is {run.state}; continue with: {run.record.resume_command}", err=True)
         return
     if run.state.upper() in OVER:
         echo(f"run {run.id} is over: {run.state}", err=True)
@@ -363,7 +325,7 @@ def stop(name: str, server: ServerOptions) -> None:
 @notify_option
 @json_option
 def resume(name: str, first: str, notifier: Notifier, as_json: bool) -> None:
-    """Go on with a run that was stopped or failed, with its parameters; the same as podium run
+    """Resume a run that was stopped or failed, with its parameters; the same as podium run
     --resume.
 
     Finished steps and finished trials are not repeated, unless --from names the first step to
@@ -377,6 +339,25 @@ def resume(name: str, first: str, notifier: Notifier, as_json: bool) -> None:
     run_to_end(lambda: podium.runs()[name].resume(first, wait=False), notifier, as_json)
 
 
+@runs.command(context_settings=FREE)
+@click.argument("name", metavar="RUN", shell_complete=run_names)
+@click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
+@click.option("--from", "first", metavar="STEP", default="", help="Repeat this step in any case.")
+@notify_option
+@json_option
+def rerun(
+    name: str, parameters: tuple[str, ...], first: str, notifier: Notifier, as_json: bool
+) -> None:
+    """Run a run again with other values, in its place: steps whose inputs stay the same are kept.
+
+    \b
+    Examples:
+      podium runs rerun latest epochs=10
+      podium runs rerun latest --from evaluate rule=better
+    """
+    run_to_end(lambda: podium.runs()[name].rerun(parameters, first), notifier, as_json)
+
+
 @runs.command()
 @click.argument("name", metavar="RUN", shell_complete=run_names)
 @click.argument("what", metavar="[STEP|TRIAL|JOB]", required=False)
@@ -385,13 +366,12 @@ def resume(name: str, first: str, notifier: Notifier, as_json: bool) -> None:
 )
 @server_options
 def logs(name: str, what: str | None, storage: str | None, server: ServerOptions) -> None:
-    """Print what a step, a trial or a job of a run has printed; without a name, what every step
-    has.
+    """Print the log of a step, a trial or a job of a run; without a name, the logs of all steps.
 
     A run on this machine is read from its directory. A run on a cluster keeps its logs in the
     storage of its models, which the server knows unless --storage names it; its pods are not
-    needed. kfp names what Kubeflow Pipelines itself printed on this machine, such as the inputs of
-    each step.
+    needed. kfp is the log of Kubeflow Pipelines itself on this machine, such as the inputs of each
+    step.
 
     \b
     Examples:
@@ -419,7 +399,7 @@ def logs(name: str, what: str | None, storage: str | None, server: ServerOptions
 @click.argument("ids", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
 @json_option
 def compare(ids: tuple[str, ...], as_json: bool) -> None:
-    """Compare runs: the parameters in which they differ, and what came of each.
+    """Compare runs: the parameters in which they differ, and their results.
 
     \b
     Example:
@@ -431,11 +411,7 @@ def compare(ids: tuple[str, ...], as_json: bool) -> None:
     chosen = [known[name] for name in ids]
     names = differing(chosen)
     rows = [
-        {
-            **_summary(run),
-            "result": run.result,
-            "parameters": {name: run.parameters.get(name) for name in names},
-        }
+        run.to_json() | {"parameters": {name: run.parameters.get(name) for name in names}}
         for run in chosen
     ]
     shown = [
@@ -506,10 +482,10 @@ def report(
 
 @runs.command()
 @click.argument("names", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
-@stored_option
+@_stored_option
 @json_option
 def delete(names: tuple[str, ...], storage: str | None, as_json: bool) -> None:
-    """Delete runs, their logs and the candidates they trained; versions in the registry stay.
+    """Delete runs, their logs and the candidates they trained; versions in the registry are kept.
 
     \b
     Examples:
@@ -523,19 +499,22 @@ def delete(names: tuple[str, ...], storage: str | None, as_json: bool) -> None:
 @runs.command()
 @click.option("--keep", type=int, help="Keep this many of the newest runs.")
 @click.option(
-    "--older-than", type=int, metavar="DAYS", help="Only runs that began before this many days."
+    "--older-than",
+    type=int,
+    metavar="DAYS",
+    help="Only runs that began more than this many days ago.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
-@stored_option
+@_stored_option
 @json_option
 def prune(
     keep: int | None, older_than: int | None, dry_run: bool, storage: str | None, as_json: bool
 ) -> None:
     """Delete old runs, their logs and the candidates they trained; versions in the registry and
-    running runs stay.
+    running runs are kept.
 
-    Runs in a storage are as old as their last write; one that was written to within a day may be
-    running and stays.
+    The age of a run in a storage is that of its last write; one written within the last day may be
+    running and is kept.
 
     \b
     Examples:
@@ -556,24 +535,6 @@ def _known(storage: str | None) -> "Runs | StoredRuns":
     from podium.runner.runs import StoredRuns
 
     return StoredRuns(storage) if storage else podium.runs()
-
-
-def _summary(run: "Run") -> dict[str, Any]:
-    steps = {
-        name: {"state": step.state, "seconds": step.seconds}
-        for name, step in run.record.steps.items()
-    }
-    return {
-        "run": run.id,
-        "pipeline": run.pipeline,
-        "state": run.state,
-        "began": run.record.began,
-        "seconds": round(run.seconds, 3),
-        "steps": steps,
-        "note": run.record.note,
-        "tags": run.record.tags,
-        "directory": str(run.directory),
-    }
 
 
 def _cut(line: str, width: int | None) -> str:

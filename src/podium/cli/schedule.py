@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.options import GROUP, Commands, ServerOptions, json_option, server_options
-from podium.terminal import echo, echo_json
+from podium.display.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from podium.kfp.schedules import Change
 
-PATHS = click.Path(exists=True, path_type=Path)
+_PATHS = click.Path(exists=True, path_type=Path)
 
-now_option = click.option(
-    "--now", is_flag=True, help="Also while a run of it is in flight, which is cancelled."
+_now_option = click.option(
+    "--now", is_flag=True, help="Even while a run of it is in progress, which is cancelled."
 )
 
 
 @click.group(cls=Commands)
 def schedule() -> None:
-    """Keep recurring runs on Kubeflow Pipelines as YAML says.
+    """Manage recurring runs on Kubeflow Pipelines by YAML files.
 
     \b
     Examples:
@@ -31,14 +31,14 @@ def schedule() -> None:
 
 
 @schedule.command()
-@click.argument("paths", nargs=-1, type=PATHS)
+@click.argument("paths", nargs=-1, type=_PATHS)
 @json_option
 @server_options
 def plan(paths: tuple[Path, ...], as_json: bool, server: ServerOptions) -> None:
     """Show what apply would do, and when each schedule fires next; nothing is changed.
 
-    PATHS are YAML files or directories of them, also a podium.yaml with a schedule; if missing,
-    schedules/ or else podium.yaml. Exit code 0 also if there is a difference.
+    _PATHS are YAML files or directories of them, or a podium.yaml with a schedule; by default
+    schedules/, else podium.yaml. The exit code is 0 even if there is a difference.
 
     \b
     Example:
@@ -52,21 +52,21 @@ def plan(paths: tuple[Path, ...], as_json: bool, server: ServerOptions) -> None:
 
 
 @schedule.command()
-@click.argument("paths", nargs=-1, type=PATHS)
+@click.argument("paths", nargs=-1, type=_PATHS)
 @click.option(
     "--group", default=GROUP, show_default=True, help="KFP experiment the runs are listed under."
 )
-@now_option
+@_now_option
 @json_option
 @server_options
 def apply(
     paths: tuple[Path, ...], group: str, now: bool, as_json: bool, server: ServerOptions
 ) -> None:
-    """Make the server's schedules those of the files; doing it twice changes nothing.
+    """Apply the schedules of the files to the server; doing it twice changes nothing.
 
     Schedules that are in no file are left alone. A changed schedule is created anew and the old one
-    deleted, and with that the server ends its run in flight: while there is one, nothing is changed
-    without --now.
+    deleted, which makes the server cancel its run in progress; while there is one, nothing is
+    changed without --now.
 
     \b
     Example:
@@ -132,12 +132,13 @@ def pause(name: str, server: ServerOptions) -> None:
 
 @schedule.command()
 @click.argument("name")
-@now_option
+@_now_option
 @server_options
 def delete(name: str, now: bool, server: ServerOptions) -> None:
     """Delete a schedule from the server; its runs stay listed.
 
-    The server ends its run in flight with it: while there is one, nothing is deleted without --now.
+    The server cancels its run in progress along with it; while there is one, nothing is deleted
+    without --now.
 
     \b
     Example:
@@ -157,7 +158,7 @@ def delete(name: str, now: bool, server: ServerOptions) -> None:
 
 
 def _show(changes: "list[Change]", as_json: bool) -> None:
-    from podium.kfp.cron import next_times
+    from podium.kfp.schedule_files import next_times
 
     rows: list[dict[str, Any]] = [
         {

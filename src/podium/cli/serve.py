@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from podium.cli.options import STORAGE, listen, read_token
+from podium.display.terminal import echo, paused
 from podium.errors import InvalidInput, PodiumError
-from podium.heartbeat import paused
-from podium.terminal import echo
 
 if TYPE_CHECKING:
     import uvicorn
@@ -30,14 +29,14 @@ if TYPE_CHECKING:
     type=click.IntRange(0, 65535),
     default=8080,
     show_default=True,
-    help="0 takes a free one.",
+    help="Port to listen on; 0 picks a free one.",
 )
 @click.option(
     "--follow",
     type=click.FloatRange(0.1),
     default=5.0,
     show_default=True,
-    help="Seconds between two looks for another champion.",
+    help="Seconds between checks for a new champion.",
 )
 @click.option(
     "--token-file",
@@ -47,37 +46,43 @@ if TYPE_CHECKING:
 @click.option(
     "--tls-cert",
     type=click.Path(exists=True, dir_okay=False),
-    help="PEM of the certificate, for https.",
+    help="PEM file of the certificate, for https.",
 )
-@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="PEM of its key.")
 @click.option(
-    "--max-body", type=click.IntRange(1), default=64, show_default=True, help="MiB of a request."
+    "--tls-key", type=click.Path(exists=True, dir_okay=False), help="PEM file of its key."
+)
+@click.option(
+    "--max-body",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    help="Maximum size of a request, in MiB.",
 )
 @click.option(
     "--max-requests",
     type=click.IntRange(1),
     default=256,
     show_default=True,
-    help="Requests under way.",
+    help="Maximum number of requests in progress.",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(0.1),
     default=60.0,
     show_default=True,
-    help="Seconds for an answer.",
+    help="Seconds until a request times out.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(1),
-    help="Of a model that is a command, at once; as many as cores if not given, at most 4.",
+    help="Processes of a model that is a command; by default one per core, at most 4.",
 )
 @click.option(
     "--drain",
     type=click.FloatRange(0),
     default=0.0,
     show_default=True,
-    help="Seconds that it goes on after SIGTERM, while a proxy sends clients elsewhere.",
+    help="Seconds to keep serving after SIGTERM, until proxies send no more requests.",
 )
 @click.option(
     "--watch",
@@ -87,9 +92,11 @@ if TYPE_CHECKING:
 @click.option(
     "--sample",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Share of calls that --watch counts; all.",
+    help="Share of calls that --watch counts; all by default.",
 )
-@click.option("--storage", envvar=STORAGE, show_envvar=True, metavar="URL", help="Of the registry.")
+@click.option(
+    "--storage", envvar=STORAGE, show_envvar=True, metavar="URL", help="URL of the registry."
+)
 def serve(
     models: tuple[str, ...],
     host: str,
@@ -107,16 +114,15 @@ def serve(
     sample: float | None,
     storage: str | None,
 ) -> None:
-    """Answer over HTTP with the champion, or with any version, file or directory, until it is
-    stopped.
+    """Serve the champion over HTTP, or any version, file or directory, until stopped.
 
-    MODELS are names in the registry (NAME, or NAME@VERSION for one that stays) or paths of model
+    MODELS are names in the registry (NAME, or NAME@VERSION for a fixed version) or paths of model
     directories; all models with a champion if none is named. The Open Inference Protocol v2 is at
-    /v2; pictures, rows and sentences go to /v2/models/NAME/predict and become inputs as the
-    training data did. Another champion takes over within --follow seconds, and no request is lost
-    by that. Until all models are open, /v2/health/ready says no. SIGTERM answers what is under way,
-    then ends; with --drain it goes on for that long, not ready, and closes each connection with its
-    answer.
+    /v2; pictures, rows and sentences go to /v2/models/NAME/predict and are preprocessed as the
+    training data were. A new champion takes over within --follow seconds without losing a request.
+    Until all models are loaded, /v2/health/ready answers 503. On SIGTERM it finishes the requests
+    in progress and exits; with --drain it keeps serving for that long first, reports that it is not
+    ready, and closes each connection after its answer.
 
     \b
     Examples:
@@ -130,8 +136,7 @@ def serve(
         import uvicorn
 
         from podium.serving.app import Limits, Server
-        from podium.serving.drain import DrainingServer
-        from podium.serving.headers import LimitedProtocol
+        from podium.serving.headers import DrainingServer, LimitedProtocol
     except ImportError as error:
         raise PodiumError(
             f"podium serve needs {error.name}", "pip install 'podium-ml[serve]'"
@@ -142,7 +147,7 @@ def serve(
     _check_certificate(tls_cert, tls_key)
     token = _read_token(token_file)
     if sample is not None and not watch:
-        raise InvalidInput(f"--sample {sample:g} is a share of what --watch counts", "add --watch")
+        raise InvalidInput(f"--sample {sample:g} needs --watch", "add --watch")
     pool = Processes(count=processes or Processes.count, seconds=timeout)
     served = find_models(models, storage, (sample or 1.0) if watch else None, pool)
     limits = Limits(body=max_body << 20, requests=max_requests, seconds=timeout)
@@ -183,6 +188,8 @@ def _run(
 ) -> None:
     """Answer until the server is stopped, and open the models meanwhile: probes are answered from
     the first moment."""
+    from podium.serving.announced import Announcement
+
     failures = list[Exception]()
 
     def open_models() -> None:
@@ -195,9 +202,13 @@ def _run(
             failures.append(error)
             server.should_exit = True
 
+    announcement = Announcement(url.removesuffix("/v2"), models)
     threading.Thread(target=open_models, daemon=True).start()
-    with paused():
-        server.run(sockets=[listening])
+    try:
+        with paused():
+            server.run(sockets=[listening])
+    finally:
+        announcement.close()
     if failures:
         raise failures[0]
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from podium.cli.options import Commands, json_option
-from podium.terminal import Styled, echo, echo_json, output, progress_bar, styled
-from podium.text import harmless, plural, size
+from podium.display.terminal import Styled, echo, echo_json, output, progress_bar, styled
+from podium.display.text import harmless, plural, size
+from podium.errors import NotFound
+from podium.system.settings import Settings
 
 if TYPE_CHECKING:
     from podium.storage import Entry
@@ -25,23 +27,20 @@ def storage() -> None:
 
 @storage.command()
 @click.argument("url", required=False)
-@click.option(
-    "--create", is_flag=True, help="Make the bucket, or take a directory, that is not there."
-)
+@click.option("--create", is_flag=True, help="Create the bucket or directory if it does not exist.")
 @json_option
 def check(url: str | None, create: bool, as_json: bool) -> None:
-    """Try everything podium needs of a storage and say what to fix.
+    """Test everything podium needs of a storage, and suggest fixes.
 
-    URL is a directory, s3://bucket/prefix or minio://bucket/prefix; the default storage if missing.
-    Where the server is and who asks is read from the environment: see docs/registry.md.
+    URL is a directory, s3://bucket/prefix or minio://bucket/prefix; without it the default storage
+    is tested.
+    The server's address and the credentials are read from the environment: see docs/registry.md.
 
     \b
     Examples:
       podium storage check
       MINIO_ENDPOINT=http://localhost:9000 podium storage check minio://models --create
     """
-    from podium.errors import NotFound
-    from podium.settings import Settings
     from podium.storage import connect, local_path
     from podium.storage.check import check as run
 
@@ -69,14 +68,14 @@ def check(url: str | None, create: bool, as_json: bool) -> None:
 @storage.command()
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("url")
-@click.option("--create", is_flag=True, help="Make the bucket if it is not there.")
-@click.option("--overwrite", is_flag=True, help="Replace what is there.")
+@click.option("--create", is_flag=True, help="Create the bucket if it does not exist.")
+@click.option("--overwrite", is_flag=True, help="Replace existing objects.")
 @json_option
 def put(source: Path, url: str, create: bool, overwrite: bool, as_json: bool) -> None:
-    """Copy a file, or all that a directory holds, to URL.
+    """Copy a file, or the content of a directory, to URL.
 
-    A file keeps its name below URL, unless URL ends like it, as in s3://raw/rows.csv: that is the
-    copy. The content of a directory goes directly below URL. Where the server is and who asks is
+    A file keeps its name below URL, unless URL itself ends in that name, as in s3://raw/rows.csv.
+    The content of a directory goes directly below URL. The server's address and the credentials are
     read from the environment: see docs/registry.md.
 
     \b
@@ -106,7 +105,7 @@ def put(source: Path, url: str, create: bool, overwrite: bool, as_json: bool) ->
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @json_option
 def get(url: str, directory: Path, as_json: bool) -> None:
-    """Copy everything below URL into a directory; nothing there is replaced.
+    """Copy everything below URL into a directory; existing files are not replaced.
 
     \b
     Example:
@@ -125,13 +124,12 @@ def get(url: str, directory: Path, as_json: bool) -> None:
 @click.argument("url", required=False)
 @json_option
 def list_(url: str | None, as_json: bool) -> None:
-    """List what is below URL, the default storage if missing: time, bytes, key.
+    """List the objects below URL, or in the default storage: time, bytes, key.
 
     \b
     Example:
       podium storage list s3://datasets
     """
-    from podium.settings import Settings
     from podium.storage import connect
 
     entries = connect(url or Settings.from_environment().storage).list()
@@ -143,10 +141,10 @@ def list_(url: str | None, as_json: bool) -> None:
 
 
 @storage.command()
-@click.option("--empty", is_flag=True, help="Remove what no running process uses.")
+@click.option("--empty", is_flag=True, help="Remove everything that no running process uses.")
 @json_option
 def cache(empty: bool, as_json: bool) -> None:
-    """Show how much of remote datasets this machine keeps, and where; --empty removes it.
+    """Show the size and place of the cache of remote datasets; --empty clears it.
 
     A dataset in a bucket is fetched once into the directory PODIUM_CACHE. Beyond PODIUM_CACHE_GB
     (10) gigabytes, the least recently used files make room for new ones.
@@ -157,7 +155,6 @@ def cache(empty: bool, as_json: bool) -> None:
       podium storage cache --empty
     """
     from podium.data.cache import ObjectCache
-    from podium.settings import Settings
 
     opened = ObjectCache.of(Settings.from_environment())
     removed = opened.evict(0) if empty else []

@@ -23,19 +23,19 @@ from podium.cli.options import (
     queue_options,
     sweep_options,
 )
-from podium.documents import write_file
+from podium.display.terminal import echo
+from podium.display.text import relative
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
-from podium.libraries import LIBRARIES, library_of
+from podium.files.documents import write_file
+from podium.metrics.libraries import LIBRARIES
 from podium.search.algorithms import ALGORITHMS
 from podium.search.auto import AUTO
-from podium.terminal import echo
-from podium.text import relative
 
 if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec
     from podium.api.sweep import Sweep
-    from podium.api.tune import Plan, TuneSettings
-    from podium.notify import Notice
+    from podium.api.tune import Plan
+    from podium.cli.notify import Notice
 
 KEYS = [library.key for library in LIBRARIES]
 SIMPLE = ", ".join(
@@ -47,15 +47,15 @@ SIMPLE = ", ".join(
     cls=WithCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT] --NAME SPACE...")
-@click.option("--trials", default=20, show_default=True, help="How many.")
-@click.option("--parallel", default=2, show_default=True, help="How many at a time.")
+@click.option("--trials", default=20, show_default=True, help="Number of trials.")
+@click.option("--parallel", default=2, show_default=True, help="Number of trials at a time.")
 @click.option(
     "--objective",
     "objectives",
     multiple=True,
     default=["accuracy"],
     show_default=True,
-    help="Metric: NAME, min:NAME or max:NAME; may be repeated, the first decides about the best trial.",
+    help="Metric: NAME, min:NAME or max:NAME; may be repeated; the first one selects the best trial.",
 )
 @click.option(
     "--metric",
@@ -67,11 +67,18 @@ SIMPLE = ", ".join(
 @click.option(
     "--prints",
     type=click.Choice(KEYS),
-    help="The library that prints the metrics, in lines of its own.",
+    help="Library whose output holds the metrics.",
+)
+@click.option(
+    "--as",
+    "passing",
+    metavar="WAY",
+    default="",
+    help="How the program takes parameters: flags, hydra, papermill, env or config:FILE.",
 )
 @click.option("--algorithm", default=AUTO, show_default=True, help=f"{SIMPLE}.")
 @click.option(
-    "--stop", type=click.Choice(["median", "asha"]), help="Keep trials short that get nowhere."
+    "--stop", type=click.Choice(["median", "asha"]), help="Stop unpromising trials early."
 )
 @click.option("--seed", type=int, help="Seed of the algorithm.")
 @pairs_option(
@@ -79,17 +86,19 @@ SIMPLE = ", ".join(
     "params",
     metavar="NAME=SPACE",
     example="seed=1..5",
-    help="A flag that podium tune has too.",
+    help="Flag of the script that podium tune has, too.",
 )
 @click.option(
-    "--data", metavar="URI", help="Directory or URI of a dataset: the script gets it as --data."
+    "--data", metavar="URI", help="Directory or URI of a dataset, passed to the script as --data."
 )
 @click.option(
-    "--storage", metavar="URI", help="Where trials put models, and on a cluster their code is kept."
+    "--storage",
+    metavar="URI",
+    help="Storage of the trials' models and, on a cluster, of their code.",
 )
 @click.option("--image", default="", help="Image of the trials, on a cluster.")
 @click.option(
-    "--name", callback=experiment_name, help="Name of the Experiment; the script's if missing."
+    "--name", callback=experiment_name, help="Name of the Experiment; the script's by default."
 )
 @click.option(
     "--save",
@@ -117,21 +126,26 @@ def tune(
     report: Path | None,
     **options: Any,
 ) -> None:
-    """Search the best flags of a script, or of the command behind --.
+    """Search for the best flags of a script, or of the command after --.
 
     Every other option --NAME SPACE is a flag of the script. SPACE is a range (1e-4..1e-1, 1..8,
     0..1:0.25), choices (32,64,128), or a value that is the same in all trials. A range of floats
     that spans two decades or more is searched on a log scale; log:1..64 and linear:1e-4..1 say
     which. The script prints metric lines such as accuracy=0.98, and may keep its model in
-    $PODIUM_OUTPUT. A script that prints as a library does needs no change: --prints names it, and
-    '${podium.output}' is a flag's value, where the trial's model is kept.
+    $PODIUM_OUTPUT. A script that uses a supported library needs no change: --prints names the
+    library, and '${podium.output}' as a flag's value is the directory of the trial's model.
+
+    A program that takes its parameters otherwise is tuned as it is: --as hydra (name=value),
+    papermill (a notebook's way), env (variables) or config:FILE, in which ${name} stands for a
+    value. '${name}' in the command is a value's place; --augment/--no-augment is a flag without a
+    value, --amp/ one that is there or not.
 
     --stop median stops a trial that is worse than the others once it has printed the objective
-    three times; --stop asha begins all with the least --epochs and goes on with the best, and needs
-    a range of them: --epochs 1..27.
+    three times; --stop asha starts all trials with the fewest --epochs and continues the best ones,
+    and needs a range: --epochs 1..27.
 
-    It ends with the best trial, the command that trains with its values, and an HTML report beside
-    the Experiment.
+    At the end it prints the best trial and the command that trains with its values, and writes an
+    HTML report beside the Experiment.
 
     On a cluster the code of the working directory is packed into --storage, and runs in --image.
 
@@ -145,6 +159,9 @@ def tune(
       podium tune train.py --width 8..256 --constraint "size_mb<5"
       podium tune --lr 1e-3..1 --trials 10 -- python -m podium.trainer --data podium-work/data/mnist
       podium tune train.py --learning_rate 1e-5..1e-3 --prints huggingface --objective eval_accuracy
+      podium tune train.py --as hydra --optimizer.lr 1e-4..1e-1 --model.layers 1..4
+      podium tune --as config:run.toml --lr 1e-4..1e-1 -- python train.py --config run.toml
+      podium tune --lr 1e-4..1e-1 -- python train.py fit '${lr}'
       podium tune train.py --lr 1e-4..1e-1 --save sweep.yaml --no-run
       podium tune train.py --lr 1e-4..1e-1 --cluster kubernetes://team --storage s3://bucket/tuning
     """
@@ -157,10 +174,11 @@ def tune(
         raise InvalidInput(
             "--no-run runs nothing, and without --save nothing is written", "add --save sweep.yaml"
         )
-    from podium.api.tune import plan
+    from podium.api.tune import TuneSettings, plan
 
     with notifier.about("Experiment") as notice:
-        planned = plan(train, space, _settings(**options), spec=spec, **given)
+        settings = TuneSettings.read(options.pop("objectives"), **options)
+        planned = plan(train, space, settings, spec=spec, **given)
         if save:
             _save(planned, save)
         if no_run:
@@ -190,42 +208,11 @@ OPTIONS = [
 ]
 
 
-def _settings(
-    *,
-    objectives: Sequence[str],
-    prints: str | None,
-    image: str,
-    queue: str,
-    queue_priority: str,
-    **options: Any,
-) -> "TuneSettings":
-    from podium.api.tune import Goal, TuneSettings
-    from podium.manifests.options import read_settings, settings
-    from podium.manifests.placement import Pods
-    from podium.training.target import TRAINER_IMAGE
-
-    pods = Pods(queue=queue, queue_priority=queue_priority)
-    first, *further = objectives
-    asked = {
-        name: options.pop(name) for name in settings() if name in options and name != "algorithm"
-    }
-    library, image = library_of(prints) if prints else None, image or TRAINER_IMAGE
-    return TuneSettings(
-        goal=Goal.read(first, any_name=library is not None),
-        prints=library,
-        image=image,
-        pods=pods,
-        asked=read_settings({**asked, "objectives": further}),
-        **options,
-    )
-
-
 def _say_how_to_train(planned: "Plan", sweep: "Sweep", as_json: bool) -> None:
     if as_json:
         return
     with suppress(NotFound):  # no trial has a result
-        flags = [f"--{name}={value}" for name, value in sweep.best_trial.parameters.items()]
-        echo(f"train with them: {shlex.join([*planned.words, *flags])}")
+        echo(f"train with them: {planned.command_line(sweep.best_trial.parameters)}")
 
 
 def _ask(library: str, metric: str) -> str:
@@ -278,40 +265,53 @@ def _read(
     Raises:
         InvalidInput: There is no script or several, or a flag has no value.
     """
-    from podium.api.space import dimension, from_text
+    from podium.api.program import script_words
+    from podium.api.space import Switch, dimension, from_text
 
-    scripts, given, left = list[str](), dict[str, str](), list(words)
+    typed, given, left = list[str](), dict[str, str](), list(words)
     while left:
         word = left.pop(0)
         name, equals, value = word.removeprefix("--").partition("=")
         if word.startswith("--") and (own := get_close_matches(name, OPTIONS, n=1, cutoff=0.85)):
             echo(f"warning: --{name} is a flag of the script; did you mean --{own[0]}?", err=True)
         if not word.startswith("--"):
-            scripts.append(word)
+            typed.append(word)
+        elif Switch.named(name):
+            given[name] = ""
         elif equals:
             given[name] = value
         elif left and not left[0].startswith("--"):
             given[name] = left.pop(0)
         else:
-            hint = f"--{name} SPACE; a flag without a value goes behind --: podium tune … -- python train.py --{name}"
+            hint = (
+                f"--{name} SPACE; --{name}/ for a flag that is there or not; one that is always "
+                f"there goes after --: podium tune … -- python train.py --{name}"
+            )
             raise InvalidInput(f"--{name} has no value", hint)
-    if len(scripts) != (not command):
+    unfit = [word for word in typed if word.startswith("-") or ".." in word] + [
+        word for word in typed[1:] if word.endswith((".py", ".sh", ".ipynb"))
+    ]
+    if bool(typed) == bool(command) or unfit:
         hint = "podium tune train.py --lr 1e-4..1e-1, or podium tune --lr 1e-4..1e-1 -- python train.py"
-        named = " ".join([*scripts, *(["--", *command] if command else [])]) or "none"
-        raise InvalidInput(f"one script is tuned, or the command behind --, but got {named}", hint)
+        named = " ".join([*typed, *(["--", *command] if command else [])]) or "none"
+        raise InvalidInput(
+            f"podium tune takes one script, or the command after --, but got {named}", hint
+        )
     space = {name: from_text(name, text) for name, text in {**given, **params}.items()}
-    if not any(dimension(name, values) for name, values in space.items()):
-        run = shlex.join(["podium", "tune", *scripts, "--lr", "1e-4..1e-1"])
+    if not any(Switch.named(name) or dimension(name, values) for name, values in space.items()):
+        run = shlex.join(["podium", "tune", *typed, "--lr", "1e-4..1e-1"])
         problem = f"there is nothing to search in {' '.join(words) or shlex.join(command)}"
         raise InvalidInput(problem, " -- ".join(filter(None, [run, shlex.join(command)])))
-    return command or scripts[0], space
+    if command or len(typed) == 1:
+        return command or typed[0], space
+    return [*script_words(Path(typed[0])), *typed[1:]], space
 
 
 def _save(planned: "Plan", file: Path) -> None:
     """Write an Experiment as it is created on its cluster."""
     from podium.api.experiments import with_store
     from podium.cluster.traits import traits_of
-    from podium.yaml_loader import dump
+    from podium.files.yaml_loader import dump
 
     experiment, url = planned.experiment, planned.spec.url
     if not traits_of(url).shares_files:

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.background import Background
 from podium.cli.options import ServerOptions, cluster_options, listen
+from podium.display.terminal import echo, paused
 from podium.errors import PodiumError
-from podium.heartbeat import paused
-from podium.settings import STORAGE
-from podium.terminal import echo
+from podium.system.background import Background
+from podium.system.settings import STORAGE
 
 if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec
@@ -19,12 +18,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @cluster_options
-@click.option("--storage", envvar=STORAGE, show_envvar=True, metavar="URL", help="Of the registry.")
+@click.option(
+    "--storage", envvar=STORAGE, show_envvar=True, metavar="URL", help="URL of the registry."
+)
 @click.option(
     "--server",
     "host",
     metavar="URL",
-    help="A server of Kubeflow Pipelines whose runs are shown too.",
+    help="Kubeflow Pipelines server whose runs are shown as well.",
 )
 @click.option("--namespace", help="Namespace on a multi-user server.")
 @click.option("--address", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     type=click.IntRange(0, 65535),
     default=8642,
     show_default=True,
-    help="0 takes a free one.",
+    help="Port to listen on; 0 picks a free one.",
 )
 @click.option("--open/--no-open", "browse", default=False, help="Open it in a browser.")
 def ui(
@@ -45,11 +46,11 @@ def ui(
     port: int,
     browse: bool,
 ) -> None:
-    """Show runs, sweeps, jobs and models in a browser, as they change, until it is stopped.
+    """Show runs, sweeps, jobs and models in a browser, as they change, until stopped.
 
     It shows the runs of this machine, the Experiments and jobs of a cluster, and a registry: those
-    of PODIUM_HOME unless others are named. The address it prints has a token, without which nobody
-    looks or changes anything.
+    of PODIUM_HOME unless others are named. The address it prints holds a token, without which
+    nobody sees or changes anything.
 
     \b
     Examples:
@@ -64,13 +65,13 @@ def ui(
         from podium.ui.app import Pages
     except ImportError as error:
         raise PodiumError(f"podium ui needs {error.name}", "pip install 'podium-ml[ui]'") from None
-    from podium.ui.house import House
+    from podium.ui.sources import Sources
     from podium.ui.sweeps import load_figures
 
     server = ServerOptions(host=host, namespace=namespace, token_file=None)
     token = secrets.token_urlsafe(24)
-    house = House(spec, storage, server.open if host else None)
-    app = Pages(house, token).app
+    sources = Sources(spec, storage, server.open if host else None)
+    app = Pages(sources, token).app
     config = uvicorn.Config(
         app, log_level="warning", http=LimitedProtocol, timeout_graceful_shutdown=1
     )
@@ -84,4 +85,4 @@ def ui(
         with paused():
             uvicorn.Server(config).run(sockets=[listening])
     finally:
-        house.dashboards.close()
+        sources.dashboards.close()

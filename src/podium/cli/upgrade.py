@@ -8,23 +8,26 @@ import click
 
 from podium import __version__
 from podium.cli.options import ServerOptions, open_registry, registry_options, server_options
-from podium.terminal import echo, echo_json
-from podium.text import plural
+from podium.display.terminal import echo, echo_json
+from podium.display.text import plural
 
 if TYPE_CHECKING:
     from podium.kfp.upgrades import Pinned
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Say so in a script: this command only ever looks.")
+@click.option(
+    "--check", is_flag=True, help="For scripts, to be explicit; the command never changes anything."
+)
 @registry_options
 @server_options
 def upgrade(check: bool, storage: str | None, as_json: bool, server: ServerOptions) -> None:
-    """Look whether registry and schedules are those of this podium; nothing is changed.
+    """Check whether registry and schedules match this version of podium; nothing is changed.
 
-    Of the registry every document is read, though no model's files: one that a newer podium wrote,
-    or that is damaged, is named. Of each schedule on the server (--host) the version that it runs
-    is held beside what this podium would compile. The exit code is 1 if something is to be done.
+    Every document of the registry is read, but none of the models' files; damaged documents, and
+    those of a newer podium, are reported. The version that each schedule on the server (--host)
+    runs is compared with what this podium would compile. The exit code is 1 if there is something
+    to do.
 
     \b
     Examples:

@@ -18,21 +18,20 @@ from podium.cli.options import (
     notify_option,
     server_options,
 )
-from podium.heartbeat import doing
-from podium.terminal import echo, echo_json
+from podium.display.terminal import doing, echo, echo_json
+from podium.errors import InvalidInput
 
 if TYPE_CHECKING:
     from podium.kfp.client import Server
     from podium.kfp.project import Project
 
-FREE = {"ignore_unknown_options": True}
+_FREE = {"ignore_unknown_options": True}
 
 
-@click.command(context_settings=FREE)
+@click.command(context_settings=_FREE)
 @click.argument("pipeline", default="", shell_complete=pipelines)
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED, shell_complete=parameters_)
-@click.option("--name", help="Name on the server; the project's or the pipeline's own if missing.")
-@click.option("--description", default="", help="Shown with a new version.")
+@click.option("--name", help="Name on the server; the project's or the pipeline's own by default.")
 @click.option("--steps-image", help="Image of the steps.")
 @click.option("--trainer-image", help="Image of trials and training.")
 @json_option
@@ -41,7 +40,6 @@ def upload(
     pipeline: str,
     parameters: tuple[str, ...],
     name: str | None,
-    description: str,
     as_json: bool,
     server: ServerOptions,
     **images: Any,
@@ -49,7 +47,7 @@ def upload(
     """Upload a pipeline to Kubeflow Pipelines; a new version only if the content changed.
 
     PIPELINE is tune_and_promote, train_and_promote, a Python file with a pipeline (FILE.py or
-    FILE.py:function), or a compiled YAML file; without one podium.yaml counts, as for podium run,
+    FILE.py:function), or a compiled YAML file; without one, podium.yaml is used as for podium run,
     and gives its name. PARAMETERS (name=value) become the defaults of the uploaded pipeline.
 
     \b
@@ -64,7 +62,7 @@ def upload(
     pipeline, words, project = choose(pipeline, parameters)
     text = _text(pipeline, words, project, title=name, **images)
     kfp_server = server.open()
-    version = upload_text(kfp_server, text, name, description)
+    version = upload_text(kfp_server, text, name)
     link = kfp_server.link(f"pipelines/details/{version.pipeline_id}/version/{version.id}")
     if as_json:
         fields = ("pipeline", "pipeline_id", "name", "id", "created", "digest", "new")
@@ -81,8 +79,7 @@ def _text(
     title: str | None = None,
     **images: Any,
 ) -> str:
-    from podium.documents import read_text
-    from podium.errors import InvalidInput
+    from podium.files.documents import read_text
     from podium.kfp.versions import read_spec
 
     file = Path(pipeline)
@@ -103,25 +100,25 @@ def _text(
     return text
 
 
-@click.command(context_settings=FREE)
+@click.command(context_settings=_FREE)
 @click.argument("pipeline", default="", shell_complete=pipelines)
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED, shell_complete=parameters_)
-@click.option("--version", help="Name of the version; the newest if missing.")
+@click.option("--version", help="Name of the version; the newest by default.")
 @click.option(
     "--group", default=GROUP, show_default=True, help="KFP experiment the run is listed under."
 )
 @click.option("--name", help="Display name of the run.")
 @click.option(
     "--service-account",
-    help="Account the run is under; the project's or the server's default if missing.",
+    help="Service account of the run; by default the project's or the server's.",
 )
 @click.option(
     "--pipeline-root",
     metavar="URL",
     help="Where the server keeps the run's artifacts: minio://BUCKET/DIR.",
 )
-@click.option("--wait", is_flag=True, help="Show the tasks as they go; exit 1 if the run fails.")
-@click.option("--timeout", type=float, help="Seconds to wait at most; the run goes on.")
+@click.option("--wait", is_flag=True, help="Show the tasks until the run ends; exit 1 if it fails.")
+@click.option("--timeout", type=float, help="Maximum seconds to wait; the run continues.")
 @notify_option
 @json_option
 @server_options
@@ -141,8 +138,8 @@ def submit(
     PIPELINE is its name on the server, or a Python file with a pipeline, FILE.py or
     FILE.py:function, which is uploaded first if its content changed; without one it is the
     project's of podium.yaml, with the parameters there. PARAMETERS are written name=value and
-    checked against the uploaded version. What is run on which data for which model is printed
-    before it starts.
+    checked against the uploaded version. The pipeline, its data and its model are printed before it
+    starts.
 
     \b
     Examples:
@@ -150,7 +147,6 @@ def submit(
       podium submit tune-and-promote --version v3-1a2b3c4d max_trials=6
       podium submit my_pipeline.py epochs=5
     """
-    from podium.errors import InvalidInput
     from podium.kfp.definition import is_file
     from podium.kfp.project import choose as choose_pipeline
     from podium.kfp.runs import follow
@@ -160,7 +156,7 @@ def submit(
 
     pipeline, words, project = choose_pipeline(pipeline, parameters)
     if notifier.targets and not wait:
-        raise InvalidInput("--notify goes with --wait", "the server does not notify")
+        raise InvalidInput("--notify needs --wait", "the server does not notify")
     from_file = is_file(pipeline)
     if from_file and version:
         raise InvalidInput(

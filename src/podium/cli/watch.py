@@ -10,11 +10,10 @@ import time
 import click
 
 from podium.cli.options import Notifier, notify_option
+from podium.display.terminal import echo, paused
 from podium.errors import Failed, InvalidInput, suggestion
-from podium.heartbeat import paused
-from podium.terminal import echo
 
-STOP_SECONDS = 60.0
+_STOP_SECONDS = 60.0
 """Seconds that a command has to stop what it started; more than `podium run` gives its steps."""
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -28,13 +27,13 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
     default="60s",
     show_default=True,
     metavar="TIME",
-    help="Time between two looks, as in 30s, 5m or 1h.",
+    help="Time between two checks, as in 30s, 5m or 1h.",
 )
-@click.option("--now", is_flag=True, help="Run also for the data that are there at the first look.")
+@click.option("--now", is_flag=True, help="Also run for the data found by the first check.")
 @click.option(
     "--once",
     is_flag=True,
-    help="Look once and end, for cron; what was seen is kept for the next time.",
+    help="Check once and exit, for cron; the record is kept for the next time.",
 )
 @notify_option
 def watch(
@@ -43,11 +42,11 @@ def watch(
     """Run a podium command whenever data change.
 
     URI is a file, a directory, or an object or prefix of s3:// or minio://. The command after --
-    starts when names, sizes or times differ from those of its last run and two looks in a row saw
-    the same, so nobody is still writing. The first look only remembers what is there. This is kept
-    under podium-work/watch/: changes made while podium watch did not run are noticed at its next
-    start. A command that fails is reported, and watching goes on. Ctrl-C or SIGTERM stops the
-    command and ends.
+    starts when names, sizes or times differ from those of its last run and two checks in a row
+    agree, so that nobody is still writing. The first check only records what is there. The record
+    is kept under podium-work/watch/, so changes made while podium watch was not running are noticed
+    at its next start. A command that fails is reported, and watching continues. Ctrl-C or SIGTERM
+    stops the command and ends.
 
     \b
     Examples:
@@ -56,7 +55,7 @@ def watch(
       podium watch incoming/ --once --notify https://hooks.example/T0/B0 -- run
     """
     from podium.runner.trigger import Trigger, WatchedData
-    from podium.settings import Settings
+    from podium.system.settings import Settings
 
     seconds = _seconds(every)
     command = _command(words, notifier)
@@ -77,7 +76,7 @@ def _command(words: tuple[str, ...], notifier: Notifier) -> list[str]:
     """Return the words of a process; it does the notifying, for it knows what came of it.
 
     Raises:
-        InvalidInput: It is not a command of podium, watches itself, or notifies nobody.
+        InvalidInput: It is not a command of podium, watches itself, or sends no notification.
     """
     from podium.cli import COMMANDS, app
 
@@ -95,7 +94,9 @@ def _command(words: tuple[str, ...], notifier: Notifier) -> list[str]:
     while isinstance(named, click.Group) and rest:
         named, rest = named.get_command(context, rest[0]), rest[1:]
     if notifier.texts and not (named and any(option.name == "targets" for option in named.params)):
-        raise InvalidInput(f"podium {shlex.join(words)} notifies nobody", "leave --notify out")
+        raise InvalidInput(
+            f"podium {shlex.join(words)} sends no notification", "leave --notify out"
+        )
     notify = [word for text in notifier.texts for word in ("--notify", text)]
     return [sys.executable, "-P", "-c", "from podium.cli import main; main()", *words, *notify]
 
@@ -113,7 +114,7 @@ def _run(words: tuple[str, ...], command: list[str]) -> None:
     except BaseException:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(STOP_SECONDS)
+            process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
         raise

@@ -2,15 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 from podium.cluster.traits import Traits, traits_of
 from podium.errors import Failed, InvalidInput
 from podium.manifests.kinds import JOB_KINDS
-from podium.manifests.labels import EXPERIMENT
+from podium.manifests.labels import EXPERIMENT, NOTE
 from podium.manifests.resource import Resource
 
 if TYPE_CHECKING:
@@ -54,15 +54,34 @@ class ReplicaStatus:
     pid: int | None = None
     """Its process while one runs on this machine."""
 
+    HEADS: ClassVar = {
+        "name": "REPLICA",
+        "phase": "STATE",
+        "restarts": ">RESTARTS",
+        "exit_code": ">EXIT CODE",
+        "reason": "REASON",
+        "started": "STARTED",
+        "node": "NODE",
+        "pid": ">PID",
+    }
+    """Head of a table by field."""
+
+    def cells(self) -> list[str]:
+        """Return its row of a table, a cell for each head."""
+        values = (getattr(self, name) for name in self.HEADS)
+        return ["" if value is None else str(value) for value in values]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        names = {"name": "replica", "exit_code": "exitCode"}
+        return {names.get(name, name): value for name, value in asdict(self).items()}
+
 
 class Cluster(ABC):
     """A place that runs PyTorchJobs, TrainJobs, Jobs and Experiments.
 
     Leaving the context (or close) releases what the client holds. A local cluster stops everything
     it still runs then; objects on a real one live on.
-
-    One class, because callers hold a cluster and ask everything of it; half of the methods follow
-    from the others.
     """
 
     url: str
@@ -191,6 +210,19 @@ class Cluster(ABC):
             NotFound: There is none.
             InvalidInput: It was not stopped, or cannot be resumed.
             Conflict: Another process runs it.
+        """
+
+    def note(self, resource: Resource) -> str:
+        """Return a person's note on an object; empty if there is none."""
+        return resource.annotations.get(NOTE, "")
+
+    @abstractmethod
+    def write_note(self, kind: str, name: str, text: str) -> None:
+        """Write a person's note on an object in place of the one it has; an empty text removes it.
+
+        Raises:
+            NotFound: There is no such object.
+            InvalidInput: The text is too long.
         """
 
     @abstractmethod

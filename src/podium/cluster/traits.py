@@ -22,7 +22,7 @@ class Traits:
     """An object goes with its owner."""
 
 
-TRAITS = {
+_TRAITS = {
     "kubernetes": Traits(
         shares_files=False, outlives_client=True, keeps_logs=False, collects_garbage=True
     ),
@@ -40,9 +40,9 @@ def traits_of(url: str) -> Traits:
         InvalidInput: No cluster has the URL's scheme.
     """
     scheme, colon, _ = url.partition("://")
-    if not colon or scheme not in TRAITS:
+    if not colon or scheme not in _TRAITS:
         raise InvalidInput(
             f"no cluster has the scheme {scheme!r}: {url}",
             "use kubernetes://namespace or local:///dir",
         )
-    return TRAITS[scheme]
+    return _TRAITS[scheme]

@@ -22,7 +22,7 @@ from podium.code.reference import MOST_BYTES, MOST_FILES, Code, goes_in_circles
 from podium.errors import Damaged, InvalidInput, PodiumError
 from podium.storage import connect
 
-REQUIREMENTS = "requirements.txt"
+_REQUIREMENTS = "requirements.txt"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -33,18 +33,18 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("uri", help="<storage>/code/<sha256>.tar.gz")
     parser.add_argument("--digest", required=True, help="sha256 of the archive")
     parser.add_argument(
-        "--install-requirements", action="store_true", help=f"install its {REQUIREMENTS} first"
+        "--install-requirements", action="store_true", help=f"install its {_REQUIREMENTS} first"
     )
     parser.add_argument("command", nargs="+", help="the command, after --")
     options = parser.parse_args(argv)
     try:
         code = Code.parse(options.uri)
         folder = unpack(fetch(code, options.digest), _new_folder(), options.uri)
-        env = environment(folder, os.environ)
+        env = _environment(folder, os.environ)
         if options.install_requirements:
-            env = install(folder, env)
+            env = _install(folder, env)
         os.chdir(folder)
-        become(options.command, env)
+        _become(options.command, env)
     except PodiumError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code
@@ -144,13 +144,13 @@ def _check_link(folder: Path, entry: tarfile.TarInfo, name: str) -> None:
         )
 
 
-def environment(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
+def _environment(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
     """Return the command's environment: modules of the code can be imported from anywhere."""
     path = os.pathsep.join(filter(None, [str(folder), env.get("PYTHONPATH", "")]))
     return {**env, "PYTHONPATH": path}
 
 
-def install(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
+def _install(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
     """Install the code's requirements beside it; return the environment in which ``python`` has
     them.
 
@@ -160,10 +160,10 @@ def install(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
     Raises:
         InvalidInput: The code has no requirements, or they cannot be installed.
     """
-    file = folder / REQUIREMENTS
+    file = folder / _REQUIREMENTS
     if not file.is_file():
         raise InvalidInput(
-            f"the code has no {REQUIREMENTS}", "add one, or leave install_requirements out"
+            f"the code has no {_REQUIREMENTS}", "add one, or leave install_requirements out"
         )
     home = folder / ".requirements"
     venv.EnvBuilder(with_pip=False, symlinks=True).create(home)
@@ -184,10 +184,10 @@ def install(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
         "--no-input",
         "--disable-pip-version-check",
     ]
-    done = subprocess.run([*pip, "-r", REQUIREMENTS], cwd=folder, stdout=sys.stderr)
+    done = subprocess.run([*pip, "-r", _REQUIREMENTS], cwd=folder, stdout=sys.stderr)
     if done.returncode:
         raise InvalidInput(
-            f"pip could not install {REQUIREMENTS} (exit code {done.returncode})",
+            f"pip could not install {_REQUIREMENTS} (exit code {done.returncode})",
             "see its lines above",
         )
     return {
@@ -197,7 +197,7 @@ def install(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def become(command: Sequence[str], env: Mapping[str, str]) -> None:
+def _become(command: Sequence[str], env: Mapping[str, str]) -> None:
     """Replace this process by the command.
 
     Raises:

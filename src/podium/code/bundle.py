@@ -1,31 +1,123 @@
 """Pack a directory: the same files make the same bytes, whoever packs them, whenever and
-wherever."""
+wherever; files that hold credentials, by their name or their content, only on request."""
 
 import gzip
 import io
 import logging
 import os
+import re
 import shlex
 import subprocess
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatch
+from fnmatch import fnmatch, fnmatchcase
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from podium.code.reference import MOST_BYTES, MOST_FILES, Code, goes_in_circles
-from podium.code.secrets import allow, allowed, is_secret, refuse_secrets
+from podium.display.text import one_line
 from podium.errors import Conflict, InvalidInput
 from podium.storage import Storage, connect
-from podium.text import one_line
+
+_ALLOW = "PODIUM_CODE_ALLOW"
+"""Variable with the files that are packed all the same: paths in the code, with a colon between
+them."""
+
+_NAMES = (
+    ".env", ".env.*", "*.env", ".envrc", ".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass",
+    ".my.cnf", ".htpasswd", ".dockercfg", ".dockerconfigjson", ".boto", ".s3cfg", ".vault-token", "rclone.conf",
+    "kaggle.json", "credentials", "credentials.json", "credentials.y*ml", "secret.json", "secret.y*ml", "secrets.json",
+    "secrets.y*ml", "secrets.toml", "client_secret*.json", "service-account*.json", "service_account*.json",
+    "kubeconfig", "*.kubeconfig", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.p8", "*.p12",
+    "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.tfstate", "*.tfvars", ".*_history", ".histfile", ".lesshst",
+    ".viminfo",
+)  # fmt: skip
+"""Patterns of file names, lower case."""
+
+_FOLDERS = (".aws", ".azure", ".docker", ".gnupg", ".kube", ".mc", ".ssh", "gcloud")
+"""Names of directories, lower case."""
+
+_CONTENT = {
+    b"-----BEGIN ": ("a private key", rb"(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"),
+    b"AKIA": ("an access key of AWS", rb"[0-9A-Z]{16}(?<!EXAMPLE)(?![0-9A-Za-z])"),
+    b"gh": ("a token of GitHub", rb"[pousr]_[A-Za-z0-9]{36}"),
+    b"github_pat_": ("a token of GitHub", rb"[A-Za-z0-9_]{50}"),
+    b"glpat-": ("a token of GitLab", rb"[A-Za-z0-9_-]{20}"),
+    b"hf_": ("a token of Hugging Face", rb"[A-Za-z0-9]{34}"),
+    b"sk-": ("an API key", rb"(?:[A-Za-z0-9]{48}|(?:ant|proj|svcacct)-[A-Za-z0-9_-]{40})"),
+    b"sk_live_": ("an API key", rb"[A-Za-z0-9]{24}"),
+    b"xox": ("a token of Slack", rb"[abprs]-[A-Za-z0-9-]{20}"),
+    b"AIza": ("an API key of Google", rb"[A-Za-z0-9_-]{35}"),
+    b"pypi-AgE": ("a token of PyPI", rb"[A-Za-z0-9_-]{50}"),
+    b"npm_": ("a token of npm", rb"[A-Za-z0-9]{36}"),
+    b"eyJ": ("a JSON web token", rb"[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{20,}"),
+}
+"""Prefix, description and rest of the pattern of each known credential."""
+
+
+def is_secret(name: str) -> bool:
+    """Return whether a file is left out for its name or for that of a directory it is in."""
+    *folders, last = name.lower().split("/")
+    return any(fnmatchcase(last, pattern) for pattern in _NAMES) or not set(_FOLDERS).isdisjoint(
+        folders
+    )
+
+
+def _allowed() -> set[str]:
+    """Return the files that PODIUM_CODE_ALLOW names."""
+    return {str(PurePosixPath(name)) for name in os.environ.get(_ALLOW, "").split(":") if name}
+
+
+def _allow(names: Iterable[str]) -> str:
+    """Return the command that allows files beside those that are allowed already."""
+    return f"export {_ALLOW}={shlex.quote(one_line(':'.join(sorted({*_allowed(), *names}))))}"
+
+
+def refuse_secrets(contents: Mapping[str, bytes]) -> None:
+    """Refuse files with a string that looks like a private key or a token.
+
+    Args:
+        contents: Bytes by name.
+
+    Raises:
+        InvalidInput: One does, and it is not allowed. The secret itself is not in the message.
+    """
+    permitted = _allowed()
+    found = {
+        name: what
+        for name, content in contents.items()
+        if name not in permitted and (what := _held(content))
+    }
+    if found:
+        first = "; ".join(
+            f"{one_line(name)} holds what looks like {what}"
+            for name, what in list(found.items())[:5]
+        )
+        more = f"; so do {len(found) - 5} more files" if len(found) > 5 else ""
+        raise InvalidInput(
+            f"code is stored and every trial reads it, but {first}{more}",
+            f"remove it, or if it is not a secret: {_allow(found)}",
+        )
+
+
+def _held(content: bytes) -> str:
+    """Return a secret found in a file, with its line; empty if there is none."""
+    for start, (what, rest) in _CONTENT.items():
+        # A literal at the front is found fast; that nothing goes before it is looked at afterwards.
+        form = re.escape(start) + rb"(?<![A-Za-z0-9]" + re.escape(start) + rb")" + rest
+        if start in content and (match := re.search(form, content)):
+            line = content.count(b"\n", 0, match.start()) + 1
+            return f"{what} (line {line})"
+    return ""
+
 
 _log = logging.getLogger("podium")
 
-NEVER = (".git", "__pycache__", "*.pyc", "podium-work")
+_NEVER = (".git", "__pycache__", "*.pyc", "podium-work")
 """Names that are left out wherever they are."""
 
-IGNORED = (
+_IGNORED = (
     "*.egg-info", ".cache", ".DS_Store", ".hg", ".idea", ".ipynb_checkpoints", ".mypy_cache", ".nox",
     ".pytest_cache", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode", "node_modules", "venv",
 )  # fmt: skip
@@ -89,7 +181,7 @@ def _listed(directory: Path) -> tuple[Path, list[str]]:
         raise InvalidInput(
             f"code is a directory, but there is no directory {directory}", "for example code=."
         )
-    root, permitted = directory.resolve(), allowed()
+    root, permitted = directory.resolve(), _allowed()
     every = sorted(_files(root))
     secret = [name for name in every if is_secret(name) and name not in permitted]
     if secret:
@@ -97,7 +189,7 @@ def _listed(directory: Path) -> tuple[Path, list[str]]:
             f" and {len(secret) - 10} more" if len(secret) > 10 else ""
         )
         _log.warning(
-            f"left out of the code, as files that hold credentials: {shown}; to pack them: {allow(secret)}"
+            f"left out of the code, as files that hold credentials: {shown}; to pack them: {_allow(secret)}"
         )
     names = [name for name in every if name not in set(secret)]
     if not names:
@@ -129,10 +221,9 @@ def _is_whole(storage: Storage, code: Code) -> bool:
 
 
 def _files(root: Path) -> Iterator[str]:
-    """Yield the paths of the files to pack, relative to the root, with slashes."""
     listed = _known_to_git(root)
     names = _walk(root) if listed is None else listed
-    yield from (name for name in names if not _matches(name, NEVER))
+    yield from (name for name in names if not _matches(name, _NEVER))
 
 
 def _known_to_git(root: Path) -> list[str] | None:
@@ -168,9 +259,9 @@ def _walk(root: Path) -> Iterator[str]:
         here = PurePosixPath(Path(folder).relative_to(root).as_posix())
         links = [name for name in folders if Path(folder, name).is_symlink()]
         folders[:] = [
-            name for name in folders if name not in links and not _matches(name, NEVER + IGNORED)
+            name for name in folders if name not in links and not _matches(name, _NEVER + _IGNORED)
         ]
-        yield from (str(here / name) for name in (*files, *links) if not _matches(name, IGNORED))
+        yield from (str(here / name) for name in (*files, *links) if not _matches(name, _IGNORED))
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
@@ -178,7 +269,7 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _check_size(root: Path, names: list[str], shown: str) -> None:
-    hint = "name what is not code in .gitignore (of a git checkout), or keep data outside of the directory"
+    hint = "list files that are not code in .gitignore (of a git checkout), or keep data outside of the directory"
     if len(names) > MOST_FILES:
         raise InvalidInput(
             f"{shown} holds {len(names):,} files, but code has at most {MOST_FILES:,}", hint
@@ -229,6 +320,6 @@ def _inside(root: Path, link: Path) -> str:
         raise InvalidInput(f"the link {link} leads to itself", f"rm {shlex.quote(str(link))}")
     target = link.resolve()
     if not target.is_relative_to(root):
-        hint = "copy what it leads to, or name the link in .gitignore"
+        hint = "copy its target, or name the link in .gitignore"
         raise InvalidInput(f"the link {link} leads out of {root}, to {target}", hint)
     return os.path.relpath(target, link.parent)

@@ -13,8 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from podium.documents import parse, read_json
 from podium.errors import InvalidInput, PodiumError
+from podium.files.documents import parse, read_json
 from podium.metrics import metric_line
 
 

@@ -9,8 +9,7 @@ from podium.metrics import metric_line
 def report(
     values: Mapping[str, float] | None = None, /, *, step: int | None = None, **named: float
 ) -> None:
-    """Print the metrics of an epoch at once, so that a trial that gets nowhere can be stopped
-    early.
+    """Print the metrics of an epoch at once, so that an unpromising trial can be stopped early.
 
     One call prints one line, which podium and Katib read; outside of a trial it is printed, too.
 

@@ -1,11 +1,9 @@
 """Let the containers of a job run their command in packed code."""
 
-import shlex
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from podium.code.reference import Code
-from podium.errors import InvalidInput
-from podium.manifests.experiment.shell import takes_script
+from podium.manifests.experiment.trainer import run_by
 from podium.manifests.job_editor import JobEditor
 from podium.manifests.resource import Resource
 
@@ -34,24 +32,6 @@ def with_code(
 
     def change(editor: JobEditor) -> None:
         for _, body in editor.containers(container):
-            _wrap(body, prefix)
+            run_by(body, prefix)
 
     return resource.changed_job(change)
-
-
-def _wrap(container: dict[str, Any], prefix: list[str]) -> None:
-    command = [str(word) for word in container.get("command") or []]
-    if not command:
-        hint = "write the command of the image into the manifest"
-        raise InvalidInput(
-            f"container {container.get('name')} has no command that could run in the code", hint
-        )
-    words = [*command, *map(str, container.get("args") or [])]
-    if not takes_script(words) or len(words) == 2:
-        container["command"] = [*prefix, *command]
-        return
-    # Katib joins words without quotes unless the first are a shell's, so the shell stays in front.
-    script = shlex.join([*prefix, words[0], "-c", words[2]])
-    rest = words[3:]
-    container["command"] = [*words[:2], f'{script} "$0" "$@"' if rest else script, *rest]
-    container.pop("args", None)

@@ -14,6 +14,8 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from podium.data.artifact_files import (
 )
 from podium.data.blocks import Selection
 from podium.data.cache import ObjectCache, matches
+from podium.data.folds import SMALL, USUAL, Fold, Items, each_fold, split_uri
 from podium.data.schema import (
     FORMAT,
     PARTS,
@@ -41,10 +44,10 @@ from podium.data.schema import (
 from podium.data.sealed import is_sealed, unsealed
 from podium.data.seen import SeenItems
 from podium.data.split import Split
-from podium.documents import MAX_JSON, load_json
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound, PodiumError
-from podium.settings import Settings
+from podium.files.documents import MAX_JSON, load_json
 from podium.storage import connect, local_path
+from podium.system.settings import Settings
 
 __all__ = [
     "PARTS",
@@ -60,7 +63,10 @@ __all__ = [
     "write",
 ]  # fmt: skip
 
-PREPARE_HINT = "make it again: podium data prepare --output DIRECTORY"
+LEARNED = ("train", "validation")
+"""Parts that folds divide."""
+
+_PREPARE_HINT = "make it again: podium data prepare --output DIRECTORY"
 
 
 def test_uri(uri: str | Path) -> str:
@@ -69,7 +75,8 @@ def test_uri(uri: str | Path) -> str:
 
 
 def describe(uri: str | Path) -> DatasetInfo:
-    """Read and check ``dataset.json``; opens no part.
+    """Read and check ``dataset.json``; opens no part, unless the URI names a fold
+    (podium.data.folds).
 
     Args:
         uri: A directory, ``file://``, ``s3://`` or ``minio://``.
@@ -79,23 +86,29 @@ def describe(uri: str | Path) -> DatasetInfo:
         InvalidInput: It is a dataset of another format.
         Damaged: ``dataset.json`` cannot be read or contradicts itself.
     """
+    uri, fold = split_uri(uri)
+    if fold:
+        info = describe(uri)
+        return _as_fold(info, {name: target for name, (_, target) in _picked(uri, fold).items()})
     where = f"{uri}/dataset.json"
     text = _read(uri, "dataset.json")
     try:
         value = load_json(text, where)
     except InvalidInput as error:
-        raise Damaged(error.message, PREPARE_HINT) from error
+        raise Damaged(error.message, _PREPARE_HINT) from error
     known = value.get("format") if isinstance(value, dict) else None
     if known != FORMAT:
         raise InvalidInput(
-            f"{where} has the format {known!r}, but this podium reads {FORMAT!r}", PREPARE_HINT
+            f"{where} has the format {known!r}, but this podium reads {FORMAT!r}", _PREPARE_HINT
         )
     try:
         info = DatasetInfo.from_json(value, where)
     except InvalidInput as error:
-        raise Damaged(error.message, PREPARE_HINT) from error
+        raise Damaged(error.message, _PREPARE_HINT) from error
     if info.digest != digest_of(*(info.parts[name] for name in PARTS)):
-        raise Damaged(f"{where}: its digest does not follow from the checksums in it", PREPARE_HINT)
+        raise Damaged(
+            f"{where}: its digest does not follow from the checksums in it", _PREPARE_HINT
+        )
     return info
 
 
@@ -104,10 +117,10 @@ def load(uri: str | Path, part: str) -> Split:
 
     Nothing is copied: the arrays are read-only and take memory only where they are read, which the
     system takes back when it needs it. Copy what must stay. A remote dataset is fetched once into
-    the cache of this machine.
+    the cache of this machine. Of a fold the rows are read into memory.
 
     Args:
-        uri: A directory, ``file://``, ``s3://`` or ``minio://``.
+        uri: A directory, ``file://``, ``s3://`` or ``minio://``, or a fold of one.
         part: ``train``, ``validation`` or ``test``.
 
     Returns:
@@ -120,6 +133,9 @@ def load(uri: str | Path, part: str) -> Split:
     """
     if part not in PARTS:
         raise InvalidInput(f"a dataset has no part {part!r}", f"its parts are {', '.join(PARTS)}")
+    uri, fold = split_uri(uri)
+    if fold and part != "test":
+        return _load_fold(uri, fold, part)
     whole = describe(uri)
     info = whole.parts[part]
     home = _home(uri, whole, part)
@@ -136,11 +152,90 @@ def load_target(uri: str | Path, part: str) -> Array:
     Raises:
         NotFound, InvalidInput, Damaged: As load.
     """
+    uri, fold = split_uri(uri)
+    if fold and part != "test":
+        return _picked(uri, fold)[part][1]
     whole = describe(uri)
     info = whole.parts[part]
     return _map(
         _home(uri, whole, part), info.target, whole.target.dtype, (info.count, *whole.target.shape)
     )
+
+
+def check_folds(uri: str | Path, count: int) -> None:
+    """Refuse folds that a dataset cannot be divided into.
+
+    Raises:
+        InvalidInput: It says why.
+    """
+    for fold in each_fold(str(uri), count, seed=1):
+        load_target(fold, "validation")
+
+
+def usual_folds(uri: str | Path) -> int:
+    """Return how many folds suit a table or text: 5 where its validation part is small, unless it cannot
+    be divided so or goes by time; else 0."""
+    info = describe(uri)
+    if info.parts["validation"].count >= SMALL or info.parts["train"].times:
+        return 0
+    with suppress(InvalidInput):
+        check_folds(uri, USUAL)
+        return USUAL
+    return 0
+
+
+def _load_fold(uri: str, fold: Fold, part: str) -> Split:
+    picked, whole = _picked(uri, fold), describe(uri)
+    rows, target = picked[part]
+    halves = [load(uri, name) for name in LEARNED]
+    first = len(halves[0])
+    inputs = {
+        name: np.concatenate(
+            [
+                halves[0].inputs[name][rows[rows < first]],
+                halves[1].inputs[name][rows[rows >= first] - first],
+            ]
+        )
+        for name in whole.inputs
+    }
+    targets = {name: chosen for name, (_, chosen) in picked.items()}
+    return Split(inputs=inputs, target=target, name=part, info=_as_fold(whole, targets))
+
+
+def _picked(uri: str, fold: Fold) -> dict[str, tuple[Array, Array]]:
+    """Return the rows of each part of a fold, ascending, and their target."""
+    info = describe(uri)
+
+    def fact(name: str) -> Array | None:
+        found = [load_facts(uri, name, part) for part in LEARNED]
+        known = [array for array in found if array is not None]
+        return np.concatenate(known) if len(known) == len(LEARNED) else None
+
+    target = np.concatenate([load_target(uri, part) for part in LEARNED])
+    groups = fact("groups")
+    units = fact("keys") if groups is None else groups
+    items = Items(
+        target=target,
+        units=np.arange(len(target), dtype=np.uint64) if units is None else units,
+        times=fact("times"),
+        has_groups=groups is not None,
+    )
+    rows = items.rows(fold, info)
+    return {part: (at, target[at]) for part, at in zip(LEARNED, rows, strict=True)}
+
+
+def _as_fold(info: DatasetInfo, targets: Mapping[str, Array]) -> DatasetInfo:
+    """Return the description of a fold: statistics stay those of the whole training part."""
+    classes = len(info.classes)
+    parts = {
+        name: replace(
+            info.parts[name],
+            count=len(target),
+            class_counts=tuple(np.bincount(target, minlength=classes).tolist()) if classes else (),
+        )
+        for name, target in targets.items()
+    }
+    return replace(info, parts={**info.parts, **parts})
 
 
 def load_seen(uri: str | Path) -> SeenItems | None:
@@ -149,6 +244,7 @@ def load_seen(uri: str | Path) -> SeenItems | None:
     Raises:
         NotFound, InvalidInput, Damaged: As load.
     """
+    uri, _ = split_uri(uri)
     file = describe(uri).seen
     return (
         None
@@ -157,8 +253,8 @@ def load_seen(uri: str | Path) -> SeenItems | None:
     )
 
 
-def load_facts(uri: str | Path, name: str) -> Array | None:
-    """Map what is known of each test item, [n]; None if the dataset does not tell.
+def load_facts(uri: str | Path, name: str, part: str = "test") -> Array | None:
+    """Map what is known of each item of a part, [n]; None if the dataset does not tell.
 
     Args:
         uri: The dataset's, or that of its test part.
@@ -168,12 +264,13 @@ def load_facts(uri: str | Path, name: str) -> Array | None:
     Raises:
         NotFound, InvalidInput, Damaged: As load.
     """
+    uri, _ = split_uri(uri)
     info = describe(uri)
-    file: FileInfo | None = getattr(info.parts["test"], name)
+    file: FileInfo | None = getattr(info.parts[part], name)
     return (
         None
         if file is None
-        else np.lib.format.open_memmap(_verified(_home(uri, info, "test"), file), mode="r")
+        else np.lib.format.open_memmap(_verified(_home(uri, info, part), file), mode="r")
     )
 
 
@@ -256,7 +353,7 @@ def write(
         info = write_directory(
             draft, Path(test_uri(draft)), chosen, inputs, target_name, facts, extras
         )
-        upload(draft, info, target, test)
+        _upload(draft, info, target, test)
         return info
 
 
@@ -291,7 +388,7 @@ def copy(
             draft = Path(scratch, "dataset")
             for home in homes:
                 _copy(Path(test_uri(draft)) if home == test else draft, files[home], info)
-            upload(draft, info, target, test)
+            _upload(draft, info, target, test)
     elif not (directory.exists() and (own := local_path(source)) and directory.samefile(own)):
         places = {
             home: Path(local_path(home) or "").absolute() for home in reversed(homes)
@@ -303,7 +400,7 @@ def copy(
     return info
 
 
-def upload(directory: Path, info: DatasetInfo, uri: str, test: str) -> None:
+def _upload(directory: Path, info: DatasetInfo, uri: str, test: str) -> None:
     """Copy a dataset from a directory, and its test part from beside it, if it is there, to
     prefixes.
 
@@ -351,7 +448,7 @@ def _home(uri: str | Path, info: DatasetInfo, part: str) -> str | Path:
     except NotFound:
         raise NotFound(
             f"the test part of {uri} is not there: it lies beside it, at {beside}",
-            "copy or upload both; or " + PREPARE_HINT,
+            "copy or upload both; or " + _PREPARE_HINT,
         ) from None
     return beside
 
@@ -368,7 +465,7 @@ def _read(uri: str | Path, file: str) -> bytes:
         with (directory / file).open("rb") as stream:
             return stream.read(MAX_JSON + 1)
     except (FileNotFoundError, NotADirectoryError, NotFound):
-        raise NotFound(f"there is no {file} in {uri}", PREPARE_HINT) from None
+        raise NotFound(f"there is no {file} in {uri}", _PREPARE_HINT) from None
     except OSError as error:
         raise PodiumError(f"{uri}/{file} cannot be read: {error.strerror or error}") from error
 
@@ -378,11 +475,11 @@ def _map(uri: str | Path, file: FileInfo, dtype: str, shape: tuple[int, ...]) ->
     try:
         array = np.lib.format.open_memmap(path, mode="r")
     except (ValueError, OSError) as error:
-        raise Damaged(f"{uri}/{file.file} cannot be mapped: {error}", PREPARE_HINT) from error
+        raise Damaged(f"{uri}/{file.file} cannot be mapped: {error}", _PREPARE_HINT) from error
     if (array.shape, array.dtype, array.flags.c_contiguous) != (shape, np.dtype(dtype), True):
         raise Damaged(
             f"{uri}/{file.file} holds {array.dtype} {array.shape}, but dataset.json says {dtype} {shape}",
-            PREPARE_HINT,
+            _PREPARE_HINT,
         )
     return array
 
@@ -399,10 +496,10 @@ def _verified(uri: str | Path, file: FileInfo) -> Path:
             raise Damaged(
                 f"{uri}/{file.file} does not match its checksum ({path.stat().st_size} of {file.bytes} "
                 "bytes)",
-                "copy it again, or " + PREPARE_HINT,
+                "copy it again, or " + _PREPARE_HINT,
             )
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFound(f"there is no {file.file} in {uri}", PREPARE_HINT) from None
+        raise NotFound(f"there is no {file.file} in {uri}", _PREPARE_HINT) from None
     except OSError as error:
         raise PodiumError(f"{uri}/{file.file} cannot be read: {error.strerror or error}") from error
     return path

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +30,13 @@ from podium.data.schema import (
 )
 from podium.data.seen import SEEN, SeenItems
 from podium.data.test_part import sketch
-from podium.drafts import appearing
 from podium.errors import InvalidInput, PodiumError
+from podium.files.drafts import appearing
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-INPUT_NAME = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
+_INPUT_NAME = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
 
 
 @contextmanager
@@ -69,14 +69,17 @@ class Extras:
     seen: SeenItems | None = None
     """All items of train and validation and their groups."""
 
-    groups: NDArray[np.uint64] | None = None
-    """A hash of the group of each test item, [n]."""
+    groups: Mapping[str, NDArray[np.uint64]] = field(default_factory=dict)
+    """A hash of the group of each item, [n], by part."""
 
-    keys: NDArray[np.uint64] | None = None
-    """A hash of each test item as it came, [n]."""
+    keys: Mapping[str, NDArray[np.uint64]] = field(default_factory=dict)
+    """A hash of each item as it came, [n], by part."""
 
-    times: NDArray[Any] | None = None
-    """The time of each test item, [n]."""
+    times: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """The time of each item, [n], by part."""
+
+    gap: float = 0.0
+    """Time left between parts."""
 
     originals: "Iterable[RecordBatch] | None" = None
     """The test items in order as they came: rows, or pictures."""
@@ -104,7 +107,8 @@ def write_directory(
             )
             for part in PARTS
         }
-        infos["test"] = _write_extras(held_out, infos["test"], extras)
+        for part, home in zip(PARTS, (draft, draft, held_out), strict=True):
+            infos[part] = _write_extras(home, part, infos[part], extras)
         inputs = {
             name: _input_info(name, description, parts["train"])
             for name, description in descriptions.items()
@@ -114,8 +118,9 @@ def write_directory(
             inputs=inputs,
             parts=infos,
             **facts,
+            gap=extras.gap,
             seen=_write_seen(draft / SEEN, extras.seen),
-            test_part=digest_of(infos["test"]) if extras.keys is None else sketch(extras.keys),
+            test_part=sketch(extras.keys["test"]) if extras.keys else digest_of(infos["test"]),
             profile=_profile(descriptions, parts["train"]),
             target=_target_info(target_name, parts["train"], facts["kind"]),
         )
@@ -124,13 +129,14 @@ def write_directory(
     return info
 
 
-def _write_extras(directory: Path, part: PartInfo, extras: Extras) -> PartInfo:
+def _write_extras(directory: Path, name: str, part: PartInfo, extras: Extras) -> PartInfo:
+    originals = extras.originals if name == "test" else None
     return replace(
         part,
-        groups=_write_facts(directory / "test-groups.npy", extras.groups),
-        keys=_write_facts(directory / "test-keys.npy", extras.keys),
-        times=_write_facts(directory / "test-times.npy", extras.times),
-        originals=_write_originals(directory / "test-originals.parquet", extras.originals),
+        groups=_write_facts(directory / f"{name}-groups.npy", extras.groups.get(name)),
+        keys=_write_facts(directory / f"{name}-keys.npy", extras.keys.get(name)),
+        times=_write_facts(directory / f"{name}-times.npy", extras.times.get(name)),
+        originals=_write_originals(directory / "test-originals.parquet", originals),
     )
 
 
@@ -283,7 +289,7 @@ def check_parts(
                     f"but {first.dtype} {list(first.shape[1:])} in train"
                 )
     for of, description in inputs.items():
-        if of == "target" or not INPUT_NAME.fullmatch(of):
+        if of == "target" or not _INPUT_NAME.fullmatch(of):
             raise InvalidInput(
                 f"an input cannot be named {of!r}",
                 "letters, digits and _; target is the target's name",

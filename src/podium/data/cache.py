@@ -12,8 +12,8 @@ from pathlib import Path
 
 from podium.data.schema import FileInfo
 from podium.errors import Damaged, PodiumError
-from podium.settings import Settings
 from podium.storage import connect
+from podium.system.settings import Settings
 
 _STALLED = 3600
 """Seconds without a byte after which a download is taken for one that was killed."""
@@ -36,7 +36,7 @@ def matches(path: Path, file: FileInfo) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CachedFile:
+class _CachedFile:
     """A file in the cache, or what a download that was killed left of one."""
 
     path: Path
@@ -96,7 +96,7 @@ class ObjectCache:
             ) from error
         return path
 
-    def files(self) -> list[CachedFile]:
+    def files(self) -> list[_CachedFile]:
         """Return what it holds, the least recently used first."""
         files = []
         for path in self.directory.iterdir() if self.directory.is_dir() else ():
@@ -107,10 +107,10 @@ class ObjectCache:
                     path.name.startswith(".podium-") and time.time() - known.st_mtime < _STALLED
                 )
                 if not path.name.endswith(".lock") and not downloading:
-                    files.append(CachedFile(path=path, bytes=known.st_size, used=known.st_mtime))
+                    files.append(_CachedFile(path=path, bytes=known.st_size, used=known.st_mtime))
         return sorted(files, key=lambda file: file.used)
 
-    def evict(self, limit: int) -> list[CachedFile]:
+    def evict(self, limit: int) -> list[_CachedFile]:
         """Remove files, the least recently used first, until the rest has at most so many bytes;
         return them.
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from podium.documents import with_whole_numbers
 from podium.errors import InvalidInput, require, suggestion
+from podium.files.documents import with_whole_numbers
 
 DATES = {
     "date": "2026-01-31 or 31.1.2026",
@@ -16,10 +16,10 @@ DATES = {
 """Types of columns that hold dates, with an example."""
 
 NUMBERS = ("integer", "number")
-TYPES = (*NUMBERS, *DATES, "boolean", "text", "category")
+_TYPES = (*NUMBERS, *DATES, "boolean", "text", "category")
 """Types of columns; a category may look like anything."""
 
-ON_VIOLATION = ("refuse", "warn")
+_ON_VIOLATION = ("refuse", "warn")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Expected:
     """Expected content of a column; a field that is left out is not checked."""
 
     type: str
-    """One of TYPES; decides how the column is read, whatever a night's values look like."""
+    """One of _TYPES; decides how the column is read, whatever a night's values look like."""
 
     missing: float = 1.0
     """Largest share of missing values."""
@@ -45,8 +45,8 @@ class Expected:
     """All values of a category."""
 
     def __post_init__(self) -> None:
-        if self.type not in TYPES:
-            raise InvalidInput(f"no column holds {self.type!r}", suggestion(self.type, TYPES))
+        if self.type not in _TYPES:
+            raise InvalidInput(f"no column holds {self.type!r}", suggestion(self.type, _TYPES))
         for name in ("missing", "other"):
             require(
                 0 <= getattr(self, name) <= 1, f"0 <= {name} <= 1", **{name: getattr(self, name)}
@@ -79,8 +79,8 @@ class Contract:
     """``refuse`` the data, or ``warn`` and take them."""
 
     def __post_init__(self) -> None:
-        if self.on_violation not in ON_VIOLATION:
-            hint = suggestion(self.on_violation, ON_VIOLATION)
+        if self.on_violation not in _ON_VIOLATION:
+            hint = suggestion(self.on_violation, _ON_VIOLATION)
             raise InvalidInput(f"on_violation cannot be {self.on_violation!r}", hint)
 
     def to_json(self) -> dict[str, Any]:

@@ -15,12 +15,12 @@ from podium.data.preprocessing.table import MISSING, UNKNOWN, Field, TableColumn
 from podium.data.profile import Bins, Profile
 from podium.data.rows import Rows
 from podium.data.values import FLAGS, LOOSE, Guess
-from podium.text import are, exact, plural
+from podium.display.text import are, exact, plural
 
-MOST_CATEGORIES = 50
+_MOST_CATEGORIES = 50
 """A column of more is not listed."""
 
-OTHER = 0.01
+_OTHER = 0.01
 """Share of values that do not fit a column that had none."""
 
 
@@ -44,9 +44,9 @@ def draft(preprocessing: TablePreprocessing, train: int, profile: Profile | None
 def draft_target(classes: tuple[str, ...], values: NDArray[np.float64]) -> Expected:
     """Return what a target held: its classes, or else its numbers."""
     if not classes:
-        return Expected(type="number", other=OTHER, **_limits(Bins.of_numbers("target", values)))
+        return Expected(type="number", other=_OTHER, **_limits(Bins.of_numbers("target", values)))
     boolean = all(name.lower() in FLAGS for name in classes)
-    listed = classes if len(classes) <= MOST_CATEGORIES else ()
+    listed = classes if len(classes) <= _MOST_CATEGORIES else ()
     return Expected(type="boolean" if boolean else "category", categories=listed)
 
 
@@ -55,9 +55,9 @@ def _drafted(column: TableColumn, bins: Bins | None, train: int) -> Expected:
     if column.kind == "category":
         known = tuple(name for name in column.categories if name not in (MISSING, UNKNOWN))
         kind = column.type if column.type in ("boolean", "text") else "category"
-        listed = known if len(known) <= MOST_CATEGORIES else ()
-        return Expected(type=kind, missing=missing, other=OTHER, categories=listed)
-    other = LOOSE if column.loose else OTHER
+        listed = known if len(known) <= _MOST_CATEGORIES else ()
+        return Expected(type=kind, missing=missing, other=_OTHER, categories=listed)
+    other = LOOSE if column.loose else _OTHER
     filled = column.fill if column.missing else math.nan
     limits = (
         _limits(bins, filled, column.missing / train) if bins and column.type not in DATES else {}

@@ -7,10 +7,10 @@ from typing import Any
 from podium.data import artifact, preprocessing
 from podium.data.schema import PARTS, DatasetInfo
 from podium.data.split import Split
+from podium.display.notebook import table
+from podium.display.text import one_line
 from podium.errors import InvalidInput
-from podium.notebook import table
 from podium.storage import absolute
-from podium.text import one_line
 
 
 class Dataset:
@@ -71,6 +71,10 @@ class Dataset:
         drafted = draft(recipe, len(self.train), self.info.profile)
         drafted.columns[self.info.target.name] = draft_target(self.info.classes, self.train.target)
         return drafted.to_json()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values: its URI and what ``dataset.json`` holds."""
+        return {"uri": self.uri, **self.info.to_json()}
 
     def __fspath__(self) -> str:
         return self.uri

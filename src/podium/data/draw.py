@@ -23,7 +23,7 @@ CELL = 56
 """Pixels of a picture in the grid: smaller ones are enlarged by a whole number, larger ones are
 reduced."""
 GAP = 4
-MOST_ROWS = 30
+_MOST_ROWS = 30
 """Classes in the grid: the first ones."""
 ACROSS = 12
 """Pictures in a row."""
@@ -31,7 +31,7 @@ BANDS = 6
 """Rows of the grid of a regression: from the smallest to the largest target."""
 PANEL, PANELS = (260, 150), 4
 """Pixels of a histogram, and how many go beside each other."""
-MOST_PANELS = 40
+_MOST_PANELS = 40
 INK, PAPER, BAR = 0, 255, 96
 
 
@@ -80,18 +80,17 @@ def _picture_grid(part: "Split", info: DatasetInfo) -> "Image":
         top = GAP + row * cell
         draw.text((GAP, top + CELL // 2), label, fill="black", font=font, anchor="lm")
         for column, item in enumerate(items):
-            picture = fit(_to_picture(part.inputs[name][item], info))
+            picture = _fit(_to_picture(part.inputs[name][item], info))
             sheet.paste(picture, (left + column * cell, top))
     return sheet
 
 
 def _rows(part: "Split", info: DatasetInfo) -> Mapping[str, NDArray[np.int64]]:
-    """Return the label of each row of the grid and the positions of its items."""
     target = np.asarray(part.target)
     if info.kind == "classification":
         return {
             name: np.flatnonzero(target == at)[:ACROSS]
-            for at, name in enumerate(info.classes[:MOST_ROWS])
+            for at, name in enumerate(info.classes[:_MOST_ROWS])
         }
     first = target.reshape(len(target), -1)[:, 0]
     bands = [band for band in np.array_split(np.argsort(first, kind="stable"), BANDS) if len(band)]
@@ -113,7 +112,7 @@ def _to_picture(item: Array, info: DatasetInfo) -> "Image":
     return Image.fromarray(np.ascontiguousarray(pixels)).convert("RGB")
 
 
-def fit(picture: "Image", side: int = CELL) -> "Image":
+def _fit(picture: "Image", side: int = CELL) -> "Image":
     """Enlarge a picture by a whole number, or reduce it, so that it fits into a square."""
     from PIL import Image
 
@@ -132,7 +131,7 @@ def _histogram_sheet(part: "Split", info: DatasetInfo) -> "Image":
     """Draw a histogram of each column of each input, and of the target."""
     from PIL import Image, ImageDraw, ImageFont
 
-    charts = list(_charts(part, info))[:MOST_PANELS]
+    charts = list(_charts(part, info))[:_MOST_PANELS]
     across = min(PANELS, len(charts))
     width, height = PANEL
     sheet = Image.new("L", (across * width, -(-len(charts) // across) * height), PAPER)

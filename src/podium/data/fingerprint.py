@@ -10,18 +10,18 @@ from typing import Any
 from podium.errors import NotFound
 from podium.storage import connect, local_path
 
-PREPARATION = 3
+_PREPARATION = 3
 """Raised when data are prepared otherwise than before from the same source."""
 
-READ_WHOLE = 1 << 28
+_READ_WHOLE = 1 << 28
 """Bytes of a source on this machine up to which files count by their content; beyond, by path, size
 and time."""
 
-Listing = Mapping[str, Mapping[str, str]]
+_Listing = Mapping[str, Mapping[str, str]]
 """By location and name: what stands for the content of each file or object."""
 
 
-def list_contents(locations: Iterable[str]) -> Listing:
+def list_contents(locations: Iterable[str]) -> _Listing:
     """List every file or object of some locations with what stands for its content.
 
     Args:
@@ -33,9 +33,9 @@ def list_contents(locations: Iterable[str]) -> Listing:
     return {location: _list_one(location) for location in locations}
 
 
-def digest_of(listing: Listing, facts: Mapping[str, Any]) -> str:
+def digest_of(listing: _Listing, facts: Mapping[str, Any]) -> str:
     """Return one digest of contents and of all else that decides what the prepared data are."""
-    text = json.dumps([PREPARATION, listing, facts], sort_keys=True, default=str)
+    text = json.dumps([_PREPARATION, listing, facts], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -46,7 +46,7 @@ def _list_one(location: str) -> Mapping[str, str]:
     if not path.exists():
         raise NotFound(f"there is no {'file' if path.suffix else 'folder'} {location}")
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-    whole = sum(file.stat().st_size for file in files) <= READ_WHOLE
+    whole = sum(file.stat().st_size for file in files) <= _READ_WHOLE
     return {
         str(file.relative_to(path)) if file != path else file.name: _content(file, whole)
         for file in files

@@ -8,7 +8,7 @@ from podium.data.cache import matches
 from podium.errors import Failed, PodiumError
 from podium.storage import local_path
 
-COPY = "let the trainer change a copy: np.load(file, mmap_mode='c')"
+_COPY = "let the trainer change a copy: np.load(file, mmap_mode='c')"
 
 
 DAMAGED = ".damaged"
@@ -53,7 +53,7 @@ class GivenData:
             who = trainings[0] if len(trainings) == 1 else f"one of {', '.join(trainings)}"
             raise self._set_aside(
                 f"{who} wrote into the data it was given: {name} is not what was prepared",
-                f"{COPY}; ",
+                f"{_COPY}; ",
             )
 
     def _changed(self) -> str:

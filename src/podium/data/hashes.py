@@ -25,14 +25,14 @@ from podium.data.values import MISSING_VALUES, normal
 
 Hashes = NDArray[np.uint64]
 
-FEW = 3
+_FEW = 3
 """Columns of numbers with a fraction that a key is made of: each one more is one more that another
 export may move."""
 
-ENOUGH = 250
+_ENOUGH = 250
 """Keys, if all were as frequent, are enough to divide any number of items by."""
 
-LEVELS = 8.0
+_LEVELS = 8.0
 """Steps of brightness, of 256, in a key."""
 
 _MISSING = np.uint64(0x5B1D_6F0C_9E37_79B9)
@@ -66,7 +66,7 @@ def key_items(items: Selection) -> Hashes:
         hashed = []
         for block in items.blocks(name):
             flat = block.reshape(len(block), -1).astype(np.float64)
-            numbers = _rounded(project(flat, FEW)) if block.dtype.kind == "f" else flat
+            numbers = _rounded(project(flat, _FEW)) if block.dtype.kind == "f" else flat
             hashed.append(_mix_columns(numbers))
         total = mix(total + np.concatenate(hashed))
     return coarser(exact, total)
@@ -78,7 +78,7 @@ def key_pictures(items: Selection, exact: Hashes) -> Hashes:
     grids = [picture_grid(block).reshape(len(block), -1) for block in items.blocks(name)]
     return coarser(
         exact,
-        np.concatenate([_mix_columns(np.floor(project(grid, FEW) / LEVELS)) for grid in grids]),
+        np.concatenate([_mix_columns(np.floor(project(grid, _FEW) / _LEVELS)) for grid in grids]),
     )
 
 
@@ -91,7 +91,7 @@ def coarser(exact: Hashes, coarse: Hashes) -> Hashes:
     different = np.unique(exact, return_index=True)[1]
     sizes = np.unique(coarse[different], return_counts=True)[1].astype(float)
     alike, pairs = (sizes * (sizes - 1)).sum(), len(different) * (len(different) - 1)
-    return coarse if ENOUGH * alike <= pairs else exact
+    return coarse if _ENOUGH * alike <= pairs else exact
 
 
 def _mix_columns(numbers: NDArray[np.float64]) -> Hashes:
@@ -137,8 +137,8 @@ def hash_rows(
 
 
 def few_of(names: Sequence[str]) -> list[str]:
-    """Return FEW of some columns, the same ones whatever their order."""
-    return [names[at] for at in np.argsort(hash_texts(names))[:FEW]]
+    """Return _FEW of some columns, the same ones whatever their order."""
+    return [names[at] for at in np.argsort(hash_texts(names))[:_FEW]]
 
 
 def hash_texts(texts: Sequence[str]) -> Hashes:

@@ -23,7 +23,7 @@ from podium.data.split import Split
 from podium.data.values import to_numbers, to_text
 from podium.errors import InvalidInput, suggestion
 
-PICTURES = 256
+_PICTURES = 256
 """Decoded at a time."""
 
 
@@ -188,10 +188,10 @@ def _apply_pictures(prepared: ImagePreprocessing, file: Path, name: str) -> Iter
     with parquet.ParquetFile(file) as stored, TemporaryDirectory(prefix="podium-") as scratch:
         if PICTURE not in stored.schema_arrow.names:
             raise InvalidInput(
-                f"{name} holds rows, but the model takes pictures", "name data of pictures"
+                f"{name} holds rows, but the model takes pictures", "name a dataset of pictures"
             )
         start = 0
-        for batch in stored.iter_batches(PICTURES, columns=[PICTURE]):
+        for batch in stored.iter_batches(_PICTURES, columns=[PICTURE]):
             files = [Path(scratch, str(at)) for at in range(len(batch))]
             for copy, content in zip(files, batch[PICTURE].to_pylist(), strict=True):
                 copy.write_bytes(content)

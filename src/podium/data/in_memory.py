@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from podium.data.dataset import Dataset
-from podium.documents import write_file
 from podium.errors import InvalidInput
-from podium.settings import Settings
+from podium.files.documents import write_file
+from podium.system.settings import Settings
 
-HINT = "a DataFrame, (X, y), columns or arrays by name, a prepared dataset, or a name such as table:houses.csv"
+_HINT = "a DataFrame, (X, y), columns or arrays by name, a prepared dataset, or a name such as table:houses.csv"
 
 
 def located(data: Any, target: str = "") -> tuple[str, str]:
@@ -41,8 +42,6 @@ def located(data: Any, target: str = "") -> tuple[str, str]:
     if arrays:
         np.savez(content, allow_pickle=False, **arrays)
     else:
-        import pyarrow.parquet as pq
-
         pq.write_table(to_table(data), content)
     digest = sha256(content.getvalue()).hexdigest()[:16]
     path = Settings.from_environment().home / "given" / digest / name
@@ -113,8 +112,8 @@ def to_table(data: Any) -> pa.Table:
             return pa.table(data)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
         first = str(error).partition("\n")[0]
-        raise InvalidInput(f"these columns are no table: {first:.120}", HINT) from None
-    raise InvalidInput(f"data cannot be {kind_of(data)}", HINT)
+        raise InvalidInput(f"these columns are no table: {first:.120}", _HINT) from None
+    raise InvalidInput(f"data cannot be {kind_of(data)}", _HINT)
 
 
 def _is_pandas(data: Any) -> bool:

@@ -25,13 +25,13 @@ from podium.data.sources.fetching import fetch_file
 from podium.errors import InvalidInput, NotFound
 from podium.storage import Storage, connect, local_path
 
-PICTURES = 256
+_PICTURES = 256
 """Fetched and decoded at a time."""
 
-FETCHES = 8
+_FETCHES = 8
 """Pictures fetched from a storage in parallel."""
 
-ROWS = 16_384
+_ROWS = 16_384
 """Handed on at a time."""
 
 
@@ -164,9 +164,9 @@ def _find(item: str) -> Iterator[_Picture]:
 def _read_pictures(
     preprocessing: ImagePreprocessing, pictures: Sequence[_Picture], scratch: Path
 ) -> Iterator[Batch]:
-    for start in range(0, len(pictures), PICTURES):
-        chosen = pictures[start : start + PICTURES]
-        with TemporaryDirectory(dir=scratch) as copies, ThreadPoolExecutor(FETCHES) as pool:
+    for start in range(0, len(pictures), _PICTURES):
+        chosen = pictures[start : start + _PICTURES]
+        with TemporaryDirectory(dir=scratch) as copies, ThreadPoolExecutor(_FETCHES) as pool:
             paths = [
                 Path(copies, f"{at}{PurePosixPath(picture.name).suffix}")
                 for at, picture in enumerate(chosen)
@@ -195,8 +195,8 @@ def _read_rows(
 ) -> Iterator[Batch]:
     unreadable: list[Problem] = []
     for whole in file.batches(unreadable.append):
-        for start in range(0, len(whole), ROWS):
-            rows = whole.slice(start, ROWS)
+        for start in range(0, len(whole), _ROWS):
+            rows = whole.slice(start, _ROWS)
             applied = preprocessing.apply(rows)
             names = tuple(_row_name(file.name, int(row)) for row in rows.numbers[applied.kept])
             here = [problem for problem in unreadable if problem.row < rows.numbers[-1]]

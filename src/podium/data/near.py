@@ -1,6 +1,6 @@
 """Items that nearly equal others: rows with fewer digits, pictures saved again.
 
-An item is a point of at most DIMENSIONS numbers, in units of its columns' own spread: its columns,
+An item is a point of at most _DIMENSIONS numbers, in units of its columns' own spread: its columns,
 or the brightness of spots of its picture; of more numbers, projections at random. Two items are
 near where no number differs by more than a tolerance, and all that an export leaves as it is
 (categories, whole numbers) is equal. The tolerance is the largest at which hardly any two different
@@ -20,42 +20,42 @@ from numpy.typing import NDArray
 from podium.data.blocks import Selection
 from podium.data.schema import Array, InputDescription
 
-Hashes = NDArray[np.uint64]
+_Hashes = NDArray[np.uint64]
 Points = NDArray[np.float64]
 
-DIMENSIONS = 16
-GRID = 8
+_DIMENSIONS = 16
+_GRID = 8
 """Spots of a picture in each direction."""
 
-PLACES = 16
+_PLACES = 16
 """Places in a cell in each direction; the tolerance is two of them."""
 
-MOST_PROBES = 8
+_MOST_PROBES = 8
 """Borders of its cell, the nearest, that a point is looked for across."""
 
-TOLERANCES = tuple(2.0**-power for power in range(2, 16))
+_TOLERANCES = tuple(2.0**-power for power in range(2, 16))
 """In units of a column's spread."""
 
-MOST_BY_CHANCE = 0.002
+_MOST_BY_CHANCE = 0.002
 """Share of items that may be within twice the tolerance of another by chance."""
 
 SAMPLE, QUERIES = 100_000, 4_000
 """Items that the tolerance is found with."""
 
-BLOCK = 4 << 20
+_BLOCK = 4 << 20
 """Bytes of items at a time."""
 
-PIXELS = 1 << 18
+_PIXELS = 1 << 18
 """Pixels measured at a time, all pictures together."""
 
 POINTS, FILTER = 4096, 1 << 22
 """Points looked for at a time, and hashes that tell quickly which cells hold nothing."""
 
 _STEP = np.uint64(0x9E37_79B9_7F4A_7C15)
-_SHIFTS = np.arange(DIMENSIONS, dtype=np.uint64) * np.uint64(4)
+_SHIFTS = np.arange(_DIMENSIONS, dtype=np.uint64) * np.uint64(4)
 
 
-def mix(values: Hashes, seed: int = 0) -> Hashes:
+def mix(values: _Hashes, seed: int = 0) -> _Hashes:
     """Scramble hashes [n] by a seed: the finalizer of SplitMix64 (Steele, Lea and Flood 2014)."""
     with np.errstate(over="ignore"):
         mixed = values + np.uint64(seed % 2**64) * _STEP + _STEP
@@ -65,8 +65,8 @@ def mix(values: Hashes, seed: int = 0) -> Hashes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Space:
-    """How the inputs of items become points."""
+class _Space:
+    """Projection of the inputs of items to points."""
 
     inputs: Mapping[str, Mapping[str, Any]]
     """Settings of each input: ``image``, whether it is pictures; ``spread``, of each number or of
@@ -75,7 +75,7 @@ class Space:
     @classmethod
     def of(
         cls, items: Mapping[str, Array], descriptions: Mapping[str, InputDescription]
-    ) -> "Space":
+    ) -> "_Space":
         """Measure the spread of each column of some training items."""
         measured = {}
         for name, described in descriptions.items():
@@ -94,7 +94,7 @@ class Space:
         """Whether nothing of an item can be nearly equal."""
         return not any(any(each["spread"]) for each in self.inputs.values())
 
-    def points(self, items: Mapping[str, Array]) -> tuple[Points, Hashes]:
+    def points(self, items: Mapping[str, Array]) -> tuple[Points, _Hashes]:
         """Return the points of items [n, dimensions], and a hash of what is not in them [n]."""
         numbers, rest = [], np.zeros(len(next(iter(items.values()))), np.uint64)
         for name in sorted(self.inputs):
@@ -111,7 +111,7 @@ class Space:
         return project(np.concatenate(numbers, axis=1)), rest
 
 
-def project(numbers: Points, most: int = DIMENSIONS) -> Points:
+def project(numbers: Points, most: int = _DIMENSIONS) -> Points:
     """Return numbers [n, d] as they are, or so many projections of more."""
     count = numbers.shape[1]
     if count <= most:
@@ -121,23 +121,23 @@ def project(numbers: Points, most: int = DIMENSIONS) -> Points:
 
 
 def picture_grid(pictures: Array) -> Points:
-    """Return the mean brightness of equal spots, [n, GRID, GRID], of pictures that are gray or in
+    """Return the mean brightness of equal spots, [n, _GRID, _GRID], of pictures that are gray or in
     color."""
     down, across = (_areas(side) for side in pictures.shape[1:3])
-    step, grids = max(1, PIXELS // max(1, pictures[:1].size)), []
+    step, grids = max(1, _PIXELS // max(1, pictures[:1].size)), []
     for start in range(0, len(pictures), step):
         some = pictures[start : start + step].astype(np.float64)
         gray = some if some.ndim == 3 else some @ np.array([0.299, 0.587, 0.114])
         grids.append(down @ (gray @ across.T))
-    return np.concatenate(grids) if grids else np.empty((0, GRID, GRID))
+    return np.concatenate(grids) if grids else np.empty((0, _GRID, _GRID))
 
 
 def _areas(side: int) -> Points:
-    """Return the share of each of GRID spots that lies in each pixel of a side, [GRID, side]."""
-    edges = np.linspace(0, side, GRID + 1)
+    """Return the share of each of _GRID spots that lies in each pixel of a side, [_GRID, side]."""
+    edges = np.linspace(0, side, _GRID + 1)
     pixels = np.arange(side)
     shared = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
-    return np.asarray(shared.clip(0) / (side / GRID))
+    return np.asarray(shared.clip(0) / (side / _GRID))
 
 
 def _spreads(columns: Points) -> list[float]:
@@ -147,7 +147,7 @@ def _spreads(columns: Points) -> list[float]:
     return np.where((np.rint(columns) == columns).all(axis=0), 0.0, spread).tolist()
 
 
-def _odd(count: int, seed: int) -> Hashes:
+def _odd(count: int, seed: int) -> _Hashes:
     return mix(np.arange(count, dtype=np.uint64), seed) | np.uint64(1)
 
 
@@ -155,15 +155,15 @@ def _odd(count: int, seed: int) -> Hashes:
 class NearItems:
     """Items, found by others that nearly equal them."""
 
-    space: Space
+    space: _Space
 
     tolerance: float
     """In units of a column's spread."""
 
-    cells: Hashes
+    cells: _Hashes
     """[n], ascending."""
 
-    places: Hashes
+    places: _Hashes
     """[n], of each item in its cell: 4 bits for each dimension."""
 
     @classmethod
@@ -178,7 +178,7 @@ class NearItems:
             return None
         step = _rows_of(first.part.inputs)
         sample = _sample(first, descriptions, step)
-        space = Space.of(sample, descriptions)
+        space = _Space.of(sample, descriptions)
         tolerance = 0.0 if space.is_exact else _find_tolerance(*space.points(sample), count)
         if not tolerance:
             return None
@@ -191,7 +191,9 @@ class NearItems:
         return cls._sorted(space, tolerance, cells, places)
 
     @classmethod
-    def _sorted(cls, space: Space, tolerance: float, cells: Hashes, places: Hashes) -> "NearItems":
+    def _sorted(
+        cls, space: _Space, tolerance: float, cells: _Hashes, places: _Hashes
+    ) -> "NearItems":
         order = np.lexsort((places, cells))
         cells, places = cells[order], places[order]
         new = np.ones(len(cells), bool)
@@ -211,7 +213,7 @@ class NearItems:
             found[start : start + step] = self.holds_points(*self.space.points(block))
         return found
 
-    def holds_points(self, points: Points, rest: Hashes) -> NDArray[np.bool_]:
+    def holds_points(self, points: Points, rest: _Hashes) -> NDArray[np.bool_]:
         """As holds, of points [m, dimensions]."""
         found = np.zeros(len(points), bool)
         for asked, _ in _pairs(points, rest, self.tolerance, self.cells, self.places):
@@ -249,7 +251,7 @@ class NearItems:
         """Read what to_arrays returned."""
         facts = json.loads(arrays["facts"].tobytes())
         return cls(
-            space=Space(inputs=facts["inputs"]),
+            space=_Space(inputs=facts["inputs"]),
             tolerance=float(facts["tolerance"]),
             cells=arrays["cells"],
             places=arrays["places"],
@@ -283,11 +285,10 @@ def _sample(
 
 
 def _rows_of(items: Mapping[str, Array]) -> int:
-    """Return how many items are read at a time."""
-    return max(1, BLOCK // max(1, sum(array[:1].nbytes for array in items.values())))
+    return max(1, _BLOCK // max(1, sum(array[:1].nbytes for array in items.values())))
 
 
-def _find_tolerance(points: Points, rest: Hashes, count: int) -> float:
+def _find_tolerance(points: Points, rest: _Hashes, count: int) -> float:
     """Return the largest tolerance at which hardly any two different items are near by chance; 0 if
     there is none.
 
@@ -309,14 +310,14 @@ def _find_tolerance(points: Points, rest: Hashes, count: int) -> float:
             shares[tolerance] = min(1.0, scale * _share(points, rest, tolerance))
         return shares[tolerance]
 
-    for tolerance in TOLERANCES[1:-2]:
+    for tolerance in _TOLERANCES[1:-2]:
         near = share(tolerance / 4)
-        if near < 0.5 and share(tolerance * 2) - near <= MOST_BY_CHANCE:
+        if near < 0.5 and share(tolerance * 2) - near <= _MOST_BY_CHANCE:
             return tolerance
     return 0.0
 
 
-def _share(points: Points, rest: Hashes, tolerance: float) -> float:
+def _share(points: Points, rest: _Hashes, tolerance: float) -> float:
     """Return the share of some points that are near another one."""
     cells, places = _locate(points, rest, tolerance)[:2]
     order = np.argsort(cells, kind="stable")
@@ -327,18 +328,18 @@ def _share(points: Points, rest: Hashes, tolerance: float) -> float:
     return float(found.mean())
 
 
-def _locate(points: Points, rest: Hashes, tolerance: float) -> tuple[Hashes, Hashes, Points]:
+def _locate(points: Points, rest: _Hashes, tolerance: float) -> tuple[_Hashes, _Hashes, Points]:
     """Return the hash of each point's cell, its place in it, and where it is in units of cells."""
-    where = points / (tolerance * PLACES / 2)
+    where = points / (tolerance * _PLACES / 2)
     whole = np.floor(where)
     cells = rest + whole.astype(np.int64).view(np.uint64) @ _odd(points.shape[1], 4)
-    spots = ((where - whole) * PLACES).astype(np.uint64).clip(max=np.uint64(PLACES - 1))
+    spots = ((where - whole) * _PLACES).astype(np.uint64).clip(max=np.uint64(_PLACES - 1))
     places = (spots << _SHIFTS[: points.shape[1]]).sum(axis=1, dtype=np.uint64)
     return cells, places, where - whole
 
 
 def _pairs(
-    points: Points, rest: Hashes, tolerance: float, cells: Hashes, places: Hashes
+    points: Points, rest: _Hashes, tolerance: float, cells: _Hashes, places: _Hashes
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Yield positions of points and of the ones among others that they are near, these sorted by
     cell."""
@@ -362,15 +363,15 @@ def _pairs(
             yield start + asked[close], at[close]
 
 
-def _probes(own: Hashes, inside: Points) -> tuple[NDArray[np.int64], Hashes]:
+def _probes(own: _Hashes, inside: Points) -> tuple[NDArray[np.int64], _Hashes]:
     """Return positions of points, and hashes of the cells to look for them in: their own and those
     across borders."""
-    share, steps = 2 / PLACES, _odd(inside.shape[1], 4)
+    share, steps = 2 / _PLACES, _odd(inside.shape[1], 4)
     across = np.where(
         inside < share, np.uint64(0) - steps, np.where(inside > 1 - share, steps, np.uint64(0))
     )
     distance = np.where(across == 0, 1.0, np.minimum(inside, 1 - inside))
-    nearest = np.argsort(distance, axis=1)[:, :MOST_PROBES]
+    nearest = np.argsort(distance, axis=1)[:, :_MOST_PROBES]
     across = np.take_along_axis(across, nearest, axis=1)
     which, probed = np.arange(len(own)), own
     for border in across.T:
@@ -381,9 +382,9 @@ def _probes(own: Hashes, inside: Points) -> tuple[NDArray[np.int64], Hashes]:
     return which, probed
 
 
-def _close(one: Hashes, other: Hashes, dimensions: int) -> NDArray[np.bool_]:
+def _close(one: _Hashes, other: _Hashes, dimensions: int) -> NDArray[np.bool_]:
     """Return the pairs of places within the tolerance in every dimension, also across a border."""
     apart = (
         (one[:, None] >> _SHIFTS[:dimensions]) - (other[:, None] >> _SHIFTS[:dimensions])
-    ) & np.uint64(PLACES - 1)
-    return np.asarray(((apart <= 2) | (apart >= PLACES - 2)).all(axis=1))
+    ) & np.uint64(_PLACES - 1)
+    return np.asarray(((apart <= 2) | (apart >= _PLACES - 2)).all(axis=1))

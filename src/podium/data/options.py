@@ -12,15 +12,15 @@ from typing import Any
 
 from podium.data.contract import Contract, check_names
 from podium.data.schema import KINDS
-from podium.documents import parse, with_whole_numbers
 from podium.errors import InvalidInput, require, suggestion
+from podium.files.documents import parse, with_whole_numbers
 
 _PLAIN = r"(?!(?i:y|n|yes|no|on|off|true|false|null)$)[A-Za-z_][\w-]*"
 """A text that YAML and a shell take as it is."""
 
-SPLITS = ("stratified", "random")
-LISTS = ("drop", "categories", "numbers", "missing_values", "split_by")
-MISSING = ("fill", "indicator", "refuse")
+_SPLITS = ("stratified", "random")
+_LISTS = ("drop", "categories", "numbers", "missing_values", "split_by")
+_MISSING = ("fill", "indicator", "refuse")
 COMMON = ("name", "kind", "split", "split_seed", "validation", "test", "allow_duplicates")
 
 
@@ -130,8 +130,8 @@ class DataOptions:
     def __post_init__(self) -> None:
         choices = {
             "kind": KINDS,
-            "split": SPLITS,
-            "missing": MISSING,
+            "split": _SPLITS,
+            "missing": _MISSING,
             "decimal": (".", ","),
             "channels": (1, 3),
         }
@@ -187,7 +187,7 @@ class DataOptions:
 
 def _as_list(name: str, value: Any) -> Any:
     """Wrap a single text where an option is a list: ``drop=id``."""
-    return [value] if isinstance(value, str) and name in LISTS else value
+    return [value] if isinstance(value, str) and name in _LISTS else value
 
 
 _PARAMETERS: ContextVar[Mapping[str, Any] | None] = ContextVar("_PARAMETERS", default=None)
@@ -210,7 +210,7 @@ def changed(option: str, value: Any) -> dict[str, Any]:
     """Return a pipeline's ``data_options`` with an option changed, or one more name in an option
     that lists names."""
     given = _PARAMETERS.get() or {}
-    more = [*_as_list(option, given.get(option, [])), value] if option in LISTS else value
+    more = [*_as_list(option, given.get(option, [])), value] if option in _LISTS else value
     return {"data_options": {**given, option: more}}
 
 
@@ -223,9 +223,9 @@ def written(option: str, value: Any) -> str:
     """
     if _PARAMETERS.get() is not None:
         return f"data_options={shlex.quote(json.dumps(changed(option, value)['data_options'], ensure_ascii=False))}"
-    value = [value] if option in LISTS else value
+    value = [value] if option in _LISTS else value
     text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
-    if option in LISTS and re.fullmatch(_PLAIN, value[0], re.ASCII):
+    if option in _LISTS and re.fullmatch(_PLAIN, value[0], re.ASCII):
         return f"{option}=[{value[0]}]"
     return (
         f"{option}={text}" if re.fullmatch(r"[\w.\\-]*", text) else shlex.quote(f"{option}={text}")

@@ -1,7 +1,9 @@
 """Any .png or .jpg as the 28x28 image a network was trained on.
 
-What that means depends on the dataset: a digit is cropped and centered by its mass
-(podium.data.digits), a piece of clothing fills the 28x28 as in Fashion-MNIST.
+What that means depends on the dataset. A digit is prepared as the MNIST authors did
+(yann.lecun.com/exdb/mnist): cropped, fit into 20x20, its center of mass in the middle; ink is what
+differs from the color of the frame, so a page under uneven light has to be cropped first. A piece
+of clothing fills the 28x28 as in Fashion-MNIST.
 """
 
 import warnings
@@ -13,20 +15,76 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from podium.data.digits import SIDE, prepare_digit
 from podium.errors import InvalidInput, NotFound
 
-HEIF_ENDINGS = (".heic", ".heif")
+_BOX = 20  # the digit fits into 20x20 …
+SIDE = 28  # … of 28x28
+_LEAST_CONTRAST = 12  # of 255: a faint pencil line; JPEG noise on an empty page is below
+_STRONG = 20  # pixels, fewer than a small digit has, of which the weakest says how strong ink is
+
+_Floats = NDArray[np.float64]
+
+
+def _prepare_digit(picture: Image.Image) -> NDArray[np.uint8]:
+    """Turn a picture of a digit into an image like those of the training data.
+
+    Args:
+        picture: RGB, the digit darker, lighter or of another color than its background.
+
+    Returns:
+        uint8 [28, 28], ink 255 on background 0.
+
+    Raises:
+        InvalidInput: Nothing stands out from the background.
+    """
+    pixels = np.asarray(picture, np.float64)
+    frame = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
+    order, third = frame[np.argsort(frame.mean(1))], max(1, len(frame) // 3)
+    spread = order[third:].mean(1) - order[: len(order) - third].mean(1)
+    densest = order[spread.argmin() :][:third] if len(spread) else order
+    background = np.median(densest, axis=0)  # a third of the frame, however tight the cut
+    ink = np.sqrt(np.mean((pixels - background) ** 2, axis=2))
+    noise = 3 * max(1.0, float(np.median(np.sqrt(np.mean((densest - background) ** 2, axis=1)))))
+    strongest = float(np.sort(ink, axis=None)[-_STRONG:].min())
+    peak = float(np.median(ink[ink >= 0.6 * strongest]))
+    if peak < max(_LEAST_CONTRAST, 2 * noise):
+        raise InvalidInput(
+            f"the digit must stand out from its background, but the contrast is {peak:.0f} of 255",
+            "use a well-lit picture that one digit fills",
+        )
+    return _place(((ink - noise) / (0.9 * peak - noise)).clip(0, 1))
+
+
+def _place(values: _Floats) -> NDArray[np.uint8]:
+    """Fit strokes (0..1) into 20x20, keeping their proportions, and put their center of mass in the
+    middle of 28x28."""
+    rows, columns = np.flatnonzero(values.max(1) > 0.2), np.flatnonzero(values.max(0) > 0.2)
+    cropped = values[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    scale = _BOX / max(cropped.shape)
+    size = [max(1, round(side * scale)) for side in reversed(cropped.shape)]
+    small = Image.fromarray(cropped.astype(np.float32)).resize(
+        (size[0], size[1]), Image.Resampling.HAMMING
+    )
+    digit = np.asarray(small, np.float64).clip(0, None)
+    digit /= digit.max()
+    sheet = np.zeros((3 * SIDE, 3 * SIDE))
+    centre = [(digit.sum(1 - axis) @ np.arange(digit.shape[axis])) / digit.sum() for axis in (0, 1)]
+    top, left = (SIDE + SIDE // 2 - round(middle) for middle in centre)
+    sheet[top : top + digit.shape[0], left : left + digit.shape[1]] = digit
+    return np.asarray(sheet[SIDE : 2 * SIDE, SIDE : 2 * SIDE] * 255).round().astype(np.uint8)
+
+
+_HEIF_ENDINGS = (".heic", ".heif")
 ENDINGS = (
     *(".png", ".jpg", ".jpeg", ".jfif", ".jpe", ".webp", ".avif", ".gif", ".bmp", ".tif", ".tiff"),
-    *(".ppm", ".pgm", *HEIF_ENDINGS),
+    *(".ppm", ".pgm", *_HEIF_ENDINGS),
 )
-FORMATS = ("PNG", "JPEG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM")  # none runs a program
+_FORMATS = ("PNG", "JPEG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM")  # none runs a program
 INSTALL_HEIF = "pip install pillow-heif"
-LARGEST = 480  # pixels per side; a digit needs no more
-MOST_BEYOND = 0.01
+_LARGEST = 480  # pixels per side; a digit needs no more
+_MOST_BEYOND = 0.01
 """Share of the pixels that may be whiter than white in the training pictures: some are hot."""
-MAX_PIXELS = 50_000_000
+_MAX_PIXELS = 50_000_000
 """Per picture, checked before decoding, which then needs less than 1 GB."""
 
 
@@ -87,13 +145,13 @@ def prepare_picture(picture: Path | Image.Image, recipe: str = "digit") -> NDArr
     name = str(picture) if isinstance(picture, Path) else "the picture"
     try:
         flat = _flatten(_open_picture(picture) if isinstance(picture, Path) else picture)
-        return _prepare_garment(flat) if recipe == "garment" else prepare_digit(flat)
+        return _prepare_garment(flat) if recipe == "garment" else _prepare_digit(flat)
     except InvalidInput as error:
         raise InvalidInput(f"{name}: {error.message}", error.hint) from error
 
 
 def _open_picture(path: Path) -> Image.Image:
-    """Read a picture file completely, reduced to about twice LARGEST, turned the way the camera was
+    """Read a picture file completely, reduced to about twice _LARGEST, turned the way the camera was
     held.
 
     Raises:
@@ -102,7 +160,7 @@ def _open_picture(path: Path) -> Image.Image:
     """
     with _opened(path) as picture:
         picture.draft(
-            "RGB", (2 * LARGEST, 2 * LARGEST)
+            "RGB", (2 * _LARGEST, 2 * _LARGEST)
         )  # large photos decode at a fraction of their size
         return ImageOps.exif_transpose(_reduce(picture))
 
@@ -152,7 +210,7 @@ def as_colors(picture: Image.Image, channels: int, bits: int = 16) -> Image.Imag
         )
     if picture.mode.startswith("I"):
         white, values = 2**bits - 1, np.asarray(picture, np.float64)
-        if (values > white).mean() > MOST_BEYOND:
+        if (values > white).mean() > _MOST_BEYOND:
             raise InvalidInput(
                 f"this picture has pixels up to {values.max():.0f}, but {white} was white in the training data",
                 "scale it as the training pictures were, or train on such pictures too",
@@ -172,7 +230,7 @@ def _opened(path: Path) -> Iterator[Image.Image]:
         with warnings.catch_warnings(category=Image.DecompressionBombWarning, action="error"):
             picture = Image.open(path, formats=_formats(path))
         with picture:
-            if picture.width * picture.height > MAX_PIXELS:
+            if picture.width * picture.height > _MAX_PIXELS:
                 raise _too_large(f"{picture.width:,} x {picture.height:,} pixels")
             yield picture
     except FileNotFoundError as error:
@@ -189,8 +247,8 @@ def _opened(path: Path) -> Iterator[Image.Image]:
 
 def _formats(path: Path) -> tuple[str, ...]:
     """Return the formats that a file may have; that of iPhones takes a package of its own."""
-    if path.suffix.lower() not in HEIF_ENDINGS:
-        return FORMATS
+    if path.suffix.lower() not in _HEIF_ENDINGS:
+        return _FORMATS
     try:
         from pillow_heif import register_heif_opener
     except ImportError:
@@ -199,19 +257,19 @@ def _formats(path: Path) -> tuple[str, ...]:
             INSTALL_HEIF,
         ) from None
     register_heif_opener()
-    return (*FORMATS, "HEIF")
+    return (*_FORMATS, "HEIF")
 
 
 def _too_large(size: str) -> InvalidInput:
     return InvalidInput(
-        f"a picture has at most {MAX_PIXELS:,} pixels, but this one has {size}",
+        f"a picture has at most {_MAX_PIXELS:,} pixels, but this one has {size}",
         "scale it down first",
     )
 
 
 def _reduce(picture: Image.Image) -> Image.Image:
     """Average blocks of pixels of a large picture before anything copies it."""
-    factor = max(picture.size) // (2 * LARGEST)
+    factor = max(picture.size) // (2 * _LARGEST)
     if factor < 2:
         return picture
     if picture.mode.startswith("I"):
@@ -240,7 +298,7 @@ def _flatten(picture: Image.Image) -> Image.Image:
         paper = Image.new("RGBA", picture.size, "white" if dark else "black")
         picture = Image.alpha_composite(paper, picture)
     picture = picture.convert("RGB")
-    picture.thumbnail((LARGEST, LARGEST))
+    picture.thumbnail((_LARGEST, _LARGEST))
     return picture
 
 

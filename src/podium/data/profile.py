@@ -1,9 +1,10 @@
 """The training part in bins: what is counted of new items is compared with it, and neither keeps an
-item."""
+item. A served model's inputs and predictions are counted in them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,18 +15,19 @@ from podium.errors import InvalidInput
 if TYPE_CHECKING:
     from podium.data.schema import Column
 
+
 MISSING, UNKNOWN, OTHER = "(missing)", "(unknown)", "(other)"
 """Bins of what is not there, of categories that the training part did not have, and of those
 without a bin."""
 
-BINS = 10
+_BINS = 10
 """Bins of a number, with about as many items each; one more below and one above the range of the
 training part."""
 
-DISTINCT = 20
+_DISTINCT = 20
 """A number with at most so many values has a bin for each."""
 
-CATEGORIES = 50
+_CATEGORIES = 50
 """Categories or classes with a bin of their own: the most frequent ones."""
 
 MOST_ITEMS, MOST_BYTES = 100_000, 256 << 20
@@ -37,7 +39,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Bins:
-    """How often something measured of items fell into each of some bins."""
+    """Counts of a measured value of items in bins."""
 
     name: str
     """Name of the column or of the measured property: ``images brightness``."""
@@ -99,8 +101,8 @@ class Bins:
         less, values = values, values + center
         distinct = np.unique(values)
         edges = distinct
-        if len(distinct) > DISTINCT:
-            cuts = np.quantile(values, np.linspace(0, 1, BINS + 1)[:-1], method="lower")
+        if len(distinct) > _DISTINCT:
+            cuts = np.quantile(values, np.linspace(0, 1, _BINS + 1)[:-1], method="lower")
             chosen, times = np.unique(cuts, return_counts=True)
             # A value that fills whole bins gets one of its own: the next begins at the next value.
             after = distinct[
@@ -130,7 +132,7 @@ class Bins:
     def of_categories(cls, name: str, names: Sequence[str], values: Array) -> "Bins":
         """Choose bins for indices [n] into names, and count them."""
         times = np.bincount(values.astype(np.int64), minlength=len(names))
-        frequent = np.argsort(-times, kind="stable")[:CATEGORIES].tolist()
+        frequent = np.argsort(-times, kind="stable")[:_CATEGORIES].tolist()
         own = sorted(
             {*frequent, *(at for at, text in enumerate(names) if text in (MISSING, UNKNOWN))}
         )
@@ -288,3 +290,72 @@ def _bins(
         meaning, ("mean", "spread")
     )
     return tuple(Bins.of_numbers(f"{name} {of}", values[:, at]) for at, of in enumerate(names))
+
+
+_Array = NDArray[Any]
+Counts = dict[tuple[str, str], NDArray[np.int64]]
+"""Items by bin, of each ``input`` or ``prediction`` and its name."""
+
+HELD_ROWS, HELD_BYTES = 512, 4 << 20
+"""Counted together: one by one, a row would take longer to count than to predict."""
+
+
+class Watch:
+    """Counts a share of what passes a model.
+
+    Args:
+        profile: Says which bins there are.
+        share: Of calls of the model that are counted, 0 to 1.
+    """
+
+    def __init__(self, profile: Profile, share: float = 1.0) -> None:
+        self.profile, self._share = profile, share
+        self._counts: Counts = {
+            key: np.zeros(len(bins.labels), np.int64) for key, bins in profile.bins().items()
+        }
+        self._held = list[tuple[Mapping[str, _Array], _Array]]()
+        self._lock, self._chance = Lock(), np.random.default_rng()
+        self.items = 0
+        """Counted so far."""
+
+        self.failures = 0
+        """Calls that did not fit the bins."""
+
+    def note(self, inputs: Mapping[str, _Array], predicted: _Array) -> None:
+        """Take note of a call of the model: its inputs, each [n, …], and probabilities, classes or
+        numbers."""
+        with self._lock:
+            if self._share < 1 and self._chance.random() >= self._share:
+                return
+            self._held.append((inputs, predicted))
+            rows = sum(len(said) for _, said in self._held)
+            size = sum(array.nbytes for given, _ in self._held for array in given.values())
+            if rows >= HELD_ROWS or size >= HELD_BYTES:
+                self._count()
+
+    def counts(self) -> Counts:
+        """Return what was counted so far, by bin."""
+        with self._lock:
+            self._count()
+            return {key: counts.copy() for key, counts in self._counts.items()}
+
+    def _count(self) -> None:
+        held, self._held = self._held, []
+        if not held:
+            return
+        try:
+            inputs = {
+                name: np.concatenate([given[name] for given, _ in held]) for name in held[0][0]
+            }
+            predicted = np.concatenate([said for _, said in held])
+            new = self.profile.count(inputs, predicted)
+        except (
+            KeyError,
+            IndexError,
+            ValueError,
+        ):  # of another shape than in training, which the model may take
+            self.failures += len(held)
+            return
+        self.items += len(predicted)
+        for key, counts in new.items():
+            self._counts[key] += counts

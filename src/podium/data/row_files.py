@@ -25,16 +25,16 @@ from pyarrow import parquet
 from podium.data.options import changed, written
 from podium.data.rows import OnProblem, Problem, RowFile, Rows
 from podium.data.values import AFTER, BEFORE
+from podium.display.text import plural
 from podium.errors import Damaged, InvalidInput, NotFound, suggestion
-from podium.text import plural
 
-BLOCK = 8 << 20
+_BLOCK = 8 << 20
 """Bytes of CSV at a time; no row may be longer."""
 
 BATCH = 65_536
 """Rows of Parquet or JSON lines at a time."""
 
-DELIMITERS = {",": "a comma", "\t": "a tab", ";": "a semicolon", "|": "a bar"}
+_DELIMITERS = {",": "a comma", "\t": "a tab", ";": "a semicolon", "|": "a bar"}
 CSV_ENDINGS, PARQUET_ENDINGS, JSON_ENDINGS = (
     (".csv", ".tsv", ".txt", ".gz"),
     (".parquet", ".pq"),
@@ -152,7 +152,7 @@ def _open_csv(
                     },
                 )
 
-    note = f"CSV, separated by {DELIMITERS.get(delimiter, repr(delimiter))}"
+    note = f"CSV, separated by {_DELIMITERS.get(delimiter, repr(delimiter))}"
     note += ", with decimal commas" if sign == "," else ""
     return RowFile(
         name=name,
@@ -173,7 +173,6 @@ def _with_index(names: Sequence[str]) -> Sequence[str]:
 
 
 def _index_among(names: Sequence[str], listed: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the index columns of a DataFrame, by their names or as listed in the file."""
     return tuple(name for name in names if name in listed or re.fullmatch(_INDEX, name))
 
 
@@ -232,7 +231,7 @@ def _first_lines(
         )
     try:
         with _open_bytes(path) as stream:
-            head = stream.read(BLOCK).decode(
+            head = stream.read(_BLOCK).decode(
                 "utf-8-sig" if encoding == "utf-8" else encoding, "replace"
             )
     except (OSError, EOFError) as error:
@@ -243,7 +242,7 @@ def _first_lines(
     said = re.fullmatch(r'(?i)"?sep=(.)"?\s*', lines[0])
     if said and len(lines) > 1:
         delimiter, lines = delimiter or said[1], lines[1:]
-    delimiter = delimiter or next((sign for sign in DELIMITERS if sign in lines[0]), ",")
+    delimiter = delimiter or next((sign for sign in _DELIMITERS if sign in lines[0]), ",")
     try:
         cells = [line for line in csv.reader(lines, delimiter=delimiter) if line]
         return cells, delimiter, int(said is not None)
@@ -277,7 +276,7 @@ def _csv_batches(
         reader = arrow_csv.open_csv(
             _open_bytes(path),
             read_options=arrow_csv.ReadOptions(
-                use_threads=False, block_size=BLOCK, encoding=encoding, skip_rows=above
+                use_threads=False, block_size=_BLOCK, encoding=encoding, skip_rows=above
             ),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=delimiter, newlines_in_values=True, invalid_row_handler=judge
@@ -354,7 +353,7 @@ def _explained(
             raise InvalidInput(f"{name}{where}: this is not {encoding}", hint) from None
         if "straddling" in text:
             raise InvalidInput(
-                f"{name} has a row longer than {BLOCK:,} bytes", "is a quotation mark not closed?"
+                f"{name} has a row longer than {_BLOCK:,} bytes", "is a quotation mark not closed?"
             ) from None
         raise Damaged(f"{name} cannot be read as CSV: {text.splitlines()[0]}") from None
 

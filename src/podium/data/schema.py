@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.profile import Profile
-from podium.documents import parse
 from podium.errors import InvalidInput, require, suggestion
+from podium.files.documents import parse
 
 FORMAT = "podium.dataset/2"
 PARTS = ("train", "validation", "test")
@@ -23,7 +23,7 @@ PART_NAMES = {
 """Parts by the names that folders may give them; case does not matter in a column."""
 
 KINDS = ("classification", "regression")
-MEANINGS = ("image", "table", "tokens", "array")
+_MEANINGS = ("image", "table", "tokens", "array")
 MOST_CLASSES = 10_000
 
 Array = NDArray[Any]
@@ -81,9 +81,9 @@ class InputDescription:
     """Columns of a table, in the order of the array's."""
 
     def __post_init__(self) -> None:
-        if self.meaning not in MEANINGS:
+        if self.meaning not in _MEANINGS:
             raise InvalidInput(
-                f"an input cannot mean {self.meaning!r}", suggestion(self.meaning, MEANINGS)
+                f"an input cannot mean {self.meaning!r}", suggestion(self.meaning, _MEANINGS)
             )
 
 
@@ -155,13 +155,13 @@ class PartInfo:
     target: FileInfo
 
     groups: FileInfo | None = None
-    """Test part: a 64-bit hash of each item's group, if items were divided by group."""
+    """A 64-bit hash of each item's group, if items were divided by group."""
 
     keys: FileInfo | None = None
-    """Test part: a 64-bit hash of each item as it came."""
+    """A 64-bit hash of each item as it came."""
 
     times: FileInfo | None = None
-    """Test part: the time of each item, if items were divided by time."""
+    """The time of each item, if items were divided by time."""
 
     originals: FileInfo | None = None
     """Test part: its rows, or the bytes of its pictures, as they came; Parquet. A model with a
@@ -211,6 +211,9 @@ class DatasetInfo:
     limit: int | None
     """Limit on the items of train and validation together; None for all."""
 
+    gap: float = 0.0
+    """Time that was left between parts, in days if times are dates; folds leave it, too."""
+
     warnings: tuple[str, ...] = ()
     """Warnings of the preparation, such as accepted items that are in two parts."""
 
@@ -255,6 +258,11 @@ class DatasetInfo:
     def meaning(self) -> str:
         """Meaning of the first input: image, table, tokens or array."""
         return next(iter(self.inputs.values())).meaning
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether items belong to groups, so that those of one count together."""
+        return self.parts["test"].groups is not None
 
     @property
     def given(self) -> tuple[FileInfo, ...]:

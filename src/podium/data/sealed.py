@@ -15,20 +15,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.drafts import appearing
 from podium.errors import Denied, InvalidInput, NotFound
-from podium.settings import Settings
+from podium.files.drafts import appearing
 from podium.storage import local_path
+from podium.system.settings import Settings
 
 if TYPE_CHECKING:
     import numpy as np
     from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 
-SUFFIX = ".sealed"
-MAGIC = b"podium sealed 1\n"
+_SUFFIX = ".sealed"
+_MAGIC = b"podium sealed 1\n"
 KEY_BYTES, NONCE_BYTES, SHORT_NONCE = 32, 16, 12
-CHUNK = 4 << 20
-LINUX = sys.platform == "linux"
+_CHUNK = 4 << 20
+_LINUX = sys.platform == "linux"
 
 _opened: dict[tuple[str, int, int], Any] = {}
 """The plain bytes of each file that this process has opened, by its path, inode and time of
@@ -39,7 +39,7 @@ def seal(directory: Path) -> None:
     """Encrypt every file of a test part except its ``dataset.json``."""
     key = _key(make=True)
     for path in sorted(directory.iterdir()):
-        if path.name == "dataset.json" or path.suffix == SUFFIX:
+        if path.name == "dataset.json" or path.suffix == _SUFFIX:
             continue
         nonce = os.urandom(NONCE_BYTES)
         with appearing(_sealed(path)) as draft, path.open("rb") as plain, draft.open("wb") as kept:
@@ -51,7 +51,7 @@ def seal(directory: Path) -> None:
 def holds_sealed(uri: str | Path) -> bool:
     """Return whether a test part lies on this machine in its encrypted form."""
     directory = local_path(uri)
-    return directory is not None and any(directory.glob(f"*{SUFFIX}"))
+    return directory is not None and any(directory.glob(f"*{_SUFFIX}"))
 
 
 def _closed(content: bytes) -> bytes:
@@ -60,7 +60,7 @@ def _closed(content: bytes) -> bytes:
 
     key = _key(make=True)
     nonce = hmac.digest(key, content, "sha256")[:SHORT_NONCE]
-    return MAGIC + nonce + AESGCM(key).encrypt(nonce, content, MAGIC)
+    return _MAGIC + nonce + AESGCM(key).encrypt(nonce, content, _MAGIC)
 
 
 def save_labels(path: Path, labels: "np.ndarray", *, sealed: bool) -> None:
@@ -79,9 +79,9 @@ def opened(content: bytes, name: str) -> bytes:
     Raises:
         InvalidInput: The key is not there, or another one.
     """
-    if not content.startswith(MAGIC):
+    if not content.startswith(_MAGIC):
         return content
-    nonce, sealed = content[len(MAGIC) :][:SHORT_NONCE], content[len(MAGIC) + SHORT_NONCE :]
+    nonce, sealed = content[len(_MAGIC) :][:SHORT_NONCE], content[len(_MAGIC) + SHORT_NONCE :]
     words = f"{name} is encrypted with the key of the machine that evaluated it"
     other = InvalidInput(words, "compare on the data themselves: --data URI")
     try:
@@ -92,7 +92,7 @@ def opened(content: bytes, name: str) -> bytes:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     try:
-        return AESGCM(key).decrypt(nonce, sealed, MAGIC)
+        return AESGCM(key).decrypt(nonce, sealed, _MAGIC)
     except (InvalidTag, ValueError):
         raise other from None
 
@@ -115,17 +115,17 @@ def unsealed(path: Path) -> Path:
     name = str(path), known.st_ino, known.st_mtime_ns
     if name not in _opened:
         key = _key()
-        file = tempfile.TemporaryFile() if LINUX else tempfile.NamedTemporaryFile()  # noqa: SIM115  until the end
+        file = tempfile.TemporaryFile() if _LINUX else tempfile.NamedTemporaryFile()  # noqa: SIM115  until the end
         with _sealed(path).open("rb") as kept:
             _apply(_cipher(key, kept.read(NONCE_BYTES)).decryptor(), kept, file)
         file.flush()
         _opened[name] = file
         atexit.register(file.close)
-    return Path(f"/proc/self/fd/{_opened[name].fileno()}" if LINUX else _opened[name].name)
+    return Path(f"/proc/self/fd/{_opened[name].fileno()}" if _LINUX else _opened[name].name)
 
 
 def _sealed(path: Path) -> Path:
-    return path.with_name(path.name + SUFFIX)
+    return path.with_name(path.name + _SUFFIX)
 
 
 def _cipher(key: bytes, nonce: bytes) -> "Cipher[Any]":
@@ -135,7 +135,7 @@ def _cipher(key: bytes, nonce: bytes) -> "Cipher[Any]":
 
 
 def _apply(cipher: "CipherContext", source: Any, target: Any) -> None:
-    while block := source.read(CHUNK):
+    while block := source.read(_CHUNK):
         target.write(cipher.update(block))
     target.write(cipher.finalize())
 
@@ -156,7 +156,7 @@ def _key(*, make: bool = False) -> bytes:
         raise NotFound(f"the key of the test part is not at {path}", hint) from None
     if len(key) != KEY_BYTES:
         raise Denied(
-            "a job may not open the test part: evaluate and promote alone do",
+            "a job may not open the test part: only evaluate and promote do",
             "leave it to the pipeline",
         )
     return key

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podium.documents import foreign
 from podium.errors import Damaged, InvalidInput, NotFound
+from podium.files.documents import foreign
 from podium.storage import Storage
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ TEST_ITEMS = "test-items.npy"
 """File of a version beside its predictions: of each test item its hash, that of what it counts
 together with (its group, else itself), and that of the item as it came; uint64 [n, 3]."""
 
-MOST_LAYERS = 8
+_MOST_LAYERS = 8
 """Datasets, the newest, whose items are found by what nearly equals one, where weights went on from
 night to night."""
 
@@ -54,7 +54,7 @@ class SeenItems:
             return self
         more = tuple(layer for layer in other.near if not any(layer.same(own) for own in self.near))
         return SeenItems(
-            hashes=np.union1d(self.hashes, other.hashes), near=(self.near + more)[:MOST_LAYERS]
+            hashes=np.union1d(self.hashes, other.hashes), near=(self.near + more)[:_MOST_LAYERS]
         )
 
     def also(self, hashes: "np.ndarray") -> "SeenItems":

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from podium.data.schema import Array, DatasetInfo
+from podium.display.notebook import data_frame, shown
+from podium.display.text import one_line
 from podium.errors import InvalidInput
-from podium.notebook import data_frame, shown
-from podium.text import one_line
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -1,4 +1,4 @@
-"""How the items of a source are divided into train, validation and test.
+"""Division of the items of a source into train, validation and test.
 
 An item's part follows from a key of the item (of its group, where there is one), which survives
 another export, and a seed of its own: items are ordered by it, and each class gives its first ones
@@ -19,17 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.blocks import Selection
+from podium.data.folds import as_numbers
 from podium.data.hashes import Hashes, hash_labels, key_items, mix
 from podium.data.options import DataOptions, written
 from podium.data.schema import PART_NAMES, Array
 from podium.data.sources.source import Raw
+from podium.display.text import are, plural
 from podium.errors import InvalidInput
-from podium.text import are, plural
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
-Index = NDArray[np.int64]
-Take = Callable[[Index, int], tuple[Index, Index]]
+_Index = NDArray[np.int64]
+Take = Callable[[_Index, int], tuple[_Index, _Index]]
 """Divides positions, in the order of the method, into about so many and the rest."""
 
 
@@ -37,7 +38,7 @@ Take = Callable[[Index, int], tuple[Index, Index]]
 class Division:
     """Which items of a source go into which part."""
 
-    index: Mapping[str, Index]
+    index: Mapping[str, _Index]
     """Ascending positions of the items of each part that the source does not have itself."""
 
     how: str
@@ -51,7 +52,7 @@ class Division:
 class _Method:
     how: str
 
-    order: Index
+    order: _Index
     """All positions in the order in which they are taken."""
 
     take: Take
@@ -137,7 +138,7 @@ def _choose_method(raw: Raw, options: DataOptions) -> _Method:
     )
 
 
-def _check_groups(raw: Raw, index: Mapping[str, Index], column: str) -> None:
+def _check_groups(raw: Raw, index: Mapping[str, _Index], column: str) -> None:
     """Refuse parts that were given with a group in two of them."""
     if raw.groups is None:
         return
@@ -189,7 +190,7 @@ def _given_parts(raw: Raw, column: str) -> dict[str, NDArray[np.bool_]]:
 def _exactly(labels: Array | None) -> Take:
     """Return what takes the first so many, of each class in proportion if there are labels [n]."""
 
-    def take(indices: Index, count: int) -> tuple[Index, Index]:
+    def take(indices: _Index, count: int) -> tuple[_Index, _Index]:
         if labels is None:
             return indices[:count], indices[count:]
         classes = labels[indices]
@@ -203,7 +204,7 @@ def _exactly(labels: Array | None) -> Take:
     return take
 
 
-def _quotas(sizes: Array, count: int) -> Index:
+def _quotas(sizes: Array, count: int) -> _Index:
     """Divide a count among classes in proportion to their sizes; the largest remainders fill up."""
     shares = sizes * count / sizes.sum()
     quota = np.floor(shares).astype(int)
@@ -227,7 +228,7 @@ def _by_hash(keys: Hashes, labels: Array | None, how: str, seed: int) -> _Method
 
     cut = _exactly(labels)
 
-    def take(indices: Index, count: int) -> tuple[Index, Index]:
+    def take(indices: _Index, count: int) -> tuple[_Index, _Index]:
         """Take the first whole units of each class that come nearest to its share; the smallest if
         there is none.
 
@@ -282,11 +283,11 @@ def _apart(keys: Hashes) -> Hashes:
 def _by_time(raw: Raw, options: DataOptions) -> _Method:
     assert raw.times is not None
     column = options.time or "time"
-    times = _as_numbers(raw.times, column)
+    times = as_numbers(raw.times, column)
     order = np.argsort(times, kind="stable")[::-1]
     groups = None if raw.groups is None else hash_labels(raw.groups)
 
-    def take(indices: Index, count: int) -> tuple[Index, Index]:
+    def take(indices: _Index, count: int) -> tuple[_Index, _Index]:
         """Take the newest, and all that are as old as the oldest of them; leave out what is too
         close to them."""
         oldest = times[indices[min(count, len(indices)) - 1]]
@@ -296,7 +297,7 @@ def _by_time(raw: Raw, options: DataOptions) -> _Method:
         if groups is not None:
             apart &= ~np.isin(groups[rest], groups[newest])
         if left_out := int((~apart).sum()):
-            log.warning(
+            _log.warning(
                 "%s %s left out: within the gap, or of a group with newer items",
                 plural(left_out, "older item"),
                 are(left_out),
@@ -304,23 +305,3 @@ def _by_time(raw: Raw, options: DataOptions) -> _Method:
         return newest, rest[apart]
 
     return _Method(how=f"by {column}", order=order, take=take, cut=_exactly(None))
-
-
-def _as_numbers(times: Array, column: str) -> NDArray[np.float64]:
-    """Return times as numbers, dates as days.
-
-    Raises:
-        InvalidInput: One is missing.
-    """
-    dates = times.dtype.kind in "mM"
-    missing = np.isnat(times) if dates else times != times
-    if missing.any():
-        raise InvalidInput(
-            f"{column} of item {int(np.flatnonzero(missing)[0]) + 1} is missing",
-            "items divided by time all have one",
-        )
-    if times.dtype.kind == "M":
-        return times.astype("datetime64[us]").astype(np.int64) / 86_400_000_000
-    if times.dtype.kind not in "biuf":  # texts have an order, but no distance
-        return np.unique(times, return_inverse=True)[1].astype(np.float64)
-    return times.astype(np.float64)

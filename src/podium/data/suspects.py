@@ -1,45 +1,101 @@
-"""Warnings about likely mistakes in prepared data: a column that gives the answer away,
-near-duplicate items."""
+"""Warnings about likely mistakes in prepared data: a column that gives the answer away, items that
+occur in two parts or nearly do."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.data.artifact import PARTS
 from podium.data.blocks import Selection, blocks
-from podium.data.hashes import Hashes, mix
+from podium.data.hashes import Hashes, hash_items, mix
 from podium.data.near import NearItems, picture_grid
 from podium.data.options import written
 from podium.data.schema import Array, Column, InputDescription
 from podium.data.split import Split
-from podium.text import are, plural
+from podium.display.text import are, plural
+
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlap:
+    """Items of a part whose inputs occur in another part as well."""
+
+    part: str
+    other: str
+
+    count: int
+    """How many items of part there are."""
+
+    examples: tuple[tuple[int, int], ...]
+    """Position of an item of part and of its twin in other, among the items of the source that they
+    come from."""
+
+    def __str__(self) -> str:
+        pairs = ", ".join(f"{first + 1} and {second + 1}" for first, second in self.examples)
+        count = f"{self.count:,} of the {self.part} items {are(self.count)}"
+        return f"{count} among the {self.other} items too, for example items {pairs}"
+
+
+def hash_parts(parts: Mapping[str, Selection]) -> dict[str, Hashes]:
+    """Hash the inputs of all items of each part: 8 bytes of memory an item, and a pass over the
+    data."""
+    return {part: hash_items(parts[part]) for part in PARTS}
+
+
+def find_overlaps(parts: Mapping[str, Selection], hashes: Mapping[str, Hashes]) -> list[Overlap]:
+    """Compare the inputs of all items of each two parts, byte by byte; the target may differ.
+
+    Args:
+        parts: By name.
+        hashes: Hashes of their items, as hash_parts returns them.
+    """
+    overlaps = []
+    for other, part in combinations(PARTS, 2):
+        count = int(np.isin(hashes[part], hashes[other]).sum())
+        if count:
+            _, mine, theirs = np.intersect1d(hashes[part], hashes[other], return_indices=True)
+            first = np.argsort(mine)[:_EXAMPLES]
+            examples = zip(
+                _origin(parts[part], mine[first]), _origin(parts[other], theirs[first]), strict=True
+            )
+            overlaps.append(Overlap(part=part, other=other, count=count, examples=tuple(examples)))
+    return overlaps
+
+
+def _origin(items: Selection, positions: NDArray[np.int64]) -> list[int]:
+    return [items.origin(position) for position in positions.tolist()]
+
 
 MOST_ROWS = 20_000
 """Rows of the training part that are looked at for a column that is the answer."""
 
-SURE = 0.999
+_SURE = 0.999
 """Area under the ROC curve, share of right answers, or share of the variance, of one column
 alone."""
 
 UNIQUE = 0.9
 """Share of different values from which a column is nearly unique."""
 
-MOST_COMPARED = 50_000
+_MOST_COMPARED = 50_000
 """Rows of a part that are compared with those of another."""
 
-MOST_VALUES = 10_000_000
+_MOST_VALUES = 10_000_000
 """Values of a part that are compared; of wide tables, fewer rows are."""
 
-MOST_LEFT_OUT = 100
+_MOST_LEFT_OUT = 100
 """Columns that are left out of the comparison of rows, one after the other."""
 
-MOST_PICTURES = 20_000
+_MOST_PICTURES = 20_000
 """Pictures of a part that are compared with those of another."""
 
-SHUFFLES = 4
+_SHUFFLES = 4
 """How often the columns of the test part are shuffled to see how many rows meet by chance."""
 
-LEAST_STEPS = 14
+_LEAST_STEPS = 14
 """Spots of a picture, of 64, whose brightness differs from that of their neighbor; plain paper has
 fewer, and pages look alike."""
 
@@ -59,13 +115,13 @@ def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[
         values = some[:, at]
         different = len(np.unique(values))
         if labels.dtype.kind == "f":
-            sure = column.kind == "number" and different > 2 and _explained(values, labels) >= SURE
+            sure = column.kind == "number" and different > 2 and _explained(values, labels) >= _SURE
         elif different * 5 <= len(values):
-            sure = different > 1 and _majority(values, labels) >= SURE
+            sure = different > 1 and _majority(values, labels) >= _SURE
         elif len(np.unique(labels)) == 2:
-            sure = column.kind == "number" and _area(values, labels) >= SURE
+            sure = column.kind == "number" and _area(values, labels) >= _SURE
         else:
-            sure = column.kind == "number" and _runs(values, labels) >= SURE
+            sure = column.kind == "number" and _runs(values, labels) >= _SURE
         if sure:
             found.append(column.name)
     return found
@@ -120,15 +176,15 @@ def near_duplicates(
 
     Rows are compared with numbers rounded to a hundredth of their deviation, whole and without
     columns that are nearly unique; what rows share by chance does not count. Pictures are compared
-    as podium.data.near does, mirrored and turned ones too. Of larger parts, MOST_COMPARED rows and
-    MOST_PICTURES pictures are.
+    as podium.data.near does, mirrored and turned ones too. Of larger parts, _MOST_COMPARED rows and
+    _MOST_PICTURES pictures are.
     """
     said = []
     train, test = parts["train"], parts["test"]
     for name, described in descriptions.items():
         if described.meaning == "table":
             sides = [
-                sample(part, name, min(MOST_COMPARED, MOST_VALUES // len(described.columns) + 1))
+                sample(part, name, min(_MOST_COMPARED, _MOST_VALUES // len(described.columns) + 1))
                 for part in (train, test)
             ]
             said += _near_rows(sides[0], sides[1], described.columns)
@@ -198,7 +254,7 @@ def _near_rows(train: Array, test: Array, columns: Sequence[Column]) -> list[str
     few = 1 < len(unique) <= max(2, len(columns) // 5)
     candidates: list[list[int]] = [
         [],
-        *([at] for at in unique[:MOST_LEFT_OUT]),
+        *([at] for at in unique[:_MOST_LEFT_OUT]),
         *([unique] if few else []),
     ]
     counts = [
@@ -223,9 +279,9 @@ def _near_rows(train: Array, test: Array, columns: Sequence[Column]) -> list[str
 
 def _chance(known: Hashes, new: Hashes) -> int:
     """Return how many rows are shared when the columns [columns, m] of the new ones are shuffled,
-    SHUFFLES times."""
+    _SHUFFLES times."""
     draw, rows, count = np.random.default_rng(0), known.sum(0), 0
-    for _ in range(SHUFFLES):
+    for _ in range(_SHUFFLES):
         shuffled = np.zeros(new.shape[1], np.uint64)
         for column in new:
             shuffled += draw.permutation(column)
@@ -255,16 +311,16 @@ def _near_pictures(
     array = train.array(name)
     part = Split(inputs={name: array}, target=train.array("target"))
     items = NearItems.of(
-        [Selection(part=part, index=_spread(train, MOST_PICTURES))], {name: described}
+        [Selection(part=part, index=_spread(train, _MOST_PICTURES))], {name: described}
     )
     if items is None:
         return 0
     count = 0
-    for block in blocks(test.array(name), _spread(test, MOST_PICTURES)):
+    for block in blocks(test.array(name), _spread(test, _MOST_PICTURES)):
         found = np.zeros(len(block), bool)
         for pictures in (block, np.swapaxes(block, 1, 2)):
             for turns in range(4):
                 found |= items.holds({name: np.rot90(pictures, turns, axes=(1, 2))})
         steps = np.abs(np.diff(picture_grid(block), axis=2)) > 1
-        count += int((found & (steps.sum((1, 2)) >= LEAST_STEPS)).sum())
+        count += int((found & (steps.sum((1, 2)) >= _LEAST_STEPS)).sum())
     return count

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-MOST = 0.5
+_MOST = 0.5
 """Share of a test part's items from which it is still the earlier one, grown."""
 
 KEPT, DIGITS = 32, 12
@@ -30,7 +30,7 @@ def sketch(keys: "np.ndarray") -> str:
     )
 
 
-def shared(earlier: str, now: str) -> float:
+def _shared(earlier: str, now: str) -> float:
     """Return about what share of the items of a test part was in an earlier one (Broder 1997:
     resemblance by least hashes); of texts that are no sketches, whether they are equal."""
     parts = [_read(text) for text in (earlier, now)]
@@ -44,7 +44,7 @@ def shared(earlier: str, now: str) -> float:
 
 def mostly(earlier: str, now: str) -> bool:
     """Return whether most items of a test part were in an earlier one."""
-    return shared(earlier, now) >= MOST
+    return _shared(earlier, now) >= _MOST
 
 
 def _read(text: str) -> tuple[int, set[str]] | None:

@@ -38,7 +38,7 @@ MISSING_VALUES = (
 """Texts that mean that a value is missing, as pandas reads them; spaces around them do not
 count."""
 
-MARKS = (
+_MARKS = (
     *(
         "-",
         "--",
@@ -82,10 +82,10 @@ LOOSE = 0.05
 """Most of a column's values that may be something else in a column of numbers or dates; they are
 missing."""
 
-TRIED = 64
+_TRIED = 64
 """Values that are tried before all are."""
 
-EXAMPLES = 3
+_EXAMPLES = 3
 """Values that are named where a column holds a few that do not fit."""
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
@@ -213,7 +213,7 @@ def _unmarked(text: pa.Array, missing: Sequence[str]) -> pa.Array:
     """Replace marks of missing values among numbers or dates by null."""
     if tuple(missing) != MISSING_VALUES:
         return text
-    return pc.if_else(pc.is_in(pc.utf8_lower(text), pa.array(MARKS)), _NO_TEXT, text)
+    return pc.if_else(pc.is_in(pc.utf8_lower(text), pa.array(_MARKS)), _NO_TEXT, text)
 
 
 def to_numbers(
@@ -341,10 +341,10 @@ def _parse_numbers(text: pa.Array) -> pa.Array:
 
 
 def _cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Cast texts to a type, or return None; the first TRIED are cast first, since a failure costs
+    """Cast texts to a type, or return None; the first _TRIED are cast first, since a failure costs
     as much as a success."""
     try:
-        text[:TRIED].cast(kind)
+        text[:_TRIED].cast(kind)
         return text.cast(kind)
     except pa.ArrowInvalid:
         return None
@@ -573,7 +573,7 @@ class Guess:
 
     def _keep(self, kind: str, others: pa.Array) -> None:
         kept = self.examples.setdefault(kind, [])
-        kept += others[: EXAMPLES - len(kept)].to_pylist()
+        kept += others[: _EXAMPLES - len(kept)].to_pylist()
 
     def _sum(self, numbers: NDArray[np.float64]) -> None:
         numbers = numbers[~np.isnan(numbers)]

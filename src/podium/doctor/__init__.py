@@ -1,7 +1,7 @@
 """Find out why metrics do not arrive: examine logs, commands, manifests and namespaces.
 
 Each input has a module; each trap is a rule of podium.manifests.rules, a pure function in a table
-of its module (docs/doctor.md lists them).
+of its module (`podium doctor --rules` lists them).
 """
 
 from podium.doctor.log import examine_log

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from podium.doctor.collected import examine_events, examine_given
-from podium.doctor.log import examine_log
+from podium.doctor.log import examine_events, examine_given, examine_log
 from podium.doctor.reading import STDOUT, Reader
 from podium.doctor.report import Report
 from podium.errors import InvalidInput, require
@@ -27,7 +26,7 @@ GRACE = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class _CommandRun:
     """Outcome of a command."""
 
     seconds: float
@@ -50,12 +49,12 @@ class Run:
         return self.first is not None and self.first > self.seconds - 0.5
 
 
-RUN_RULES = Rules[Run]()
+RUN_RULES = Rules[_CommandRun]()
 rule = RUN_RULES.rule
 
 
 @rule("fail", "Metrics of a failed trial are not used.")
-def _command_failed(run: Run) -> Iterator[Violation]:
+def _command_failed(run: _CommandRun) -> Iterator[Violation]:
     if run.code:
         last = (run.output.strip().splitlines() or ["nothing was printed"])[-1]
         hint = (
@@ -66,8 +65,8 @@ def _command_failed(run: Run) -> Iterator[Violation]:
         yield Violation(f"exit code {run.code}: {last[:200]}", "exit code", hint)
 
 
-@rule("note", "Only the beginning was looked at.")
-def _stopped_at_the_limit(run: Run) -> Iterator[Violation]:
+@rule("note", "Only the beginning was read.")
+def _stopped_at_the_limit(run: _CommandRun) -> Iterator[Violation]:
     if run.code is None:
         yield Violation(f"stopped after {run.seconds:.0f} s", "time", "give it more: --seconds 300")
 
@@ -76,7 +75,7 @@ def _stopped_at_the_limit(run: Run) -> Iterator[Violation]:
     "warn",
     "The collector looks for the program's process; one that ends too soon makes the trial Failed (a race).",
 )
-def _ends_too_soon(run: Run) -> Iterator[Violation]:
+def _ends_too_soon(run: _CommandRun) -> Iterator[Violation]:
     if run.code == 0 and run.seconds < 1:
         yield Violation(
             f"it ended after {run.seconds:.1f} s", "time", "make a trial last some seconds"
@@ -87,7 +86,7 @@ def _ends_too_soon(run: Run) -> Iterator[Violation]:
     "warn",
     "Python keeps output back in blocks when stdout is not a terminal: nothing to follow, nothing to stop early by.",
 )
-def _output_comes_late(run: Run) -> Iterator[Violation]:
+def _output_comes_late(run: _CommandRun) -> Iterator[Violation]:
     hint = "run python -u, set PYTHONUNBUFFERED=1, or print with flush=True"
     if run.code is None and not run.output:
         yield Violation(f"nothing was printed in {run.seconds:.0f} s", "output", hint)
@@ -99,7 +98,7 @@ def _output_comes_late(run: Run) -> Iterator[Violation]:
     "warn",
     "The collector waits for every process in the pod; one left behind keeps the trial running.",
 )
-def _processes_left_behind(run: Run) -> Iterator[Violation]:
+def _processes_left_behind(run: _CommandRun) -> Iterator[Violation]:
     if run.left:
         hint = "wait for what the program starts, or end it"
         yield Violation("processes were still there after its end", "processes", hint)
@@ -108,7 +107,7 @@ def _processes_left_behind(run: Run) -> Iterator[Violation]:
 @rule(
     "fail", "A File or TensorFlowEvent collector reads what the program writes, not what it prints."
 )
-def _metrics_not_written(run: Run) -> Iterator[Violation]:
+def _metrics_not_written(run: _CommandRun) -> Iterator[Violation]:
     if run.missing and run.code is not None:
         hint = f"write the metrics to {run.missing}, best by naming the path in the command; or collect from StdOut"
         yield Violation(f"the command wrote nothing to {run.missing}", "collector", hint)
@@ -184,7 +183,7 @@ def _file_of(collector: Collector, path: str) -> str:
 
 
 def _examine_metrics(
-    run: Run,
+    run: _CommandRun,
     metrics: Path,
     choose: Callable[[Sequence[str]], Reader],
     subject: str,
@@ -222,7 +221,7 @@ def _execute(
     *,
     wrapped: bool,
     collector: Collector = STDOUT,
-) -> tuple[Run, Path]:
+) -> tuple[_CommandRun, Path]:
     """Run words with their output in a file, as in a pod; stop all their processes at the limit.
 
     Args:
@@ -266,7 +265,7 @@ def _execute(
             )
         except OSError as error:
             text = f"{words[0]}: {error.strerror}"
-            return Run(seconds=0, code=127, first=None, left=False, output=text), metrics
+            return _CommandRun(seconds=0, code=127, first=None, left=False, output=text), metrics
     try:
         first = _follow(child, file, begin, begin + seconds)
         code, spent = child.poll(), time.monotonic() - begin
@@ -278,7 +277,7 @@ def _execute(
     )
     missing = collector.path if collector.path and not written else None
     text = file.read_text(errors="replace")
-    return Run(
+    return _CommandRun(
         seconds=spent, code=code, first=first, left=left, output=text, missing=missing
     ), written or metrics
 

@@ -1,14 +1,62 @@
-"""Examine a log: the file a trial left, or its standard output."""
+"""Examine a log: the file a trial left, one JSON object a line where its collector says so, or its
+standard output; and what other collectors read, a file or a directory of events."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
-from podium.doctor.json_rules import JSON_RULES
-from podium.doctor.name_rules import NAME_RULES, additional_missing, objective_missing
+from podium.doctor.name_rules import NAME_RULES, additional_missing, line_numbers, objective_missing
 from podium.doctor.order_rules import ORDER_RULES
-from podium.doctor.reading import Log, Reader, details_of, scan
+from podium.doctor.reading import Line, Log, Reader, details_of, scan
 from podium.doctor.report import Report
 from podium.doctor.value_rules import VALUE_RULES
-from podium.manifests.rules import Rule, apply
+from podium.errors import InvalidInput
+from podium.files.documents import load_json
+from podium.manifests.rules import Rule, Rules, Violation, apply, worst_first
+from podium.metrics import UNAVAILABLE, event_scalars, read_events
+
+JSON_RULES = Rules[Log]()
+rule = JSON_RULES.rule
+
+
+def _objects(log: Log) -> Iterator[tuple[Line, Any]]:
+    """Yield each line with the value it parses to; None if it does not."""
+    for line in log.lines:
+        if line.text:
+            try:
+                yield line, load_json(line.text, "line", nan=False)
+            except InvalidInput:
+                yield line, None
+
+
+@rule("fail", "One line that is not a JSON object ends the collector, and the trial is Failed.")
+def _line_is_not_an_object(log: Log) -> Iterator[Violation]:
+    bad = [line for line, value in _objects(log) if not isinstance(value, dict)]
+    if bad:
+        what = f"`{bad[0].text[:60]}` is not a JSON object"
+        yield Violation(
+            what,
+            line_numbers(iter(bad)),
+            "write nothing else into this file, and no NaN or Infinity",
+        )
+
+
+@rule("fail", "Values must be JSON texts; numbers are passed over without a word.")
+def _number_for_text(log: Log) -> Iterator[Violation]:
+    for name in log.reader.names:
+        bad = [
+            line
+            for line, values in _objects(log)
+            if isinstance(values, dict) and name in values and not isinstance(values[name], str)
+        ]
+        if bad:
+            level = None if name == log.reader.objective else "warn"
+            what, hint = (
+                f"{name} is not a text",
+                f'write {{"{name}": "0.9"}}: str() around the number',
+            )
+            yield Violation(what, line_numbers(iter(bad)), hint, level=level)
+
 
 TEXT_LOG_RULES: tuple[Rule[Log], ...] = (*NAME_RULES, *VALUE_RULES, *ORDER_RULES)
 JSON_LOG_RULES: tuple[Rule[Log], ...] = (
@@ -34,3 +82,89 @@ def examine_log(lines: Iterable[str], reader: Reader, subject: str) -> Report:
     log = scan(lines, reader)
     findings = apply(rules_for(reader), log)
     return Report(subject=subject, kind="log", findings=findings, details=details_of(log))
+
+
+class _Given(NamedTuple):
+    """A log that the user gave, and how Katib collects."""
+
+    reader: Reader
+    """Reader of the log, with its collector."""
+
+    subject: str
+    """Path of the log."""
+
+
+GIVEN_RULES, EVENT_RULES = Rules[_Given](), Rules[Log]()
+
+
+@GIVEN_RULES.rule("warn", "With this collector Katib reads neither a trial's output nor a log.")
+def _log_not_collected(given: _Given) -> Iterator[Violation]:
+    kind = given.reader.collector.kind
+    if kind not in ("StdOut", "File", "TensorFlowEvent"):
+        hint = "examine what the program itself reports; or collect from StdOut"
+        yield Violation(f"a {kind} collector does not read {given.subject}", "collector", hint)
+
+
+@GIVEN_RULES.rule(
+    "warn", "A File collector reads its file only; what the program prints elsewhere is lost."
+)
+def _another_file_collected(given: _Given) -> Iterator[Violation]:
+    collector = given.reader.collector
+    if (
+        collector.kind == "File"
+        and PurePosixPath(collector.path).name != PurePosixPath(given.subject).name
+    ):
+        what = f"Katib reads {collector.path} in the trial's pod; {given.subject} must be a copy of that file"
+        yield Violation(what, "collector", f"examine {collector.path}, or collect from StdOut")
+
+
+@EVENT_RULES.rule(
+    "fail", "A TensorFlowEvent collector reads the scalars of event files, nothing else."
+)
+def _scalar_missing(log: Log) -> Iterator[Violation]:
+    names = sorted(log.seen)[:8]
+    there = f"they hold {', '.join(names)}" if names else "there are none"
+    for name in log.silent():
+        level = None if name == log.reader.objective else "note"
+        hint = f"write it: SummaryWriter.add_scalar({name.rpartition('/')[2]!r}, …)"
+        yield Violation(f"no event file holds {name}; {there}", "event files", hint, level=level)
+
+
+def examine_given(lines: list[str], reader: Reader, subject: str) -> Report:
+    """Examine a log; report if it is not the one Katib would read.
+
+    Args:
+        reader: Metrics to look for, and Katib's collector.
+    """
+    report = examine_log(lines, reader, subject)
+    findings = apply(GIVEN_RULES, _Given(reader, subject))
+    return Report(
+        subject=subject,
+        kind=report.kind,
+        findings=worst_first([*findings, *report.findings]),
+        details=report.details,
+    )
+
+
+def examine_events(path: Path, reader: Reader, subject: str) -> Report:
+    """Examine TensorBoard's event files.
+
+    Args:
+        path: A directory, or one event file.
+
+    Raises:
+        Failed: The package tensorboard is not installed.
+    """
+    readings = [
+        reading for reading in read_events(path, reader.names) if reading.value != UNAVAILABLE
+    ]
+    lines = [
+        Line(number, f"{reading.name}={reading.value}", (reading,))
+        for number, reading in enumerate(readings, 1)
+    ]
+    log = Log(
+        reader=reader, lines=lines, total=len(lines), seen=dict.fromkeys(event_scalars(path), 1)
+    )
+    return Report(
+        subject=subject, kind="events", findings=apply(EVENT_RULES, log), details=details_of(log)
+    )

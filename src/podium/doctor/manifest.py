@@ -5,8 +5,8 @@ from contextlib import suppress
 from typing import Any
 
 from podium.doctor.report import Report
-from podium.documents import load_yaml
 from podium.errors import InvalidInput
+from podium.files.documents import load_yaml
 from podium.manifests.experiment.config_maps import is_config_map, with_template
 from podium.manifests.experiment.experiment import Experiment, TrialTemplate
 from podium.manifests.experiment.rules import examine
@@ -14,7 +14,8 @@ from podium.manifests.experiment.shell import METRICS_FILE, wrap
 from podium.manifests.job_rules import findings_of
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.resource import Resource
-from podium.manifests.rules import BrokenRules, Finding
+from podium.manifests.rules import BrokenRules, Finding, apply, worst_first
+from podium.manifests.unknown_fields import UNKNOWN_FIELDS
 from podium.manifests.workload import Workload
 
 KINDS = ("Experiment", *JOB_KINDS)
@@ -66,14 +67,16 @@ def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
             subject=subject, kind=kind, findings=[_not_examined(kind, "kind")], examined=False
         )
     if kind != "Experiment":
-        findings = findings_of(Workload.parse(manifest))
+        job = Workload.parse(manifest)
+        findings = worst_first([*findings_of(job), *apply(UNKNOWN_FIELDS, job)])
         return Report(subject=subject, kind=kind, findings=findings, details={"commands": {}})
     findings = examine(manifest)
     lines: dict[str, tuple[str, str, str]] = {}
     with suppress(BrokenRules):  # fields of wrong types: the findings say so
         experiment = Experiment.parse(manifest)
+        findings = worst_first([*findings, *apply(UNKNOWN_FIELDS, experiment.template.workload)])
         findings += _not_examined_trial(experiment.template)
-        lines = commands(experiment)
+        lines = _commands(experiment)
     return Report(subject=subject, kind=kind, findings=findings, details={"commands": lines})
 
 
@@ -105,7 +108,7 @@ def _not_examined(what: str, where: str) -> Finding:
     )
 
 
-def commands(experiment: Experiment) -> dict[str, tuple[str, str, str]]:
+def _commands(experiment: Experiment) -> dict[str, tuple[str, str, str]]:
     """Return the command line of each wrapped container, as Katib makes it."""
     collector, kind = experiment.collector, experiment.template.workload.kind
     path = collector.path or METRICS_FILE

@@ -7,9 +7,9 @@ from typing import Any
 from podium.cluster.kubernetes.api import webhook_hint
 from podium.cluster.kubernetes.leadership import ENGINE_LEASE
 from podium.cluster.kubernetes.pods import not_run
+from podium.display.terminal import doing
 from podium.doctor.report import Report
 from podium.doctor.snapshot import CONFIG_MAP, KATIB, TRAINERS, NamespaceSnapshot
-from podium.heartbeat import doing
 from podium.manifests.labels import METRICS_INJECTION
 from podium.manifests.pod_security import ENFORCE
 from podium.manifests.rules import Rules, Violation, apply
@@ -18,9 +18,7 @@ PATIENCE = 5.0
 """Seconds for which all requests together are retried: a server that does not answer is a finding,
 not something to wait for."""
 
-_REFUSED = (
-    "a quota, a limit range or Pod Security of the namespace: change what the pods ask for, or it"
-)
+_REFUSED = "a quota, a limit range or Pod Security of the namespace: change the pods' requests, or the policy"
 
 NAMESPACE_RULES = Rules[NamespaceSnapshot]()
 rule = NAMESPACE_RULES.rule
@@ -31,8 +29,7 @@ _HINTS = {
 }
 
 
-def fine(what: str, where: str) -> Violation:
-    """Say that a check passed."""
+def _fine(what: str, where: str) -> Violation:
     return Violation(what, where, level="pass")
 
 
@@ -46,7 +43,7 @@ def _namespace_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
             f"kubectl create namespace {snapshot.namespace}",
         )
     elif snapshot.exists:
-        yield fine(f"namespace {snapshot.namespace} exists", where)
+        yield _fine(f"namespace {snapshot.namespace} exists", where)
 
 
 @rule(
@@ -68,7 +65,7 @@ def _injection_label(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
             "the namespace's labels may not be read", where, f"make sure: {hint}", level="warn"
         )
     elif snapshot.labels.get(METRICS_INJECTION) == "enabled":
-        yield fine(f"{METRICS_INJECTION} is enabled", where)
+        yield _fine(f"{METRICS_INJECTION} is enabled", where)
     else:
         yield Violation(
             f"{METRICS_INJECTION} is {snapshot.labels.get(METRICS_INJECTION, 'missing')}",
@@ -113,7 +110,7 @@ def _kinds_known(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
             *distributed,
             *(kind for kind in ("Experiment", "Trial") if kind not in snapshot.unknown_kinds),
         ]
-        yield fine(f"known: {', '.join(known)}", "custom resources")
+        yield _fine(f"known: {', '.join(known)}", "custom resources")
 
 
 @rule(
@@ -122,7 +119,9 @@ def _kinds_known(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 )
 def _no_experiments(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if "Experiment" in snapshot.unknown_kinds:
-        what = "the server knows no Experiments: whoever asks for a sweep runs it, the step or the command"
+        what = (
+            "the server has no Experiments: whoever starts a sweep runs it, the step or the command"
+        )
         yield Violation(
             what,
             "custom resources",
@@ -142,7 +141,7 @@ def _experiments_run(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
         what = "who runs the namespace's Experiments may not be read"
         yield Violation(what, where, "ask with more rights", level="note")
     elif snapshot.engine:
-        yield fine(f"podium-engine runs the Experiments of {snapshot.namespace}", where)
+        yield _fine(f"podium-engine runs the Experiments of {snapshot.namespace}", where)
     else:
         what, hint = not_run(snapshot.namespace)
         yield Violation(what, where, hint)
@@ -166,11 +165,11 @@ def _controllers_run(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
             hint = f"kubectl -n {running[name].namespace} describe deployment {name}"
             yield Violation(f"{name} has no replica that is ready", where, hint)
         else:
-            yield fine(f"{name} is ready", f"namespace {running[name].namespace}")
+            yield _fine(f"{name} is ready", f"namespace {running[name].namespace}")
 
 
 @rule("fail", "Steps create jobs and experiments, watch them and read their logs.")
-def rights(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _rights(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     where = f"rights of {snapshot.who}"
     if snapshot.missing is None:
         hint = "ask as an administrator, or as the account itself"
@@ -181,7 +180,7 @@ def rights(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
         hint = "kubectl apply -k deploy, or bind the Role podium-steps"
         yield Violation(f"missing: {', '.join(snapshot.missing)}", where, hint)
     else:
-        yield fine("jobs, sweeps, pods and logs: all that is needed", where)
+        yield _fine("jobs, sweeps, pods and logs: all that is needed", where)
 
 
 @rule("fail", "Steps learn from it where models and data lie; the keys are in a Secret.")
@@ -212,7 +211,7 @@ def _storage_configured(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
             f"Secret {name} has no {', '.join(lacking)}", where, "add it, or correct the names"
         )
     else:
-        yield fine(f"Secret {name} has {' and '.join(wanted)}", where)
+        yield _fine(f"Secret {name} has {' and '.join(wanted)}", where)
 
 
 @rule("fail", "Trials and steps keep models and data there.")
@@ -222,7 +221,7 @@ def _storage_reachable(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     well, what = snapshot.endpoint
     where = f"endpoint {(snapshot.storage or {}).get('endpoint')}"
     yield (
-        fine(what, where)
+        _fine(what, where)
         if well
         else Violation(what, where, f"correct the endpoint in {CONFIG_MAP}")
     )
@@ -235,7 +234,7 @@ def _bucket_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     well, what = snapshot.bucket.well, snapshot.bucket.what
     where = f"bucket {(snapshot.storage or {}).get('bucket')}"
     if well:
-        yield fine(what, where)
+        yield _fine(what, where)
     else:
         hint = (
             f"podium storage check s3://… --create makes it; or correct {CONFIG_MAP} and its Secret"
@@ -245,7 +244,7 @@ def _bucket_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 
 @rule(
     "note",
-    "Of concurrent writers several are told that they won; podium notices and takes lock objects instead.",
+    "Several concurrent writers are told that they won; podium notices and uses lock objects instead.",
 )
 def _store_checks_before_it_stores(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     known = re.search(
@@ -267,7 +266,7 @@ def _storage_credentials(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 
 
 @rule("warn", "The namespace's Pod Security level decides which pods the API server takes.")
-def pod_security(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _pod_security(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if (level := (snapshot.labels or {}).get(ENFORCE, "privileged")) == "restricted":
         what = "pods without a full securityContext are refused; podium's have one, controllers' containers lack it"
         hint = "see docs/cluster-teams.md on what the training operator and Katib need; podium's engine needs nothing"
@@ -299,7 +298,7 @@ def _pods_that_cannot_start(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 def _server_admits(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     for name, refusal in (snapshot.admitted or {}).items():
         if refusal is None:
-            yield fine(f"the server would take {name}", name)
+            yield _fine(f"the server would take {name}", name)
         else:
             yield Violation(
                 refusal, name, webhook_hint(refusal) or "correct the manifest, or the rights"
@@ -325,7 +324,7 @@ def examine_namespace(
     """
     from podium.cluster.kubernetes.api import Api
     from podium.doctor.probes import see
-    from podium.kubeconfig import load_configuration
+    from podium.system.pod import load_configuration
 
     configuration, _ = load_configuration(context)
     api = Api(configuration, namespace)

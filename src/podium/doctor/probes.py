@@ -35,7 +35,7 @@ RECENT = timedelta(hours=1)
 """Age up to which an event counts as current."""
 
 
-def ask(api: Api, doing: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def _ask(api: Api, doing: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Call the API; None if this may not be asked.
 
     Raises:
@@ -53,7 +53,7 @@ def ask(api: Api, doing: str, function: Callable[..., Any], *args: Any, **option
 def _look_at_namespace(api: Api) -> tuple[bool | None, dict[str, str] | None]:
     """Return whether the namespace exists, and its labels."""
     try:
-        namespace = ask(
+        namespace = _ask(
             api, f"read namespace {api.namespace}", api.core.read_namespace, api.namespace
         )
     except NotFound:
@@ -69,7 +69,7 @@ def _find_unknown_kinds(api: Api) -> list[str]:
         where = api_resource(kind)
         doing = f"discover {where.group}/{where.version}"
         try:
-            group = ask(api, doing, api.custom.get_api_resources, where.group, where.version)
+            group = _ask(api, doing, api.custom.get_api_resources, where.group, where.version)
         except NotFound:
             missing.append(kind)
             continue
@@ -82,7 +82,9 @@ def _serves_katib(api: Api) -> bool:
     """Return whether the server serves Katib's own kinds; True where that may not be asked."""
     where = api_resource("Experiment")
     try:
-        group = ask(api, "discover Katib", api.custom.get_api_resources, where.group, where.version)
+        group = _ask(
+            api, "discover Katib", api.custom.get_api_resources, where.group, where.version
+        )
     except NotFound:
         return False
     return group is None or any(known.name == "suggestions" for known in group.resources)
@@ -104,7 +106,7 @@ def _find_controllers(api: Api) -> list[Any] | None:
     from kubernetes import client
 
     apps = client.AppsV1Api(api.client)
-    deployments = ask(api, "list deployments", apps.list_deployment_for_all_namespaces)
+    deployments = _ask(api, "list deployments", apps.list_deployment_for_all_namespaces)
     if deployments is None:
         return None
     return [
@@ -169,7 +171,7 @@ def _may(
     body: dict[str, Any] = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
     if account:
         body |= {"metadata": {"namespace": api.namespace}}
-        answer = ask(
+        answer = _ask(
             api,
             "ask for rights",
             review.create_namespaced_local_subject_access_review,
@@ -177,7 +179,7 @@ def _may(
             body,
         )
     else:
-        answer = ask(api, "ask for rights", review.create_self_subject_access_review, body)
+        answer = _ask(api, "ask for rights", review.create_self_subject_access_review, body)
     return None if answer is None else bool(answer.status.allowed)
 
 
@@ -187,7 +189,7 @@ def _read_data(
     """Return the data of a ConfigMap or Secret: empty if it is not there, None if it may not be
     read."""
     try:
-        holder = ask(api, f"read {kind} {name}", function, name, api.namespace)
+        holder = _ask(api, f"read {kind} {name}", function, name, api.namespace)
     except NotFound:
         return {}
     return None if holder is None else dict(holder.data or {})
@@ -207,7 +209,7 @@ def _look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool
         api.core.read_namespaced_endpoints,
     )
     try:
-        endpoints = ask(
+        endpoints = _ask(
             api, f"read endpoints {service.name}", read, service.name, service.namespace
         )
     except NotFound:
@@ -232,7 +234,7 @@ def _find_refusals(api: Api) -> list[Refusal] | None:
     be listed."""
     options = {"field_selector": "type=Warning"}
     try:
-        answer = ask(api, "list events", api.core.list_namespaced_event, api.namespace, **options)
+        answer = _ask(api, "list events", api.core.list_namespaced_event, api.namespace, **options)
     except NotFound:
         return []
     if answer is None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from podium.errors import Failed, InvalidInput
-from podium.libraries import Library, printed_by
 from podium.manifests.experiment.experiment import Collector, Experiment
 from podium.metrics import (
     DEFAULT_FORMAT,
@@ -21,6 +20,7 @@ from podium.metrics import (
     parse_line,
     read_json,
 )
+from podium.metrics.libraries import Library, printed_by
 
 STRATEGIES = ("min", "max", "latest")
 SHOWN = 1000
@@ -258,7 +258,7 @@ def reader_of(experiment: Experiment) -> Reader:
     )
 
 
-def stored(log: Log) -> list[dict[str, str | float | None]]:
+def _stored(log: Log) -> list[dict[str, str | float | None]]:
     """Return a row for each metric: min, max, latest, the strategy and the number it makes of
     them."""
     rows = []
@@ -291,7 +291,7 @@ def details_of(log: Log) -> dict[str, Any]:
         "lines": log.total,
         "objective": log.reader.objective,
         "type": log.reader.kind,
-        "stored": stored(log),
+        "stored": _stored(log),
         "readings": rows[:SHOWN],
         "readings_total": len(rows),
     }

@@ -21,7 +21,7 @@ PATIENCE = 5.0
 """Seconds to wait for an answer."""
 
 
-class Service(NamedTuple):
+class _Service(NamedTuple):
     """A Service of the cluster, as the host of an address names it."""
 
     name: str
@@ -36,7 +36,7 @@ class Service(NamedTuple):
         return f"/api/v1/namespaces/{self.namespace}/services/{scheme}{self.name}:{self.port}/proxy"
 
 
-def service_of(address: str, namespace: str) -> Service | None:
+def service_of(address: str, namespace: str) -> _Service | None:
     """Return the Service that an address names; None if it is outside of the cluster, or no
     address.
 
@@ -49,7 +49,7 @@ def service_of(address: str, namespace: str) -> Service | None:
     if not service or (rest and not re.fullmatch(r"[a-z0-9-]+(\.svc(\..*)?)?", rest)):
         return None
     secure = url.scheme != "http"
-    return Service(
+    return _Service(
         service, rest.partition(".")[0] or namespace, url.port or (443 if secure else 80), secure
     )
 

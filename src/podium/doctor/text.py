@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from podium.display.text import plural
 from podium.doctor.report import NOT_EXAMINED, Report
 from podium.manifests.rules import Finding
-from podium.text import plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,11 +35,11 @@ def show(report: Report, console: "Console") -> None:
     for finding in report.findings:
         _show_finding(finding, console)
     console.print(
-        f"  {verdict(report)}", style=STYLES[report.verdict], highlight=False, markup=False
+        f"  {_verdict(report)}", style=STYLES[report.verdict], highlight=False, markup=False
     )
 
 
-def verdict(report: Report) -> str:
+def _verdict(report: Report) -> str:
     """Return the last line of a report: ``fail: 1 fail, 2 warn``."""
     counts = Counter(finding.level for finding in report.findings)
     shown = [

@@ -6,10 +6,10 @@ from dataclasses import replace
 from podium.doctor.log import rules_for
 from podium.doctor.name_rules import nearest
 from podium.doctor.reading import Log, read_as, reader_of, scan
-from podium.libraries import COLON
 from podium.manifests.experiment import Experiment
 from podium.manifests.experiment.adapt import reporting_flag
 from podium.manifests.rules import Finding, apply
+from podium.metrics.libraries import COLON
 
 CALL = "podium.code.call"
 """Module that calls a tuned function and prints its return value (podium.code)."""

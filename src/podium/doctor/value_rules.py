@@ -7,16 +7,17 @@ from typing import NamedTuple
 from podium.doctor.name_rules import line_numbers
 from podium.doctor.reading import COLOR, Line, Log
 from podium.manifests.rules import Rules, Violation
-from podium.metrics import number, objective_value
+from podium.metrics import STRICT_FORMAT, number, objective_value
 
 VALUE_RULES = Rules[Log]()
 rule = VALUE_RULES.rule
 
 CROWNED = "Katib stores an empty text and lets the trial succeed; it can be named the best (kubeflow/katib#2723)."
+_EXPONENT = re.compile(r"[eE][+-]?\d")
 _WRONG = re.compile(r"[,_]\d|\.\d|[xX][0-9a-fA-F]")
 
 
-class Printed(NamedTuple):
+class _Printed(NamedTuple):
     """One value as printed in the log and as stored by Katib."""
 
     metric: str
@@ -28,7 +29,7 @@ class Printed(NamedTuple):
     """The stored value; None if a stricter metricsFormat skips it."""
 
 
-def printed(log: Log) -> Iterator[Printed]:
+def _printed(log: Log) -> Iterator[_Printed]:
     """Yield every ``metric=…`` of a log."""
     for name in log.reader.names:
         wanted = re.compile(rf"(?<![\w|-]){re.escape(name)}[^\S\n]*=[^\S\n]*(\S*)")
@@ -36,13 +37,13 @@ def printed(log: Log) -> Iterator[Printed]:
             values = [reading.value for reading in line.readings if reading.name == name]
             for match in wanted.finditer(line.text):
                 taken = bool(values) and match[1].startswith(values[0])
-                yield Printed(name, line, match[1], values.pop(0) if taken else None)
+                yield _Printed(name, line, match[1], values.pop(0) if taken else None)
 
 
-def _grouped(log: Log, values: Iterator[Printed], hint: str) -> Iterator[Violation]:
+def _grouped(log: Log, values: Iterator[_Printed], hint: str) -> Iterator[Violation]:
     """Make one violation for each metric; it is not a failure while the objective still comes out
     as a number."""
-    by_metric: dict[str, list[Printed]] = {}
+    by_metric: dict[str, list[_Printed]] = {}
     for value in values:
         by_metric.setdefault(value.metric, []).append(value)
     folded = log.folded()
@@ -65,9 +66,9 @@ def _grouped(log: Log, values: Iterator[Printed], hint: str) -> Iterator[Violati
         )
 
 
-def _unreadable(log: Log, pattern: str) -> Iterator[Printed]:
+def _unreadable(log: Log, pattern: str) -> Iterator[_Printed]:
     wanted = re.compile(pattern, re.IGNORECASE)
-    for value in printed(log):
+    for value in _printed(log):
         if number(value.value or "") is None and wanted.match(value.text):
             yield value
 
@@ -109,7 +110,7 @@ def _no_number(log: Log) -> Iterator[Violation]:
 def _number_cut_short(log: Log) -> Iterator[Violation]:
     values = (
         value
-        for value in printed(log)
+        for value in _printed(log)
         if value.value and _WRONG.match(value.text[len(value.value) :])
     )
     hint = "print plain decimals, for example f'{{x:.4f}}': no separators, no decimal comma"
@@ -120,23 +121,37 @@ def _number_cut_short(log: Log) -> Iterator[Violation]:
     "warn",
     "The % is dropped: 96.59% is 96.59, so a goal of 0.95 is reached at once and scales get mixed.",
 )
-def percent(log: Log) -> Iterator[Violation]:
+def _percent(log: Log) -> Iterator[Violation]:
     values = (
         value
-        for value in printed(log)
+        for value in _printed(log)
         if value.value and value.text[len(value.value) :].startswith("%")
     )
     yield from _grouped(log, values, "print a fraction, 0.9659, and set the goal on the same scale")
 
 
-@rule("warn", "What follows the number is dropped.")
+@rule(
+    "fail",
+    "The value ends where the metricsFormat no longer matches: without the exponent 1.5e-05 is 1.5.",
+)
+def _exponent_cut(log: Log) -> Iterator[Violation]:
+    values = (
+        value
+        for value in _printed(log)
+        if value.value and _EXPONENT.match(value.text[len(value.value) :])
+    )
+    yield from _grouped(log, values, f"let metricsFormat read exponents: {STRICT_FORMAT}")
+
+
+@rule("warn", "Everything after the number is dropped.")
 def _unit_dropped(log: Log) -> Iterator[Violation]:
     values = (
         value
-        for value in printed(log)
+        for value in _printed(log)
         if value.value
         and (rest := value.text[len(value.value) :])[:1].isalpha()
         and not _WRONG.match(rest)
+        and not _EXPONENT.match(rest)
         and number(value.value) is not None
     )
     yield from _grouped(log, values, "print the number alone, always in the same unit")

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from podium.documents import load_json
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
+from podium.files.documents import load_json
 from podium.kfp.services import Services
-from podium.pod import pod_namespace
+from podium.system.pod import pod_namespace
 
 ENDPOINT = "KF_PIPELINES_ENDPOINT"
 """The kfp client's own variable for the server's address."""

@@ -9,8 +9,8 @@ from typing import Any
 from podium.code.bundle import Bundle, pack, store
 from podium.code.reference import FOLDER, SUFFIX, Code
 from podium.errors import InvalidInput
-from podium.settings import STORAGE
 from podium.storage import connect
+from podium.system.settings import STORAGE
 
 
 def with_code(

@@ -1,6 +1,8 @@
 """A pipeline as commands name it: one of podium's, or one in a Python file (``FILE.py``,
 ``FILE.py:function``)."""
 
+import os
+import re
 import sys
 import traceback
 from collections.abc import Mapping
@@ -14,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from podium.errors import InvalidInput, suggestion
+from podium.files.documents import load_yaml, read_text
 from podium.kfp.importing import import_kfp
 from podium.kfp.parameters import Parameter, parameters_in, parameters_of
 
@@ -22,23 +25,38 @@ from podium.kfp.parameters import Parameter, parameters_in, parameters_of
 class Definition:
     """A pipeline that can be compiled and run."""
 
-    pipeline: Any
-    """A ``kfp.dsl`` GraphComponent."""
+    pipeline: Any = None
+    """A ``kfp.dsl`` GraphComponent; None for one that was read from compiled YAML."""
 
     ours: bool
     """Whether it is one of podium's pipelines, whose values have rules; those of another may mean
     something else."""
 
+    documents: tuple[dict[str, Any], ...] = ()
+    """The compiled YAML."""
+
     @cached_property
     def spec(self) -> dict[str, Any]:
         """The compiled pipeline, without images and defaults of the command line."""
+        return self._document(0, "pipeline_spec")
+
+    @cached_property
+    def platform(self) -> dict[str, Any]:
+        """Its platform settings; empty without any."""
+        return self._document(1, "platform_spec")
+
+    def _document(self, at: int, name: str) -> dict[str, Any]:
         from google.protobuf.json_format import MessageToDict
 
-        return dict(MessageToDict(self.pipeline.pipeline_spec))
+        if self.pipeline is None:
+            return self.documents[at] if len(self.documents) > at else {}
+        return dict(MessageToDict(getattr(self.pipeline, name)))
 
     @cached_property
     def parameters(self) -> list[Parameter]:
         """Its parameters, in the order of the function's."""
+        if self.pipeline is None:
+            return parameters_in(self.spec)
         function = self.pipeline.pipeline_func
         if self.ours:
             return parameters_of(function)
@@ -51,17 +69,23 @@ def is_file(reference: str) -> bool:
     return reference.partition(":")[0].endswith(".py")
 
 
+COMPILED = (".yaml", ".yml", ".json")
+"""Endings of a compiled pipeline's file."""
+
+
 def load(reference: str) -> Definition:
     """Return a pipeline by its name, or from its file.
 
     Args:
-        reference: Name of one of podium's pipelines, ``FILE.py``, or ``FILE.py:function`` where a
-            file has several.
+        reference: Name of one of podium's pipelines, ``FILE.py``, ``FILE.py:function`` where a file
+            has several, or a compiled one, ``FILE.yaml``.
 
     Raises:
         InvalidInput: There is no such pipeline, or the file cannot be imported; the message names
             file and line.
     """
+    if reference.endswith(COMPILED):
+        return Definition(documents=_read(Path(reference)), ours=False)
     import_kfp()
     if not is_file(reference):
         from podium.pipelines import load as load_own
@@ -69,6 +93,27 @@ def load(reference: str) -> Definition:
         return Definition(pipeline=load_own(reference), ours=True)
     file, _, function = reference.partition(":")
     return Definition(pipeline=_choose(_import(Path(file)), file, function), ours=False)
+
+
+def _read(file: Path) -> tuple[dict[str, Any], ...]:
+    """Read a compiled pipeline.
+
+    Raises:
+        InvalidInput: It is none, or one of KFP 1.
+    """
+    if not file.is_file():
+        raise InvalidInput(f"there is no file {file}", "a compiled pipeline, or FILE.py")
+    text = read_text(file)
+    documents = [each for each in load_yaml(text, str(file)) if each]
+    first = documents[0] if documents else None
+    if re.search(r"^apiVersion: argoproj\.io", text, re.MULTILINE):
+        raise InvalidInput(f"{file} was compiled by KFP 1", "compile its source with KFP 2")
+    if isinstance(first, dict) and "pipelineSpec" in first:  # as Vertex AI's jobs have it
+        documents = [first["pipelineSpec"]]
+        first = documents[0]
+    if not isinstance(first, dict) or "pipelineInfo" not in first or "root" not in first:
+        raise InvalidInput(f"{file} is not a compiled KFP v2 pipeline", "podium compile makes one")
+    return tuple(documents)
 
 
 def _choose(module: ModuleType, file: str, function: str) -> Any:
@@ -86,11 +131,12 @@ def _choose(module: ModuleType, file: str, function: str) -> Any:
             )
             raise InvalidInput(f"{file} has no pipeline {function!r}", hint)
         return named[function]
-    # One that is imported to be a part of another, or that has two names, is not a second pipeline.
+    # One that is a part of another, from a file or this one, or that has two names, is not a second.
+    parts = {name for each in named.values() for name in each.pipeline_func.__code__.co_names}
     own = {
         id(value): name
         for name, value in named.items()
-        if value.pipeline_func.__module__ == module.__name__
+        if value.pipeline_func.__module__ == module.__name__ and name not in parts
     }
     if len(own) == 1:
         return named[next(iter(own.values()))]
@@ -111,6 +157,11 @@ def _import(file: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[spec.name] = module_from_spec(spec)
+    before = list(sys.path)
+    # As python FILE has it, and the working directory: files of a repository import each other by
+    # their paths from its root.
+    packages = next((at for at, path in enumerate(before) if "site-packages" in path), len(before))
+    sys.path[packages:packages] = [os.getcwd()]
     sys.path.insert(0, str(file.parent.absolute()))
     try:
         with redirect_stdout(sys.stderr):  # stdout is for the compiled pipeline
@@ -118,8 +169,17 @@ def _import(file: Path) -> ModuleType:
     except (Exception, SystemExit) as error:
         raise _broken(file, error) from error
     finally:
-        sys.path.pop(0)
+        sys.path[:] = before
     return module
+
+
+_KFP_1 = re.compile(
+    r"\b(\w*ContainerOp|ResourceOp|VolumeOp|VolumeSnapshotOp|PipelineVolume|PipelineParam|PipelineConf"
+    r"|create_component_from_func|func_to_container_op|\w*func_to_component_text|InputTextFile|InputPath|OutputPath"
+    r"|get_pipeline_conf|use_k8s_secret|kfp\.(?:onprem|gcp|aws|azure|v2|deprecated|compiler\.compiler))\b"
+    r"|(?<=cannot import name ')(?:onprem|gcp|aws|azure)(?=' from 'kfp')"
+)
+"""Names that KFP 1 has, and KFP 2 has not."""
 
 
 def _broken(file: Path, error: BaseException) -> InvalidInput:
@@ -134,6 +194,11 @@ def _broken(file: Path, error: BaseException) -> InvalidInput:
     )
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     first = (text.strip().splitlines() or [""])[0]
+    if isinstance(error, (AttributeError, ImportError)) and (old := _KFP_1.search(first)):
+        return InvalidInput(
+            f"{name}, line {line}: {old[0]} is of KFP 1, and this kfp is version 2",
+            "podium runs pipelines of KFP 2: components are functions with dsl.component",
+        )
     hint = "install it in this environment" if isinstance(error, ModuleNotFoundError) else None
     return InvalidInput(f"{name}, line {line}: {type(error).__name__}: {first}".rstrip(": "), hint)
 

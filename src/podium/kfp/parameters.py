@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from podium.documents import load_json
 from podium.errors import InvalidInput, suggestion
+from podium.files.documents import load_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +197,7 @@ def pairs(words: Iterable[str]) -> Iterator[tuple[str, str]]:
                 )
             following = next(words, None)
             if following is None:
-                raise InvalidInput(f"{word} lacks its value", f"{name}=VALUE works too")
+                raise InvalidInput(f"{word} has no value", f"{name}=VALUE works too")
             text = following
         yield name.removeprefix("--").replace("-", "_"), text
 

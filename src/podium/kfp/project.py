@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from podium.documents import load_yaml, read_text
+from podium.display.terminal import echo
 from podium.errors import InvalidInput, suggestion
+from podium.files.documents import load_yaml, read_text
 from podium.kfp.parameters import Parameter, read_parameters
-from podium.terminal import echo
 
 FILE = "podium.yaml"
 PIPELINE = "tune_and_promote"
@@ -176,7 +176,6 @@ def choose(first: str, rest: Sequence[str]) -> tuple[str, list[str], Project | N
 
 
 def _same(first: str, second: str) -> bool:
-    """Return whether two references name the same pipeline."""
     if _is_file(first) and _is_file(second):
         return Path(first).absolute() == Path(second).absolute()
     return first.replace("-", "_") == second.replace("-", "_")

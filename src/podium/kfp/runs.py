@@ -6,19 +6,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from podium.display.text import cut, duration, when
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.kfp.client import Server
 from podium.kfp.code import store_code
 from podium.kfp.parameters import with_defaults
 from podium.kfp.project import Project, ServerSettings, read_given
 from podium.kfp.values import PipelineSettings
-from podium.kfp.versions import Version
-from podium.kubeconfig import has_kubeconfig
-from podium.pod import STEPS
-from podium.text import cut
+from podium.kfp.versions import PipelineVersion
+from podium.system.pod import STEPS, has_kubeconfig
 from podium.training.kept_logs import KeptLogs
 
 POLL_SECONDS = 2.0
@@ -59,7 +58,7 @@ class Submitted:
 
 def submit(
     server: Server,
-    version: Version,
+    version: PipelineVersion,
     words: Sequence[str],
     *,
     group: str,
@@ -134,7 +133,7 @@ def _beyond_quotas(
     if not has_kubeconfig():
         return []
     from podium.cluster.kubernetes.cluster import KubernetesCluster
-    from podium.cluster.kubernetes.quotas import beyond_quotas
+    from podium.cluster.kubernetes.queues import beyond_quotas
 
     team = (service_account or "").removeprefix(f"{STEPS}-")
     home = team if team != (service_account or "") else namespace or NAMESPACE
@@ -150,7 +149,7 @@ def _beyond_quotas(
     return said
 
 
-def _announced(version: Version, given: Mapping[str, Any]) -> str:
+def _announced(version: PipelineVersion, given: Mapping[str, Any]) -> str:
     """Describe a run: pipeline, data, model, and parameters that differ from podium's defaults."""
     defaults = {parameter.name: parameter.default for parameter in version.parameters()}
     main = {
@@ -266,21 +265,37 @@ class ServerRun:
             else ""
         )
 
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The output of ``--json``."""
+    HEADS: ClassVar = ("RUN", "PIPELINE", "STATE", "BEGAN (UTC)", ">TOOK", "NAME", "RESULT")
+
+    def cells(self) -> tuple[str, ...]:
+        """Return its row of a table, a cell for each head."""
+        began, took = when(self.began), duration(self.seconds)
+        return self.id, self.pipeline, self.state, began, took, self.name, self.result
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, by the names of a run on this machine."""
         return {
-            **vars(self),
+            "kind": "run",
             "run": self.id,
+            "name": self.name,
+            "pipeline": self.pipeline,
+            "subject": self.pipeline,
+            "state": self.state,
             "began": self.began.isoformat(),
             "seconds": round(self.seconds, 3),
+            "result": self.result,
+            "parameters": self.parameters,
+            "steps": {
+                name: {"title": name, "state": state.lower()} for name, state in self.tasks.items()
+            },
+            "error": self.error,
         }
 
 
 def newest_runs(server: Server, limit: int) -> list[ServerRun]:
     """Return at most so many of the server's runs, the newest last."""
     names = pipeline_names(server)
-    return [server_run(run, names) for run in reversed(newest(server, limit))]
+    return [server_run(run, names) for run in reversed(_newest(server, limit))]
 
 
 def server_run(run: Any, pipelines: Mapping[str, str]) -> ServerRun:
@@ -328,13 +343,13 @@ def find_run(server: Server, name: str) -> Any:
     """
     reading, read = f"read run {name}", server.services.get_run
     if name == "latest":
-        matching = [str(run.run_id) for run in newest(server, 1)]
+        matching = [str(run.run_id) for run in _newest(server, 1)]
     else:
         with suppress(NotFound, InvalidInput):  # 2.0.5 calls an id that is none of its ids invalid
             return server.call(reading, read, run_id=name)
         matching = [
             str(run.run_id)
-            for run in newest(server, 1000)
+            for run in _newest(server, 1000)
             if name and str(run.run_id).startswith(name)
         ]
     if len(matching) > 1:
@@ -348,8 +363,7 @@ def find_run(server: Server, name: str) -> Any:
     return server.call(reading, read, run_id=matching[0])
 
 
-def newest(server: Server, limit: int) -> list[Any]:
-    """Return the server's runs, newest first, at most so many."""
+def _newest(server: Server, limit: int) -> list[Any]:
     arguments = {"namespace": server.namespace, "sort_by": "created_at desc"}
     return list(
         islice(server.pages("list runs", server.services.list_runs, "runs", **arguments), limit)
@@ -358,7 +372,7 @@ def newest(server: Server, limit: int) -> list[Any]:
 
 def live_runs(server: Server) -> list[Any]:
     """Return the runs that are not over among the newest thousand."""
-    return [run for run in newest(server, 1000) if run.state not in OVER]
+    return [run for run in _newest(server, 1000) if run.state not in OVER]
 
 
 def terminate(server: Server, run_id: str) -> None:

@@ -1,14 +1,92 @@
-"""Schedules as small YAML files describe them, or a project's ``podium.yaml``."""
+"""Schedules as small YAML files describe them, or a project's ``podium.yaml``.
 
+Cron expressions are read as the scheduler of Kubeflow Pipelines does: robfig/cron v1, six fields,
+seconds first. It lets the last field be omitted, so it accepts a crontab's five fields and
+misreads them: ``0 3 * * *`` runs at minute 3 of every hour, not daily at three.
+"""
+
+import re
 from collections.abc import Iterable
 from dataclasses import Field, dataclass, field, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from podium.documents import load_yaml, read_text
 from podium.errors import InvalidInput, require, suggestion
-from podium.kfp.cron import check
+from podium.files.documents import load_yaml, read_text
 from podium.kfp.project import FILE, Project
+
+DESCRIPTORS = {
+    "@yearly": "0 0 0 1 1 *",
+    "@annually": "0 0 0 1 1 *",
+    "@monthly": "0 0 0 1 * *",
+    "@weekly": "0 0 0 * * 0",
+    "@daily": "0 0 0 * * *",
+    "@midnight": "0 0 0 * * *",
+    "@hourly": "0 0 * * * *",
+}
+
+FIELDS = "second minute hour day-of-month month day-of-week"
+
+
+def check(expression: str) -> str:
+    """Check a cron expression and return it as six fields.
+
+    Args:
+        expression: Six fields, or a descriptor such as @daily.
+
+    Raises:
+        InvalidInput: It has the five fields of a crontab (the hint converts it), a field is out of
+            range, or it uses what the scheduler does not support: @every, L, W, #, day-of-week 7.
+    """
+    text = " ".join(expression.split())
+    text = DESCRIPTORS.get(text.lower(), text)
+    if text.startswith("@"):
+        raise InvalidInput(
+            f"no schedule is called {expression!r}",
+            f"six fields, or one of {', '.join(DESCRIPTORS)}",
+        )
+    count = len(text.split())
+    if count == 5:
+        problem = f"cron has six fields, {FIELDS}, but got the five of a crontab: {expression!r}"
+        raise InvalidInput(problem, f'write "0 {text}", with the second in front')
+    if count != 6:
+        raise InvalidInput(f"cron has six fields, {FIELDS}, but got {expression!r}")
+    _iterator(text, datetime.now(UTC))
+    return text
+
+
+def next_times(expression: str, count: int = 5, after: datetime | None = None) -> list[datetime]:
+    """Return when a schedule fires next in UTC, the scheduler's zone unless CRON_SCHEDULE_TIMEZONE
+    is set there.
+
+    Args:
+        expression: The argument of check.
+        after: Start; now if None.
+
+    Raises:
+        InvalidInput: As check.
+    """
+    times = _iterator(check(expression), after or datetime.now(UTC))
+    return [next(times) for _ in range(count)]
+
+
+def _iterator(text: str, after: datetime):  # type: ignore[no-untyped-def]  # cronsim is loaded here only
+    from cronsim import CronSim, CronSimError
+
+    day, weekday = text.split()[3], text.split()[5].upper()
+    known = not re.search(r"[LW#]", day.upper()) and not re.search(r"#|\dL|7", weekday)
+    if not known:
+        raise InvalidInput(
+            f"the scheduler does not support L, W, # or day-of-week 7, but got {text!r}",
+            "Sunday is 0",
+        )
+    try:
+        return CronSim(text.replace("?", "*"), after.astimezone(UTC))
+    except CronSimError as error:
+        fields = f"fields are {FIELDS}; * any, 1-5 range, */10 step, 1,15 list"
+        raise InvalidInput(f"not a cron expression: {text!r}: {error}", fields) from error
+
 
 LATEST = "latest"
 
@@ -69,7 +147,6 @@ class Schedule:
 
 
 def _written_fields() -> "list[Field[Any]]":
-    """Return the fields that a file may set."""
     return [known for known in fields(Schedule) if known.name != "folder"]
 
 
@@ -124,7 +201,6 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
 
 
 def _of_project(project: Project) -> dict[str, Any]:
-    """Return a project's schedule in the form of a schedule file."""
     hint = 'for example schedule: {name: nightly, cron: "@daily"}'
     if not project.schedule:
         raise InvalidInput(f"{project.file} has no schedule", hint)

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from podium.code.bundle import Bundle
+from podium.display.text import one_line
 from podium.errors import Conflict, InvalidInput, NotFound, suggestion
 from podium.kfp.client import Server
 from podium.kfp.code import store_code
-from podium.kfp.cron import check
 from podium.kfp.runs import live_runs, terminate
-from podium.kfp.schedule_files import LATEST, Schedule
-from podium.kfp.versions import Version, choose, versions_of
-from podium.text import one_line
+from podium.kfp.schedule_files import LATEST, Schedule, check
+from podium.kfp.versions import PipelineVersion, choose, versions_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +26,11 @@ class Change:
     """Planned change of a schedule."""
 
     schedule: Schedule
-    version: Version
+    version: PipelineVersion
     """The version that the schedule's ``version`` resolves to now."""
 
     parameters: Mapping[str, Any]
-    """The schedule's, as pods can read them, see Version.sendable."""
+    """The schedule's, as pods can read them, see PipelineVersion.sendable."""
 
     action: str
     """create, replace, resume, pause, or keep."""
@@ -80,8 +79,10 @@ def plan(server: Server, schedules: Sequence[Schedule]) -> list[Change]:
     ]
 
 
-def _sendable(schedule: Schedule, version: Version) -> tuple[dict[str, Any], dict[str, Bundle]]:
-    """Check a schedule's parameters against the version, see Version.sendable."""
+def _sendable(
+    schedule: Schedule, version: PipelineVersion
+) -> tuple[dict[str, Any], dict[str, Bundle]]:
+    """Check a schedule's parameters against the version, see PipelineVersion.sendable."""
     known = {parameter.name: parameter for parameter in version.parameters()}
     if schedule.version == LATEST:
         version.require_own(schedule.parameters)
@@ -146,7 +147,6 @@ def _differences(key: str, actual: Any, wanted: Any) -> list[str]:
 
 
 def _brief(values: Mapping[str, Any], name: str) -> str:
-    """Shorten a long value, such as an Experiment's text, to its beginning and its length."""
     text = one_line(str(values[name])) if name in values else "the pipeline's own"
     return f"{text[:40]}… ({len(text)} characters)" if len(text) > 80 else text
 

@@ -13,8 +13,6 @@ from podium.errors import NotFound
 class Services:
     """Calls to a server; each returns the generated client's answer.
 
-    One class, because each method is one request, and the connection is all that they need.
-
     Args:
         api_client: A connection, ``kfp_server_api.ApiClient``.
     """
@@ -74,12 +72,9 @@ class Services:
         body = V2beta1Pipeline(display_name=name, name=name, namespace=namespace)
         return self._pipelines.pipeline_service_create_pipeline(pipeline=body)
 
-    def upload_version(self, file: str, *, name: str, pipeline_id: str, description: str) -> Any:
+    def upload_version(self, file: str, *, name: str, pipeline_id: str) -> Any:
         """Upload a compiled pipeline as a version."""
-        more = _given(description=description or None)
-        return self._uploads.upload_pipeline_version(
-            file, name=name, pipelineid=pipeline_id, **more
-        )
+        return self._uploads.upload_pipeline_version(file, name=name, pipelineid=pipeline_id)
 
     def create_run(
         self,

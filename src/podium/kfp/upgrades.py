@@ -9,7 +9,7 @@ from podium.kfp.definition import load
 from podium.kfp.runs import pipeline_names
 from podium.kfp.schedules import present, settings_of
 from podium.kfp.values import PIPELINES, own_name
-from podium.kfp.versions import Version, pipeline_spec, versions_of
+from podium.kfp.versions import PipelineVersion, pipeline_spec, versions_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ def pinned(server: Server) -> list[Pinned]:
     Raises:
         PodiumError: The server does not answer.
     """
-    names, versions, found = pipeline_names(server), dict[str, list[Version]](), []
+    names, versions, found = pipeline_names(server), dict[str, list[PipelineVersion]](), []
     for run in present(server):
         reference = run.pipeline_version_reference
         pipeline = names.get(str(reference.pipeline_id), "") if reference else ""
@@ -81,7 +81,7 @@ def pinned(server: Server) -> list[Pinned]:
     return found
 
 
-def _is_current(version: Version) -> bool:
+def _is_current(version: PipelineVersion) -> bool:
     """Return whether a version's steps are those that this podium compiles, whatever their images
     and defaults."""
     spec = pipeline_spec(version.spec)

@@ -85,8 +85,8 @@ class PipelineSettings:
         Raises:
             InvalidInput: There is no such Experiment, or a setting makes no sense for it.
         """
-        from podium.identity import RunIdentity
         from podium.manifests.experiment.adapt import locate
+        from podium.training.identity import RunIdentity
 
         if self.sweep is None or self.target is None:
             return None
@@ -100,8 +100,7 @@ class PipelineSettings:
 
         The training of a sweep's winner is known before it runs if it uses podium's trainer.
         """
-        from podium.identity import RunIdentity
-        from podium.training.context import StepContext
+        from podium.training.identity import RunIdentity, StepContext
         from podium.training.settings import plan
 
         experiment = self.experiment()
@@ -165,7 +164,7 @@ def _check_bounds(rule: "PromotionRule", experiment: "Experiment | None") -> Non
     recorded = experiment.objective.metrics if experiment else ()
     for bound in rule.bounds:
         if bound.metric not in recorded:
-            hint = "leave it out; it goes with podium run tune_and_promote"
+            hint = "leave it out; it is for podium run tune_and_promote"
             if experiment:
                 hint = f"additionalMetricNames: [{bound.metric}] in spec.objective, or leave it out"
             raise InvalidInput(
@@ -248,8 +247,9 @@ def experiment_text(given: Any, folder: Path = Path()) -> Any:
     """
     from podium.errors import suggestion
     from podium.manifests.experiment import bundled, load
+    from podium.manifests.experiment.source import AUTO
 
-    if not isinstance(given, str) or "\n" in given or "{" in given:
+    if not isinstance(given, str) or given == AUTO or "\n" in given or "{" in given:
         return given
     if not given:
         raise InvalidInput(

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from podium.code.bundle import Bundle
-from podium.documents import load_yaml, with_whole_numbers
 from podium.errors import Conflict, InvalidInput, NotFound, suggestion
+from podium.files.documents import load_yaml, with_whole_numbers
 from podium.kfp.client import Server
 from podium.kfp.code import with_code
 from podium.kfp.definition import load as load_definition
@@ -23,7 +23,7 @@ from podium.kfp.values import PIPELINES, check_values, own_name, with_experiment
 
 
 @dataclass(frozen=True, kw_only=True)
-class Version:
+class PipelineVersion:
     """A version of a pipeline on the server."""
 
     pipeline: str
@@ -169,7 +169,7 @@ def _find_pipeline(server: Server, name: str) -> str | None:
     )
 
 
-def versions_of(server: Server, pipeline: str) -> list[Version]:
+def versions_of(server: Server, pipeline: str) -> list[PipelineVersion]:
     """Return a pipeline's versions, newest first.
 
     Raises:
@@ -187,7 +187,7 @@ def versions_of(server: Server, pipeline: str) -> list[Version]:
     raise NotFound(f"the server has no pipeline {pipeline!r}", hint)
 
 
-def _versions(server: Server, pipeline: str, pipeline_id: str) -> list[Version]:
+def _versions(server: Server, pipeline: str, pipeline_id: str) -> list[PipelineVersion]:
     listed = server.pages(
         f"list versions of {pipeline}",
         server.services.list_pipeline_versions,
@@ -201,8 +201,10 @@ def _versions(server: Server, pipeline: str, pipeline_id: str) -> list[Version]:
     )
 
 
-def _version(pipeline: str, pipeline_id: str, version: Any, *, new: bool = False) -> Version:
-    return Version(
+def _version(
+    pipeline: str, pipeline_id: str, version: Any, *, new: bool = False
+) -> PipelineVersion:
+    return PipelineVersion(
         pipeline=pipeline,
         pipeline_id=pipeline_id,
         name=str(version.display_name),
@@ -219,7 +221,7 @@ def _number(name: str) -> int:
     return int(match[1]) if match else 0
 
 
-def choose(server: Server, pipeline: str, version: str | None) -> Version:
+def choose(server: Server, pipeline: str, version: str | None) -> PipelineVersion:
     """Return a version by its name; None is the newest version.
 
     Raises:
@@ -235,13 +237,12 @@ def choose(server: Server, pipeline: str, version: str | None) -> Version:
     return versions[0] if version is None else versions[names.index(version)]
 
 
-def upload(server: Server, text: str, name: str | None = None, description: str = "") -> Version:
+def upload(server: Server, text: str, name: str | None = None) -> PipelineVersion:
     """Upload compiled YAML as a version, unless the newest version has the same content.
 
     Args:
         text: The compiled pipeline, one or two YAML documents.
         name: Name of the pipeline; the compiled one's if None.
-        description: Shown in the UI with a new version.
 
     Returns:
         The version, with new=False if it existed before.
@@ -268,7 +269,6 @@ def upload(server: Server, text: str, name: str | None = None, description: str 
                 file=str(file),
                 name=version,
                 pipeline_id=pipeline_id,
-                description=description,
             )
         except Conflict:  # another process uploaded the same content at the same time
             return choose(server, pipeline, version)

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from podium.manifests import trainjob_rules
 from podium.manifests.conditions import Manifest
-from podium.manifests.fields import integer, text, unshared
-from podium.manifests.kinds import JOB_KINDS, LEADERS, OPERATOR_KINDS, TRAINJOB, or_list
+from podium.manifests.fields import integer, mapping, objects, text, unshared
+from podium.manifests.kinds import JOB_KINDS, LEADERS, MPIJOB, OPERATOR_KINDS, TRAINJOB, or_list
 from podium.manifests.names import broken_name, is_dns_1123
 from podium.manifests.pod_rules import POD_TEMPLATE, broken_containers
 from podium.manifests.pytorchjob import CLEAN_POD_POLICIES, RESTART_POLICIES
@@ -50,6 +50,7 @@ _RUN_POLICY: Schema = {
     "managedBy": TEXT,
 }
 _OWN_FIELDS: dict[str, Schema] = {
+    MPIJOB: {"slotsPerWorker": INT, "cleanPodPolicy": TEXT, "mainContainer": TEXT},
     "PyTorchJob": {
         "nprocPerNode": TEXT,
         "elasticPolicy": {
@@ -109,7 +110,7 @@ def admit(manifest: Mapping[str, Any]) -> Workload:
         BrokenRules: One line for each rule it breaks, with field, rule and value.
     """
     admitted = _ordered(manifest)
-    raise_for(well_formed.findings(admitted))
+    raise_for(_well_formed.findings(admitted))
     _set_defaults(admitted)
     job = Workload.parse(admitted)
     own = (
@@ -154,10 +155,15 @@ def _set_defaults(job: Manifest) -> None:
         policy = spec["runPolicy"] = spec.get("runPolicy") or {}
         policy["cleanPodPolicy"] = policy.get("cleanPodPolicy") or "None"
         replicas = spec[operator.replica_specs] = spec.get(operator.replica_specs) or {}
-        for replica in replicas.values():
+        for role, replica in replicas.items():
             if isinstance(replica, dict):
-                replica["replicas"] = 1 if replica.get("replicas") is None else replica["replicas"]
+                usual = 0 if (job["kind"], role) == (MPIJOB, "Worker") else 1
+                replica["replicas"] = (
+                    usual if replica.get("replicas") is None else replica["replicas"]
+                )
                 replica["restartPolicy"] = replica.get("restartPolicy") or operator.restart_policy
+        if job["kind"] == MPIJOB:
+            _let_workers_wait(mapping(mapping(replicas.get("Worker")).get("template")))
         return
     if job["kind"] == TRAINJOB:
         trainjob_rules.set_defaults(spec)
@@ -169,14 +175,22 @@ def _set_defaults(job: Manifest) -> None:
     spec |= {key: value for key, value in defaults.items() if spec.get(key) is None}
 
 
+def _let_workers_wait(template: Mapping[str, Any]) -> None:
+    """Give an MPIJob's Workers the operator's command: mpirun starts programs beside it."""
+    for container in objects(mapping(template.get("spec")).get("containers"))[:1]:
+        if isinstance(container, dict) and not container.get("command"):
+            container |= {"command": ["sleep"], "args": ["365d"]}
+
+
 @_refused(SHAPE)
-def well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
+def _well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
     kind, version = text(manifest.get("kind")), manifest.get("apiVersion")
     if kind not in JOB_KINDS:
         yield broken("kind", f"must be {or_list([*JOB_KINDS])}", manifest.get("kind"))
         return
     if version != JOB_KINDS[kind]:
-        yield broken("apiVersion", f"must be {JOB_KINDS[kind]}", version)
+        hint = f"{version} is not served any more; write {JOB_KINDS[kind]}"
+        yield broken("apiVersion", f"must be {JOB_KINDS[kind]}", version, hint)
     for part in ("metadata", "spec"):
         if manifest.get(part) is None:
             yield broken(part, "must be an object", None)
@@ -205,8 +219,9 @@ def replicas(job: Workload) -> Iterator[Violation]:
         yield broken(job.replicas_path, f"must have {known}", {})
     elif operator.required and operator.required not in roles:
         yield broken(f"{job.replicas_path}.{operator.required}", "must be given", None)
-    if len([role for role in roles if role in LEADERS]) > 1:
-        yield broken(job.replicas_path, f"must have one of {' and '.join(LEADERS)} only", roles)
+    leaders = [role for role in LEADERS if role in operator.roles]
+    if len([role for role in roles if role in leaders]) > 1:
+        yield broken(job.replicas_path, f"must have one of {' and '.join(leaders)} only", roles)
     for replica in job.replicas:
         if replica.role not in operator.roles:
             yield broken(replica.path, f"must be {known}", replica.role)
@@ -227,7 +242,7 @@ def _replica(replica: Replica, container: str) -> Iterator[Violation]:
             f"leave the {replica.role} out if there is none",
         )
     yield from one_of(f"{path}.restartPolicy", replica.restart_policy, RESTART_POLICIES)
-    if replica.pod.container(container) is None:
+    if container and replica.pod.container(container) is None:
         names = [given.name for given in replica.pod.containers]
         yield broken(
             f"{replica.pod.path}.spec.containers", f"must hold one called {container}", names
@@ -235,7 +250,7 @@ def _replica(replica: Replica, container: str) -> Iterator[Violation]:
 
 
 @refused
-def run_policy(job: Workload) -> Iterator[Violation]:
+def _run_policy(job: Workload) -> Iterator[Violation]:
     path, policy = job.run_policy_path, job.run_policy
     for field in _NOT_NEGATIVE:
         value = integer(policy.get(field))
@@ -249,7 +264,7 @@ def run_policy(job: Workload) -> Iterator[Violation]:
 
 
 @refused_operator_job
-def processes(job: Workload) -> Iterator[Violation]:
+def _processes(job: Workload) -> Iterator[Violation]:
     if job.kind != "PyTorchJob":
         return
     given, elastic = job.spec.get("nprocPerNode"), job.spec.get("elasticPolicy")
@@ -268,13 +283,20 @@ def processes(job: Workload) -> Iterator[Violation]:
 
 
 @refused_operator_job
-def success_policy(job: Workload) -> Iterator[Violation]:
+def _slots(job: Workload) -> Iterator[Violation]:
+    if job.kind == MPIJOB and job.slots_per_worker is not None and job.slots_per_worker < 1:
+        hint = "the number of processes in each Worker; 1 if left out"
+        yield broken("spec.slotsPerWorker", "slotsPerWorker >= 1", job.slots_per_worker, hint)
+
+
+@refused_operator_job
+def _success_policy(job: Workload) -> Iterator[Violation]:
     if job.operator and job.operator.first_pod_decides and job.success_policy:
         yield from one_of("spec.successPolicy", job.success_policy, ("AllWorkers",))
 
 
 @refused_job
-def completions(job: Workload) -> Iterator[Violation]:
+def _completions(job: Workload) -> Iterator[Violation]:
     mode, policy = job.spec.get("completionMode"), job.replicas[0].restart_policy
     yield from one_of("spec.template.spec.restartPolicy", policy, ("Never", "OnFailure"))
     yield from one_of("spec.completionMode", mode, ("NonIndexed", "Indexed"))

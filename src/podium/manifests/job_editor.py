@@ -20,11 +20,7 @@ failure."""
 
 @dataclass(frozen=True, kw_only=True)
 class JobEditor:
-    """A copy of a job's manifest to be altered; nothing in it is shared with the original.
-
-    One class, because every change of a job has to find its pod templates, wherever its kind has
-    them.
-    """
+    """A copy of a job's manifest to be altered; nothing in it is shared with the original."""
 
     body: dict[str, Any]
     """The manifest; of a TrainJob without the changes to its pods."""
@@ -207,6 +203,7 @@ class JobEditor:
         *,
         volume: str,
         folder: str,
+        host: str = "",
     ) -> None:
         """Add a container that runs beside one of a replica, from before its start to after its
         end, and shares a directory with it.
@@ -214,7 +211,10 @@ class JobEditor:
         Args:
             sidecar: The container; Kubernetes 1.29 and later know init containers that go on.
             folder: Mount path in both containers.
+            host: A name by which the pod's containers reach it.
         """
+        if host:
+            self._add(role, "hostAliases", {"ip": "127.0.0.1", "hostnames": [host]})
         beside = {**sidecar, "restartPolicy": "Always"}
         for body in (container, beside):
             _mount(body, volume, folder)

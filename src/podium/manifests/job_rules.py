@@ -157,7 +157,7 @@ def _refused_where_restricted(job: Workload) -> Iterator[Violation]:
             )
 
 
-@rule("note", "A tag that moves gives other code tomorrow, and is pulled anew each time.")
+@rule("note", "A tag that moves refers to other code tomorrow, and is pulled every time.")
 def _image_may_change(job: Workload) -> Iterator[Violation]:
     seen: set[str] = set()
     for _, container in job.containers():

@@ -2,7 +2,7 @@
 Trainer's TrainJob.
 
 Source: kubeflow/trainer release-1.9,
-pkg/apis/kubeflow.org/v1/{pytorch,tensorflow,xgboost,jax}_{types,defaults}.go; kubeflow/trainer
+pkg/apis/kubeflow.org/v1/{pytorch,tensorflow,xgboost,jax,mpi}_{types,defaults}.go; kubeflow/trainer
 v2.3.0, pkg/apis/trainer/v1alpha1.
 """
 
@@ -20,7 +20,7 @@ class OperatorKind:
     """Field of spec that holds the replicas by role."""
 
     container: str
-    """The container that every pod must have."""
+    """The container that every pod must have; empty if any name will do."""
 
     roles: tuple[str, ...]
     """In the order in which their pods start."""
@@ -44,6 +44,8 @@ class OperatorKind:
     migration: str = ""
     """Hint for a kind that ``podium migrate`` does not convert to a TrainJob."""
 
+
+MPIJOB = "MPIJob"
 
 _RANK = {
     "PYTHONUNBUFFERED": "1",
@@ -83,7 +85,7 @@ OPERATOR_KINDS = {
         roles=("Master", "Worker"),
         environment={**_RANK, "WORKER_PORT": "{worker_port}", "WORKER_ADDRS": "{workers}"},
         required="Master",
-        migration="write it anew for the runtime xgboost-distributed: its variables are DMLC_*",
+        migration="rewrite it for the runtime xgboost-distributed: its variables are DMLC_*",
     ),
     "JAXJob": OperatorKind(
         replica_specs="jaxReplicaSpecs",
@@ -96,7 +98,18 @@ OPERATOR_KINDS = {
             "NUM_PROCESSES": "{pods}",
             "PROCESS_ID": "{index}",
         },
-        migration="write it anew for the runtime jax-distributed: its variables are JAX_*",
+        migration="rewrite it for the runtime jax-distributed: its variables are JAX_*",
+    ),
+    MPIJOB: OperatorKind(
+        replica_specs="mpiReplicaSpecs",
+        container="",
+        roles=("Launcher", "Worker"),
+        environment={
+            "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile",
+            "OMPI_MCA_plm_rsh_agent": "/etc/mpi/kubexec.sh",
+        },
+        required="Launcher",
+        migration="rewrite it for a runtime with mpi, such as deepspeed-distributed",
     ),
 }
 
@@ -109,15 +122,10 @@ JOB_KINDS = {
 }
 """Every kind of job, and its apiVersion."""
 
-INSTEAD = {
-    "MPIJob": "an MPIJob's launcher starts processes inside other pods; write a Job whose container runs mpirun itself",
-}
-"""Hint for each kind that podium does not run."""
-
 MIGRATED_KINDS = ("PyTorchJob", "Job")
 """Kinds that ``podium migrate`` makes a TrainJob of."""
 
-LEADERS = ("Chief", "Master")
+LEADERS = ("Chief", "Master", "Launcher")
 """Roles of one replica that decide about the whole job; without them Workers do."""
 
 

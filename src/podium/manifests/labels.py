@@ -21,6 +21,9 @@ JOB_NAME = "training.kubeflow.org/job-name"
 JOB_ROLE = "training.kubeflow.org/job-role"
 OPERATOR_NAME = "training.kubeflow.org/operator-name"
 REPLICA_TYPE = "training.kubeflow.org/replica-type"
+MPI_ROLE = "mpi-job-role"
+"""Label of an MPIJob's launcher in early operators, which Katib's example still asks for."""
+
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
 
 # Trainer and JobSet (kubeflow/trainer v2.3.0: pkg/apis/trainer/v1alpha1; jobset v0.12.0: api/jobset/v1alpha2)
@@ -112,11 +115,33 @@ deletion would hang forever (observed)."""
 POOL_STATE = "podium.dev/pool-state"
 """Annotation of an Experiment with a pool: URL below which its trials are kept."""
 
+OPTIMIZATION_JOB = "podium.dev/optimization-job"
+"""Annotation of an Experiment that was an OptimizationJob: JSON of that."""
+
 SWEEP = "podium.dev/sweep"
 """Annotation of an Experiment and its trials: YAML of podium's sweep options."""
 
+PUSHES = "podium.dev/pushes"
+"""Annotation of an Experiment, which tune writes: what its trials post counts where they print
+nothing, whatever the kind of their jobs."""
+
 NUMBER = "podium.dev/number"
 """Label of a trial of a deterministic Experiment: which one it is, counted from 0."""
+
+REPEATS = "podium.dev/repeats"
+"""Label of a trial that runs another one again with a fresh seed: the name of that one."""
+
+SEED = "podium.dev/seed"
+"""Label of such a trial: its seed."""
+
+SAMPLER = "podium.dev/sampler"
+"""Label of a trial of a deterministic Experiment: the library, with its version, that suggested it."""
+
+FIGURES = "podium.dev/figures"
+"""Annotation of a trial as it is shown: how its figures came about."""
+
+NOTE = "podium.dev/note"
+"""Annotation of an Experiment or a trial on a cluster: a person's note."""
 
 BY_HAND = "podium.dev/by-hand"
 """Label of a trial whose values a person gave, not the search."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from podium.documents import TYPE_NAMES
 from podium.errors import InvalidInput, require, suggestion
+from podium.files.documents import TYPE_NAMES
 from podium.manifests.fields import items, objects
 from podium.manifests.job_editor import JobEditor, merge
 from podium.manifests.labels import QUEUE, QUEUE_PRIORITY
@@ -85,7 +85,7 @@ class Pods:
             )
         require(self.run_as_user >= 0, "run_as_user >= 0", run_as_user=self.run_as_user)
         if self.queue_priority and not self.queue:
-            problem = f"queue_priority goes with queue, but queue_priority={self.queue_priority!r} is given alone"
+            problem = f"queue_priority needs queue, but queue_priority={self.queue_priority!r} is given alone"
             raise InvalidInput(problem, "name the local queue")
         for path in self.claims:
             if not path.startswith("/"):

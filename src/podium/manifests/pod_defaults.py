@@ -32,13 +32,13 @@ def with_pod_defaults(resource: T) -> T:
 
 
 def _set_defaults(editor: JobEditor, run: str | None) -> None:
-    for _, template in editor.templates:
+    for role, template in editor.templates:
         own = {LAUNCHED: "true", **({RUN: run} if run else {})}
         labels = mapping(mapping(template.get("metadata")).get("labels"))
         merge(template, ("metadata", "labels"), {**own, **labels})
-        if not template["spec"].get("serviceAccountName") and editor.takes(
-            "automountServiceAccountToken"
-        ):
+        # An MPIJob's launcher has an account from the operator, to reach its Workers by kubectl.
+        keeps_token = template["spec"].get("serviceAccountName") or role == "Launcher"
+        if not keeps_token and editor.takes("automountServiceAccountToken"):
             template["spec"].setdefault("automountServiceAccountToken", False)
         secure(template["spec"])
     for _, container in editor.containers():

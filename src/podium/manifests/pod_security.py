@@ -95,7 +95,6 @@ def _secure_container(container: dict[str, Any]) -> None:
 
 
 def _asks_for_privileges(container: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
-    """Tell whether a container's manifest wants root, privileges or capabilities."""
     own = mapping(container.get("securityContext"))
     context = {**pod, **own}
     added = strings(mapping(own.get("capabilities")).get("add"))

@@ -24,7 +24,7 @@ class Finding:
     """One place where a rule applies."""
 
     rule: str
-    """Name of the rule, as in docs/doctor.md."""
+    """Name of the rule, as `podium doctor --rules` lists it."""
 
     level: str
     """One of LEVELS."""

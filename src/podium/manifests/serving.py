@@ -258,7 +258,6 @@ class ModelServer:
         }
 
     def _pod(self, container: str) -> Manifest:
-        """Return the spec of the pods, fit for Pod Security "restricted"."""
         spread = {
             "maxSkew": 1,
             "topologyKey": "kubernetes.io/hostname",

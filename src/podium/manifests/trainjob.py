@@ -140,7 +140,6 @@ _OWN_NAMES = frozenset(TRAINER_FIELDS.values())
 
 
 def _patched_jobs(patch: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """Return the entries of a runtimePatch by replicated job."""
     return objects(_inner(patch, "trainingRuntimeSpec", "template", "spec").get("replicatedJobs"))
 
 

@@ -104,7 +104,7 @@ def trainer(job: Workload) -> Iterator[Violation]:
 
 
 @refused
-def limits(job: Workload) -> Iterator[Violation]:
+def _limits(job: Workload) -> Iterator[Violation]:
     seconds = job.active_deadline_seconds
     if seconds is not None and seconds < 1:
         yield broken(f"{job.path}spec.activeDeadlineSeconds", "activeDeadlineSeconds >= 1", seconds)
@@ -113,7 +113,7 @@ def limits(job: Workload) -> Iterator[Violation]:
 
 
 @refused
-def patches(job: Workload) -> Iterator[Violation]:
+def _patches(job: Workload) -> Iterator[Violation]:
     given, managers = job.spec.get("runtimePatches"), set()
     if len(items(given)) > 16:
         yield broken(

@@ -23,11 +23,12 @@ from podium.manifests.fields import (
     with_values,
 )
 from podium.manifests.job_editor import JobEditor
-from podium.manifests.kinds import LEADERS, OPERATOR_KINDS, TRAINJOB, OperatorKind
+from podium.manifests.kinds import LEADERS, MPIJOB, OPERATOR_KINDS, TRAINJOB, OperatorKind
 from podium.manifests.labels import (
     COMPLETION_INDEX,
     CPU_SHARE,
     JOB_ROLE,
+    MPI_ROLE,
     QUEUE,
     REPLICA_INDEX,
     REPLICA_TYPE,
@@ -65,6 +66,9 @@ class Volume(ManifestView):
     name = Attribute("manifest.name", text)
     host_path = Attribute("manifest.hostPath.path", text)
     """Path of a hostPath volume; else empty."""
+
+    claim = Attribute("manifest.persistentVolumeClaim.claimName", text)
+    """Name of a PersistentVolumeClaim; else empty."""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -211,17 +215,14 @@ class Replica:
         if self.role == trainjob.ROLE:
             return self.pod.labels | {REPLICATED_JOB: trainjob.NODE, COMPLETION_INDEX: str(index)}
         operator = {REPLICA_TYPE: self.role.lower(), REPLICA_INDEX: str(index)} if self.role else {}
+        operator |= {MPI_ROLE: "launcher"} if self.role == "Launcher" else {}
         leader = {JOB_ROLE: "master"} if self.leads and (index == 0 or self.role in LEADERS) else {}
         return self.pod.labels | operator | leader
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Workload(Resource):
-    """A job of its own, or the job in an Experiment's trial template.
-
-    One class, because they are fields of one manifest, read once; what changes a job is in
-    JobEditor.
-    """
+    """A job of its own, or the job in an Experiment's trial template."""
 
     @property
     def operator(self) -> OperatorKind | None:
@@ -289,6 +290,9 @@ class Workload(Resource):
 
     has_initializer = Attribute("spec.initializer", bool)
     """Whether a TrainJob loads its data or model before its nodes start."""
+
+    trainer_status = Attribute("manifest.status.trainerStatus", mapping)
+    """What the program of a TrainJob posted last: progress, metrics and the time."""
 
     @property
     def replicas_path(self) -> str:
@@ -379,7 +383,12 @@ class Workload(Resource):
         """Number of processes that run at once."""
         if self.kind == "Job":
             return max(1, min(self.parallelism, self.completions or self.parallelism))
+        if self.kind == MPIJOB:
+            return max(1, self.workers) * (self.slots_per_worker or 1)
         return self.pod_count * (self.processes_per_replica or 1)
+
+    slots_per_worker = Attribute("spec.slotsPerWorker", integer)
+    """Processes that mpirun may start in each Worker of an MPIJob; 1 if absent."""
 
     @property
     def pod_count(self) -> int:

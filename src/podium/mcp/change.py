@@ -1,17 +1,27 @@
 """Tools that change something, offered with `podium mcp --allow-changes` only."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, Literal
 
 import podium
 from podium.manifests.options import documented
 from podium.mcp.look import Answer, Look
+from podium.models.decision import Promotion
+from podium.models.ledger import CHAMPION
+from podium.models.model import Model
+from podium.runner.annotations import Annotations, annotate
 from podium.runner.detached import begin
+
+_BY_TOOL = "by a tool of podium mcp"
+"""Reason for the history where the model gives none."""
 
 
 class Change:
     """Tools that change something. Their docstrings are what the model reads of them, and say so.
+
+    With ``dry_run`` each checks the same, answers the same, and changes nothing.
 
     Args:
         look: Knows the cluster and the registry.
@@ -20,16 +30,22 @@ class Change:
     def __init__(self, look: Look) -> None:
         self._look = look
 
-    def run(self, pipeline: str = "", parameters: dict[str, Any] | None = None) -> Answer:
+    def run(
+        self,
+        pipeline: str = "",
+        parameters: dict[str, Any] | None = None,
+        dry_run: bool = False,
+    ) -> Answer:
         """Begin a run of a pipeline on this machine. This changes something: it trains, and may
         promote a model.
 
-        It returns at once with the run's id, and the run goes on when this server ends; show_run
-        tells how far it is. pipeline: tune_and_promote, train_and_promote, or FILE.py with a KFP
+        It returns at once with the run's id, and the run continues when this server ends; show_run
+        shows its progress. pipeline: tune_and_promote, train_and_promote, or FILE.py with a KFP
         pipeline; empty for that of podium.yaml in the working directory. parameters: those that
         differ from the defaults, such as {"epochs": 5}.
         """
-        return begin("run", {"pipeline": pipeline, "parameters": parameters or {}})
+        given = {"pipeline": pipeline, "parameters": parameters or {}, "dry_run": dry_run}
+        return {"dry_run": dry_run, **begin("run", given)}
 
     def tune(
         self,
@@ -44,21 +60,23 @@ class Change:
         prints: str = "",
         stop: Literal["", "median", "asha"] = "",
         options: dict[str, Any] | None = None,
+        dry_run: bool = False,
     ) -> Answer:
         """Begin a sweep over the flags of a script or command. This changes something: it runs that
         program many times.
 
-        It returns at once with the sweep's name, and the sweep goes on when this server ends;
-        show_sweep tells how far it is. program: ["train.py"], or a command as words. The program
+        It returns at once with the sweep's name, and the sweep continues when this server ends;
+        show_sweep shows its progress. program: ["train.py"], or a command as words. The program
         gets --NAME=VALUE and prints lines such as accuracy=0.98. space: by name a range
         "1e-4..1e-1" or "1..8", choices [32, 64], or a fixed value. objective: NAME, min:NAME or
-        max:NAME, or several, of which the first decides. prints: the library whose lines hold the
-        metrics of a script that needs no change: huggingface, lightning, keras, xgboost, lightgbm,
-        catboost, sklearn, colon. stop: keeps bad trials short. options: what else the sweep is
-        asked, by the names below, such as {"max_time": "2h"}.
+        max:NAME, or several, of which the first decides. name: of the sweep; the script's if empty.
+        data: directory or URI of a dataset, which the program gets as --data. prints: the library
+        whose lines hold the metrics of a script that needs no change: huggingface, lightning,
+        keras, xgboost, lightgbm, catboost, sklearn, colon. stop: ends bad trials early. options:
+        further settings, by the names below, such as {"max_time": "2h"}, and passing, where the
+        program takes no flags: hydra, papermill, env or config:FILE with ${NAME} in the file.
         """
         settings = {
-            "objective": objective,
             "trials": trials,
             "parallel": parallel,
             "algorithm": algorithm,
@@ -67,72 +85,110 @@ class Change:
             "prints": prints or None,
             "stop": stop or None,
             **(options or {}),
-            "cluster": self._look.spec.url,
         }
-        return begin("tune", {"program": program, "space": space, "settings": settings})
+        given = {
+            "program": program,
+            "space": space,
+            "objectives": [objective] if isinstance(objective, str) else objective,
+            "cluster": self._look.spec.url,
+            "settings": settings,
+            "dry_run": dry_run,
+        }
+        return {"dry_run": dry_run, **begin("tune", given)}
 
     tune.__doc__ = documented(tune.__doc__)
 
-    def promote(self, model: str, version: str, rule: str = "", reason: str = "") -> Answer:
+    def promote(
+        self, model: str, version: str, rule: str = "", reason: str = "", dry_run: bool = False
+    ) -> Answer:
         """Make a version the champion of its model. This changes something: whoever uses the
         champion gets this one.
 
-        rule: likely, better, not-worse, fresh, likely=.97,minimum=.9 …: only if it beats the
-        present champion so; empty in any case. reason: for the history.
+        version: an id or an alias, as show_model lists them. rule: likely, better, not-worse,
+        fresh, likely=.97,minimum=.9 …: promote only if it beats the champion by this rule; empty to
+        promote in any case. reason: for the history.
         """
-        moved = podium.registry(self._look.storage)[model].promote(
-            version, rule=rule or None, reason=reason or "by a tool of podium mcp"
+        return self._move(
+            model,
+            lambda chosen: chosen.promote(
+                version, rule=rule or None, reason=reason or _BY_TOOL, dry_run=dry_run
+            ),
+            dry_run,
         )
-        reasons = moved.decision.reasons if moved.decision else ()
-        return {
-            "model": model,
-            "champion": moved.version,
-            "replaced": moved.replaced,
-            "reasons": reasons,
-        }
 
-    def rollback(self, model: str, to: str = "", reason: str = "") -> Answer:
+    def rollback(self, model: str, to: str = "", reason: str = "", dry_run: bool = False) -> Answer:
         """Make an earlier version champion again. This changes something: whoever uses the champion
         gets that one.
 
-        to: the version; empty for the champion before this one. reason: for the history.
+        to: the version; empty for the champion before this one. show_model lists versions with the
+        time of their upload, and in its history who was champion when. reason: for the history.
         """
-        moved = podium.registry(self._look.storage)[model].rollback(
-            to or None, reason=reason or "by a tool of podium mcp"
+        return self._move(
+            model,
+            lambda chosen: chosen.rollback(to or None, reason=reason or _BY_TOOL, dry_run=dry_run),
+            dry_run,
         )
-        return {"model": model, "champion": moved.version, "replaced": moved.replaced}
 
-    def stop(self, name: str, kind: Literal["run", "sweep"]) -> Answer:
-        """Stop a run or a sweep that runs. This changes something: its trials and trainings end;
-        what finished is kept.
+    def _move(self, name: str, move: Callable[[Model], Promotion], dry_run: bool) -> Answer:
+        model = podium.registry(self._look.storage)[name]
+        before = model.aliases().get(CHAMPION)
+        moved = move(model)
+        return {
+            "dry_run": dry_run,
+            "model": name,
+            "champion_before": before.version if before else None,
+            "champion": moved.version,
+            "reasons": moved.decision.reasons if moved.decision else (),
+        }
+
+    def stop(self, name: str, kind: Literal["run", "sweep"], dry_run: bool = False) -> Answer:
+        """Stop a run or a sweep that is running. This changes something: its trials and trainings
+        end; finished ones are kept.
 
         name: id of a run, or name of a sweep.
         """
         if kind == "run":
-            run = podium.runs()[name].stop()
-            return {"run": run.id, "state": run.state}
-        with closing(self._look.open_sweep(name, "")) as sweep:
-            sweep.stop()
-            return {
-                "sweep": name,
-                "state": "stopping" if sweep.status == "Running" else sweep.status.lower(),
-            }
+            run = podium.runs()[name]
+            before, name = run.state, run.id
+            after = "stopped" if before == "running" else before
+            after = after if dry_run else run.stop().state
+        else:
+            with closing(self._look.open_sweep(name, "")) as sweep:
+                before = sweep.status.lower()
+                after = "stopping" if before == "running" else before
+                if not dry_run:
+                    sweep.stop()
+        return {"dry_run": dry_run, kind: name, "state_before": before, "state": after}
 
     def annotate_run(
-        self, run: str, note: str | None = None, tags: list[str] | None = None
+        self,
+        run: str,
+        note: str | None = None,
+        tags: list[str] | None = None,
+        dry_run: bool = False,
     ) -> Answer:
         """Set the note or the tags of a run. This changes something: they replace those that the
         run has.
 
-        run: an id or "latest". note: one line or several; "" removes it. tags: all that it shall
-        have.
+        run: an id or "latest". note: one line or several; "" removes it. tags: the complete list.
         """
         chosen = podium.runs()[run]
-        if note is not None:
-            chosen.note = note
-        if tags is not None:
-            chosen.tags = tags
-        return {"run": chosen.id, "note": chosen.note, "tags": chosen.tags}
+        before = Annotations.read(chosen.directory)
+
+        def change(written: Annotations) -> Annotations:
+            if note is not None:
+                written = written.noted(note)
+            return written if tags is None else replace(written, tags=()).tagged(tags)
+
+        after = change(before) if dry_run else annotate(chosen.directory, change)
+        return {
+            "dry_run": dry_run,
+            "run": chosen.id,
+            "note_before": before.note,
+            "tags_before": before.tags,
+            "note": after.note,
+            "tags": after.tags,
+        }
 
     @property
     def tools(self) -> Mapping[str, Any]:

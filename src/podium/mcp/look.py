@@ -1,5 +1,6 @@
 """Tools that only look: runs, sweeps, models, logs. Each calls what `import podium` offers."""
 
+import shlex
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
@@ -8,17 +9,19 @@ from typing import Any
 import podium
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.sweep_list import list_sweeps
-from podium.api.trials import measured
+from podium.api.trials import standing_of
+from podium.display.text import cut
 from podium.errors import PodiumError, require
-from podium.manifests.experiment import Trial, leaderboard
-from podium.manifests.options import describe
+from podium.manifests.experiment import leaderboard
 from podium.runner.run import Run
 from podium.runner.runs import differing
-from podium.text import cut
 
 MOST_LINES, MOST_ITEMS = 2000, 10
-LONGEST_LINE = 2000
+_LONGEST_LINE = 2000
 """Columns of a line of a log."""
+
+_DETAILS = ("directory", "outputs", "parameters", "steps")
+"""Of a run, that are in no list."""
 
 Answer = dict[str, Any]
 
@@ -43,7 +46,7 @@ class Look:
         require(1 <= last <= 1000, "1 <= last <= 1000", last=last)
         found = [run for run in podium.runs().all if not tag or tag in run.record.tags]
         return {
-            "runs": [_row(run) for run in found[-last:]],
+            "runs": [_entry(run) for run in found[-last:]],
             "not_shown": max(0, len(found) - last),
         }
 
@@ -54,34 +57,28 @@ class Look:
         run: an id, the beginning of one, or "latest".
         """
         shown = podium.runs()[run]
-        steps = {
-            name: {"state": step.state, "seconds": step.elapsed}
-            for name, step in shown.record.steps.items()
-        }
-        answer = {
-            **_row(shown),
-            "parameters": shown.parameters,
-            "steps": steps,
-            "outputs": shown.outputs,
-        }
         with suppress(PodiumError):
             outcome = shown.outcome
-            answer |= {
-                part: outcome[part]
-                for part in ("metric", "test", "decision", "report")
-                if part in outcome
-            }
-        return answer
+            parts = [part for part in ("metric", "test", "decision", "report") if part in outcome]
+            return shown.to_json() | {"outcome": {part: outcome[part] for part in parts}}
+        return shown.to_json()
 
     def compare_runs(self, runs: list[str]) -> Answer:
-        """Compare runs: the parameters in which they differ, and what came of each. runs: ids, or
-        beginnings of ids."""
+        """Compare runs: the parameters in which they differ, the result and the test metrics of each.
+
+        runs: ids, or beginnings of ids. null is the pipeline's default. The models of two runs are
+        compared item by item by compare_versions: a version has the id of its run.
+        """
         require(len(runs) >= 2, "at least two runs are compared", runs=runs)
         chosen = [podium.runs()[name] for name in runs]
         names = differing(chosen)
         return {
             "runs": [
-                {**_row(run), "parameters": {name: run.parameters.get(name) for name in names}}
+                {
+                    **_entry(run),
+                    "parameters": {name: run.parameters.get(name) for name in names},
+                    "test": _test_metrics(run),
+                }
                 for run in chosen
             ]
         }
@@ -99,27 +96,28 @@ class Look:
 
         The sweep inside of a run is in show_sweep(run=...).
         """
-        return {"sweeps": [sweep.summary() for sweep in list_sweeps(self.spec)]}
+        return {"sweeps": [sweep.to_json() for sweep in list_sweeps(self.spec)]}
 
     def show_sweep(self, sweep: str = "", run: str = "", best: int = 20) -> Answer:
-        """Show a sweep: state, number of trials by state, and its trials, best first, with
-        parameters and metrics.
+        """Show a sweep: state, number of trials by state, and the leaderboard: its trials, best
+        first, with number, parameters and metrics.
 
-        sweep: its name. run: in place of a name, the run whose sweep it is. best: at most this many
-        trials.
+        number: 1 is the trial that started first. sweep: its name. run: in place of a name, the run
+        whose sweep it is. best: at most this many trials.
         """
         require(1 <= best <= 1000, "1 <= best <= 1000", best=best)
         with closing(self.open_sweep(sweep, run)) as opened:
-            experiment, trials = opened.experiment, leaderboard(opened.results)
+            results = opened.results
+            numbers = {trial.name: number for number, trial in enumerate(results, 1)}
+            trials = leaderboard(results)
+            sure = standing_of(opened.experiment, trials)
             return {
-                "sweep": opened.name,
-                "state": opened.status.lower(),
-                "message": experiment.state.message,
-                "algorithm": experiment.search.name,
-                "objective": str(experiment.objective),
-                "asked": describe(experiment),
-                "counts": {phase.lower(): len(names) for phase, names in experiment.trials.items()},
-                "trials": [_trial(trial, measured(trial, experiment)) for trial in trials[:best]],
+                **opened.to_json(),
+                "leaderboard": [
+                    {"number": numbers[trial.name], **trial.to_json(), **sure.to_json(trial.name)}
+                    for trial in trials[:best]
+                ],
+                "standing": sure.remark,
                 "not_shown": max(0, len(trials) - best),
             }
 
@@ -128,42 +126,44 @@ class Look:
     ) -> Answer:
         """Return the last lines that a trial of a sweep printed, as data.
 
-        sweep, run: as for show_sweep. trial: its name; empty for the best one, or the first that
-        failed.
+        sweep, run: as for show_sweep. trial: its name or its number; empty for the best one, or the
+        first that failed.
         """
         with closing(self.open_sweep(sweep, run)) as opened:
+            if trial.isdecimal():
+                names = [known.name for known in opened.results]
+                require(
+                    1 <= int(trial) <= len(names), f"1 <= trial <= {len(names)}", trial=int(trial)
+                )
+                trial = names[int(trial) - 1]
             return _last(opened.logs(trial or None).splitlines(), last_lines)
 
     def list_models(self) -> Answer:
         """List the models of the registry: number of versions, the champion, and what it was judged
         by."""
         overviews = [model.overview() for model in podium.registry(self.storage).select()]
-        return {"models": [vars(overview) for overview in overviews]}
+        return {"models": [overview.to_json() for overview in overviews]}
 
     def show_model(self, model: str, version: str = "", last: int = 10) -> Answer:
-        """Show a model: its versions with test metrics, aliases such as champion, and why the
-        champion changed.
+        """Show a model: its versions with test metrics, aliases such as champion, why the champion
+        changed, and the commands that serve it.
 
-        version: show what is known of this one (an id, or "champion") besides. last: of history, at
-        most so many.
+        version: add the metrics and hyperparameters of this one (an id, or "champion"). last: at
+        most this many events of the history. commands: for the user's shell, as this server runs
+        none; serve answers by the Open Inference Protocol until it is stopped.
         """
-        shown = podium.registry(self.storage)[model]
-        events = [
-            {
-                "event": record.event,
-                "version": record.version,
-                "time": record.time,
-                "replaced": record.replaced,
-                "reason": record.grounds.reason,
-                "reasons": record.grounds.reasons,
-            }
-            for record in shown.records()[-last:]
-        ]
-        answer = {**shown.versions.to_json(), "history": events}
+        registry = podium.registry(self.storage)
+        shown = registry[model]
+        commands = {
+            "serve": shlex.join(["podium", "serve", model, "--storage", registry.url]),
+            "inputs": f"curl http://127.0.0.1:8080/v2/models/{model}",
+        }
+        events = [record.to_json() for record in shown.records()[-last:]]
+        answer = {**shown.versions.to_json(), "history": events, "commands": commands}
         if version:
             found = shown.version(version)
             answer["version"] = {
-                **found.summary(),
+                **found.to_json(),
                 "metrics": found.metrics,
                 "hyperparameters": found.hyperparameters,
             }
@@ -176,7 +176,8 @@ class Look:
         first, second: ids or aliases such as champion. gained and lost: what the second does better
         and worse, some of each; items_gained and items_lost: how many.
         """
-        from podium.models.comparison import chosen_metric, difference, predictions
+        from podium.models.comparison import chosen_metric, difference
+        from podium.models.shared_items import predictions
 
         shown = podium.registry(self.storage)[model]
         versions = shown.version(first), shown.version(second)
@@ -211,29 +212,16 @@ class Look:
         }
 
 
-def _row(run: Run) -> Answer:
-    record = run.record
-    return {
-        "run": run.id,
-        "pipeline": run.pipeline,
-        "state": run.state,
-        "began": record.began,
-        "seconds": round(run.seconds, 3),
-        "tags": record.tags,
-        "note": record.note,
-        "result": run.result,
-    }
+def _entry(run: Run) -> Answer:
+    """Return a run in a list, without what show_run tells: a model reads every word."""
+    return {name: value for name, value in run.to_json().items() if name not in _DETAILS}
 
 
-def _trial(trial: Trial, metrics: Mapping[str, str]) -> Answer:
-    return {
-        "trial": trial.name,
-        "state": trial.phase.lower(),
-        "parameters": trial.parameters,
-        "metrics": metrics,
-        "seconds": trial.seconds,
-        "message": trial.message,
-    }
+def _test_metrics(run: Run) -> dict[str, float]:
+    """Return the metrics of a run's version on the test part; none where it has no version."""
+    with suppress(PodiumError):
+        return run.metrics
+    return {}
 
 
 def _last(lines: Iterable[str], most: int) -> Answer:
@@ -243,4 +231,7 @@ def _last(lines: Iterable[str], most: int) -> Answer:
     for line in lines:
         kept.append(line)
         count += 1
-    return {"lines": [cut(line, LONGEST_LINE) for line in kept], "earlier_lines": count - len(kept)}
+    return {
+        "lines": [cut(line, _LONGEST_LINE) for line in kept],
+        "earlier_lines": count - len(kept),
+    }

@@ -1,10 +1,9 @@
 """A model registry that needs only a storage: versions, champion, promotion rule, history; see
 docs/registry.md."""
 
-from podium.models.decision import Decision
+from podium.models.decision import Decision, NotPromoted, Promotion
 from podium.models.ledger import CHAMPION
 from podium.models.model import Model, Overview, Versions
-from podium.models.promotion import NotPromoted, Promotion
 from podium.models.record import Record
 from podium.models.registry import Registry, open_registry
 from podium.models.rule import PromotionRule, decide

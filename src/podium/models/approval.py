@@ -15,21 +15,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, NotFound, Untrusted, require
-from podium.models.decision import Decision
+from podium.models.decision import Decision, Promotion
 from podium.models.ledger import Ledger
 from podium.models.record import Record
 from podium.models.signature import public_key, signed_by, signer
 from podium.models.version import Version
-from podium.settings import PUBLIC_KEY
+from podium.system.settings import PUBLIC_KEY
 
 if TYPE_CHECKING:
     from podium.models.model import Model
-    from podium.models.promotion import Promotion
 
-WAITING = "waiting"
+_WAITING = "waiting"
 """In the evidence of a refusal: only a person's word was missing."""
 
-WORDS = ("approval", "rejection")
+_WORDS = ("approval", "rejection")
 
 
 def judge(decision: Decision, challenger: Version) -> Decision:
@@ -52,7 +51,7 @@ def judge(decision: Decision, challenger: Version) -> Decision:
 
 def _keeping_waiting(decision: Decision, why: str) -> Decision:
     refused = decision.refused(why)
-    return replace(refused, figures={**refused.figures, WAITING: True})
+    return replace(refused, figures={**refused.figures, _WAITING: True})
 
 
 def waiting(model: "Model") -> list[Record]:
@@ -61,18 +60,18 @@ def waiting(model: "Model") -> list[Record]:
     last = {
         record.version: record
         for record in records
-        if record.event in (*WORDS, "promotion", "refusal")
+        if record.event in (*_WORDS, "promotion", "refusal")
     }
     return [
         record
         for record in last.values()
-        if record.event == "refusal" and record.evidence.get(WAITING)
+        if record.event == "refusal" and record.evidence.get(_WAITING)
     ]
 
 
 def approve(
     model: "Model", version: str, reason: str, *, key: Path | None = None, data: str | None = None
-) -> "Promotion":
+) -> Promotion:
     """Say yes to a version that waits, and compare it once more by the rule it waits for.
 
     Args:
@@ -162,11 +161,10 @@ def _check(word: Record, version: Version) -> str:
 
 
 def _word(version: Version) -> Record | None:
-    """Return the last thing that a person said of a version."""
     records = Ledger(version.storage, version.name).records()
     own = (
         record
         for record in reversed(records)
-        if record.version == version.version and record.event in WORDS
+        if record.version == version.version and record.event in _WORDS
     )
     return next(own, None)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import podium.models.fresh as fresh
 import podium.models.signature as signature
 from podium.data.seen import LEAST_ITEMS
+from podium.display.text import apart, exact, figure, listed, p_words
 from podium.errors import InvalidInput, require
 from podium.metrics import Constraint
 from podium.models.decision import Case, Condition, Criterion
 from podium.models.version import Version
-from podium.plugins import Table
-from podium.text import apart, exact, figure, listed, p_words
+from podium.system.plugins import Table
 
 if TYPE_CHECKING:
     from podium.scoring import Comparison, Metric
@@ -22,10 +22,10 @@ LIKELY = 0.8
 """Default of ``likely``: it suits a first week on a laptop as well as a year of nightly runs;
 docs/registry.md explains the value."""
 
-MOST_SLICES = 50
+_MOST_SLICES = 50
 """Slices of a column whose figures the history stores, the worst first."""
 
-LEAST_CHANGED = 2
+_LEAST_CHANGED = 2
 """Items that decide for one model alone; a single one is a coin that was thrown once."""
 
 
@@ -105,7 +105,7 @@ def _better(value: None, case: Case) -> Iterator[Condition]:
     assert case.compared
     yield case.compared.better, f"better than the champion: {_words(case)}"
     gained, lost = case.compared.gained, case.compared.lost
-    few = gained is not None and lost is not None and gained + lost < LEAST_CHANGED
+    few = gained is not None and lost is not None and gained + lost < _LEAST_CHANGED
     if case.compared.better and few:
         yield False, "a single item tells the two apart, which is chance: 2 or more are needed"
 
@@ -155,7 +155,7 @@ def _slice(column: str, case: Case) -> Iterator[Condition]:
 
     names = slice_names(case.column(column))
     found = slices(case.metric, names, case.target, case.challenger, case.champion, case.groups)
-    shown = [one.to_json() for one in found[:MOST_SLICES]]
+    shown = [one.to_json() for one in found[:_MOST_SLICES]]
     case.figures.setdefault("slices", []).append({"column": column, "slices": shown})
     if case.champion is None:
         return

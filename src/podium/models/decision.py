@@ -1,16 +1,19 @@
-"""A promotion decision, and the words of a rule that it is made of."""
+"""A promotion decision, the words of a rule that it is made of, and its outcome."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from podium.errors import Failed
+from podium.models.fresh import NewItems
+from podium.models.record import Record
+
 if TYPE_CHECKING:
     import numpy as np
 
-    from podium.models.fresh import NewItems
-    from podium.models.record import Record
     from podium.models.version import Version
     from podium.scoring import Comparison, Metric
+
 
 Condition = tuple[bool, str]
 """Whether a challenger keeps a condition, and the condition with its figures in words."""
@@ -29,14 +32,14 @@ class Earlier:
     noises: tuple[float, ...] = ()
     """The squared standard error of one figure, by each earlier comparison on it."""
 
-    fresh: "NewItems | None" = None
+    fresh: NewItems | None = None
     """Where the rule asks for it: which items are new since the champion was promoted; None if it
     is not known."""
 
     @classmethod
     def of(
         cls,
-        records: "Sequence[Record]",
+        records: Sequence[Record],
         metric: str,
         challenger: str,
         champion: str | None,
@@ -73,7 +76,7 @@ class Earlier:
         )
 
 
-def _names(records: "Sequence[Record]", known: dict[str, str]) -> dict[str, str]:
+def _names(records: Sequence[Record], known: dict[str, str]) -> dict[str, str]:
     """Return the first version of each version's model.
 
     Args:
@@ -186,3 +189,41 @@ class Decision:
     def __str__(self) -> str:
         head = "promote" if self.promote else "keep the champion"
         return "\n".join([head, *(f"  {reason}" for reason in self.reasons)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promotion:
+    """Outcome of an attempt to make a version champion."""
+
+    record: Record | None
+    """In the history; None if the champion stays."""
+
+    decision: Decision | None = None
+    """Decision of the rule, with its figures, against the champion at that moment; None if there
+    was no rule."""
+
+    champion: str | None = None
+    """The version it was compared with; None if there was none."""
+
+    @property
+    def version(self) -> str | None:
+        """Id of the champion now."""
+        return self.record.version if self.record else self.champion
+
+    @property
+    def replaced(self) -> str | None:
+        """The champion before; None if there was none, or if it stays."""
+        return self.record.replaced if self.record else None
+
+
+class NotPromoted(Failed):
+    """A version does not meet the rule; the champion stays.
+
+    Args:
+        message: Which version, and who stays champion.
+        decision: What the rule decided.
+    """
+
+    def __init__(self, message: str, decision: Decision) -> None:
+        super().__init__(message, "; ".join(decision.reasons))
+        self.decision = decision

@@ -9,8 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from podium.documents import MAX_JSON, MAX_JSON_DEPTH, load_json, parse_member
 from podium.errors import Damaged, InvalidInput, PodiumError
+from podium.files.documents import MAX_JSON, MAX_JSON_DEPTH, load_json, parse_member
+
+CARD = "MODEL_CARD.md"
+"""Name of the model card beside the files of an exported version."""
 
 MAX_BYTES = MAX_JSON
 """Largest document. A confusion matrix of 1,000 classes takes half of it."""
@@ -152,7 +155,7 @@ def warn_once(message: str) -> None:
 def read_as(
     kind: Any, value: Any, where: str, field: str = "", *, error: type[PodiumError] = Damaged
 ) -> Any:
-    """Convert plain values to a dataclass or another type, see podium.documents.parse_member.
+    """Convert plain values to a dataclass or another type, see podium.files.documents.parse_member.
 
     Args:
         value: The parsed document, or a member of it.

@@ -8,24 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from podium.data.profile import Bins, Profile
+from podium.data.profile import Bins, Counts, Profile, Watch
 from podium.data.rows import Problem
-from podium.data.watch import Counts, Watch
 from podium.errors import InvalidInput, NotFound
-from podium.exposition import read_samples
 from podium.models.version import Version
 from podium.prediction import PROFILE
+from podium.system.exposition import read_samples
 
-LEAST = 200
+_LEAST = 200
 """Items; fewer are not judged."""
 
-RARE = 0.001
+_RARE = 0.001
 """Probability of a PSI by chance alone, of items like those of the training part."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shift:
-    """How far an input, or what the model says, is from the training part."""
+    """Distance of an input, or of the predictions, from the training part."""
 
     of: str
     """``input`` or ``prediction``."""
@@ -52,7 +51,7 @@ class Shift:
     share: tuple[float, float]
     """Share of that bin in training and now."""
 
-    def verdict(self, limit: float, least: int = LEAST) -> str:
+    def verdict(self, limit: float, least: int = _LEAST) -> str:
         """Return ``too few``, ``drift`` or ``same``.
 
         Args:
@@ -113,7 +112,7 @@ def _shift(of: str, bins: Bins, counts: NDArray[np.int64]) -> Shift:
         name=bins.name,
         items=items,
         psi=float(((here - there) * np.log(here / there)).sum()),
-        chance=float(chi2.ppf(1 - RARE, max(1, int(used.sum()) - 1)) * noise),
+        chance=float(chi2.ppf(1 - _RARE, max(1, int(used.sum()) - 1)) * noise),
         ks=float(np.abs(ladder[0] - ladder[1]).max()) if bins.ordered else None,
         bin=bins.labels[at],
         share=(float(before[at]), float(now[at])),
@@ -164,9 +163,7 @@ def seen_by_servers(
         others |= {name: others.get(name, 0) + count for name, count in watched.items()}
         earlier = (before or {}).get(url, "")
         if earlier and _began(earlier) != _began(page):
-            notes.append(
-                f"{url} has started again since the last look: what it counted before its end is lost"
-            )
+            notes.append(f"{url} has restarted since the last time: its earlier counts are lost")
             earlier = ""
         if earlier and _watched(earlier, version.name).get(version.version, 0) > watched.get(
             version.version, 0

@@ -4,12 +4,15 @@ images."""
 from collections.abc import Callable
 from pathlib import Path
 
-from podium.drafts import appearing
 from podium.errors import InvalidInput
+from podium.files.drafts import appearing
 from podium.models import export_mlflow, export_oci, export_triton
+from podium.models.card import card
+from podium.models.document import CARD
 from podium.models.signature import require_trusted
 from podium.models.version import Version
-from podium.plugins import Table
+from podium.storage.base import Progress
+from podium.system.plugins import Table
 
 FORMS = Table[Callable[[Version, Path], None]](
     "exporters",
@@ -22,11 +25,15 @@ FORMS = Table[Callable[[Version, Path], None]](
 """Writer of each format; the directory that it creates must not exist."""
 
 
-def export(version: Version, form: str, directory: Path) -> Path:
-    """Write a version in one of FORMS; every file is verified before the directory appears.
+def export(
+    version: Version, form: str | None, directory: Path, progress: Progress | None = None
+) -> Path:
+    """Write a version in one of FORMS, or its files if that is None, and its model card beside
+    them; every file is verified before the directory appears.
 
     Args:
         directory: One that does not exist yet, or is empty.
+        progress: Called with the size of every chunk of its files.
 
     Raises:
         InvalidInput: The directory is not empty, or the form cannot hold the version.
@@ -38,5 +45,10 @@ def export(version: Version, form: str, directory: Path) -> Path:
     require_trusted(version)
     directory.parent.mkdir(parents=True, exist_ok=True)
     with appearing(directory) as draft:
-        FORMS[form](version, draft)
+        if form is None:
+            version.fetch(draft, progress=progress)
+        else:
+            FORMS[form](version, draft)
+        if not (draft / CARD).exists():
+            (draft / CARD).write_text(card(version))
     return directory

@@ -11,19 +11,19 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from podium.display.text import figure, one_line
 from podium.errors import Failed, InvalidInput
 from podium.models.export_mlflow import GRAPH
 from podium.models.signature import require_trusted
 from podium.models.version import Version
-from podium.text import figure, one_line
 
 if TYPE_CHECKING:
     from kubeflow.hub import ModelRegistryClient
 
-CHAMPION = "champion"
+_CHAMPION = "champion"
 """Property of the hub's model: podium's champion at the last export."""
 
-SERVICE = "--namespace kubeflow svc/model-registry-service"
+_SERVICE = "--namespace kubeflow svc/model-registry-service"
 """Where Kubeflow's manifests put a hub."""
 
 
@@ -202,8 +202,8 @@ def _point(client: "ModelRegistryClient", name: str, champion: str | None) -> No
     """Name podium's champion in the hub's model, so that it has at most one."""
     model = client.get_model(name)
     known = model.custom_properties or {}
-    if known.get(CHAMPION, "") != (champion or ""):
-        model.custom_properties = {**known, CHAMPION: champion or ""}
+    if known.get(_CHAMPION, "") != (champion or ""):
+        model.custom_properties = {**known, _CHAMPION: champion or ""}
         client.update_model(model)
 
 
@@ -221,9 +221,9 @@ def _reason(error: Exception, uri: str) -> tuple[str, str]:
         )
     if status:
         answer = one_line(str(getattr(error, "body", None) or ""))
-        return f"it answered {status} {answer}".rstrip(), f"kubectl logs {SERVICE} shows why"
+        return f"it answered {status} {answer}".rstrip(), f"kubectl logs {_SERVICE} shows why"
     reason = one_line(str(error)) or type(error).__name__
     return (
         reason,
-        f"kubectl port-forward {SERVICE} 8080:8080 makes http://127.0.0.1:8080 of a cluster's server",
+        f"kubectl port-forward {_SERVICE} 8080:8080 makes http://127.0.0.1:8080 of a cluster's server",
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import Failed, InvalidInput
+from podium.files.yaml_loader import dump
 from podium.models.mlflow import (
     CHAMPION,
     EXPORT_TAG,
@@ -17,7 +18,6 @@ from podium.models.mlflow import (
     reason_of,
 )
 from podium.models.version import Version
-from podium.yaml_loader import dump
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -10,11 +10,11 @@ from typing import Any
 
 from podium.models.version import Version
 
-INDEX = "application/vnd.oci.image.index.v1+json"
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-CONFIG = "application/vnd.oci.image.config.v1+json"
-LAYER = "application/vnd.oci.image.layer.v1.tar"
-PLATFORMS = ("amd64", "arm64")
+_INDEX = "application/vnd.oci.image.index.v1+json"
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_CONFIG = "application/vnd.oci.image.config.v1+json"
+_LAYER = "application/vnd.oci.image.layer.v1.tar"
+_PLATFORMS = ("amd64", "arm64")
 """A node pulls the image of its own architecture; both have the same layer."""
 
 
@@ -22,7 +22,7 @@ def write(version: Version, directory: Path) -> None:
     """Write the layout; the same version gives the same digests.
 
     The layer is not compressed: weights hardly get smaller. Two manifests name it, one for each of
-    PLATFORMS.
+    _PLATFORMS.
     """
     blobs = directory / "blobs" / "sha256"
     blobs.mkdir(parents=True)
@@ -34,7 +34,7 @@ def write(version: Version, directory: Path) -> None:
         "org.opencontainers.image.created": created,
     }
     manifests = []
-    for architecture in PLATFORMS:
+    for architecture in _PLATFORMS:
         platform = {"architecture": architecture, "os": "linux"}
         config = platform | {
             "created": created,
@@ -49,18 +49,18 @@ def write(version: Version, directory: Path) -> None:
         }
         manifest = {
             "schemaVersion": 2,
-            "mediaType": MANIFEST,
-            "config": _document(config, CONFIG, blobs),
+            "mediaType": _MANIFEST,
+            "config": _document(config, _CONFIG, blobs),
             "layers": [layer],
             "annotations": about,
         }
-        manifests.append(_document(manifest, MANIFEST, blobs) | {"platform": platform})
-    image = {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests, "annotations": about}
-    named = _document(image, INDEX, blobs) | {
+        manifests.append(_document(manifest, _MANIFEST, blobs) | {"platform": platform})
+    image = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": manifests, "annotations": about}
+    named = _document(image, _INDEX, blobs) | {
         "annotations": {"org.opencontainers.image.ref.name": version.version}
     }
     (directory / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
-    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]}
+    index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": [named]}
     (directory / "index.json").write_text(json.dumps(index, indent=1))
 
 
@@ -87,11 +87,10 @@ def _layer(version: Version, directory: Path, blobs: Path) -> dict[str, Any]:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
     size = archive.stat().st_size
     archive.rename(blobs / digest)
-    return {"mediaType": LAYER, "digest": f"sha256:{digest}", "size": size}
+    return {"mediaType": _LAYER, "digest": f"sha256:{digest}", "size": size}
 
 
 def _document(document: dict[str, Any], media_type: str, blobs: Path) -> dict[str, Any]:
-    """Write a JSON blob and return its descriptor."""
     content = json.dumps(document, separators=(",", ":")).encode()
     digest = hashlib.sha256(content).hexdigest()
     (blobs / digest).write_bytes(content)

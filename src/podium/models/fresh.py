@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from podium.display.text import figure
 from podium.errors import InvalidInput, require
-from podium.text import figure
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +30,7 @@ STAKES = (0.9, 0.5, 0.25, 0.12, 0.06, 0.03, 0.015, 0.008)
 """Shares of the capital that are bet, an eighth of it by each: no order of the items changes the
 mean of eight."""
 
-MOST_UNITS = 10_000
+_MOST_UNITS = 10_000
 """Items, or groups, that are bet on in a night; a record of the history names them. More wait for
 the next night."""
 
@@ -38,7 +38,7 @@ SCALE_UNITS, DEVIATIONS = 30, 3
 """The first new units are not bet on where a metric has no largest difference: DEVIATIONS root mean
 squares of theirs count as 1, and what is larger is cut."""
 
-METRICS = ("accuracy", "log_loss", "mae", "rmse")
+_METRICS = ("accuracy", "log_loss", "mae", "rmse")
 """Metrics that are a mean over the items, or derived from one: rmse by squared errors."""
 
 
@@ -133,9 +133,9 @@ def check_metric(margin: float, metric: "Metric") -> None:
     Raises:
         InvalidInput: It is one.
     """
-    if metric.name not in METRICS:
+    if metric.name not in _METRICS:
         words = f"fresh bets on means over items, which {metric.name} is not"
-        raise InvalidInput(words, f"add metric= to the rule, with one of {', '.join(METRICS)}")
+        raise InvalidInput(words, f"add metric= to the rule, with one of {', '.join(_METRICS)}")
     if metric.counts_hits:
         require(margin < 0.1, "fresh < .1", "accuracy is a share, not a percentage", fresh=margin)
 
@@ -174,7 +174,7 @@ def _gains(case: "Case", new: NewItems) -> "tuple[np.ndarray, np.ndarray]":
     hashes, numbers = np.unique(_short(new.units)[fresh], return_inverse=True)
     sums = np.bincount(numbers, better[fresh] if case.metric.maximize else -better[fresh])
     gains = sums / np.maximum(1, np.bincount(numbers))
-    return gains[:MOST_UNITS], hashes[:MOST_UNITS]
+    return gains[:_MOST_UNITS], hashes[:_MOST_UNITS]
 
 
 def bet(

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from itertools import accumulate, islice
 from typing import Any
 
@@ -22,6 +23,8 @@ from podium.models.document import (
     MAX_BYTES,
     is_name,
     just_after,
+    moment,
+    now,
     plain,
     read_as,
     seal,
@@ -34,12 +37,16 @@ from podium.models.version import Version, metadata_key, parse_metadata, version
 from podium.storage import Entry, Storage
 
 CHAMPION = "champion"
-FORMAT = "podium.ledger/1"
-SEGMENT = "podium.history/1"
+_FORMAT = "podium.ledger/1"
+_SEGMENT = "podium.history/1"
 MOST_RECORDS, MOST_BYTES = 150, 1 << 19
 """With more of its history the document moves the older part into a segment."""
 KEPT_RECORDS, KEPT_BYTES = 100, 1 << 18
 """As many stay in it then."""
+
+
+_SETTLED = timedelta(minutes=10)
+"""No request takes longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +69,7 @@ class State:
     """Who deletes the files of a version that is gone, or writes over them: a name and a token."""
 
     collected: str = ""
-    """Token of the last collection of garbage."""
+    """Token of the last that deleted files."""
 
     @classmethod
     def parse(cls, document: Mapping[str, Any], where: str, name: str) -> "State":
@@ -71,7 +78,7 @@ class State:
         Raises:
             Damaged: It belongs to another model, has an unknown format, or lacks a member.
         """
-        if document.get("format") != FORMAT:
+        if document.get("format") != _FORMAT:
             raise Damaged(
                 f"{where} has the unknown format {document.get('format')!r}", "upgrade podium?"
             )
@@ -95,11 +102,11 @@ class State:
     def document(self, name: str) -> dict[str, Any]:
         """Return it as plain JSON values."""
         return {
-            "format": FORMAT,
+            "format": _FORMAT,
             "name": name,
             **vars(self),
-            "aliases": {alias: held.document() for alias, held in self.aliases.items()},
-            "history": [record.document() for record in self.history],
+            "aliases": {alias: held.to_json() for alias, held in self.aliases.items()},
+            "history": [record.to_json() for record in self.history],
         }
 
     def has(self, record: Record) -> bool:
@@ -107,11 +114,30 @@ class State:
         return any(known.id == record.id for known in self.history)
 
 
-class Ledger:
-    """A model in a storage: its document, and what that names."""
+def deletion_token() -> str:
+    """Return a token of who deletes files, with the time."""
+    return f"{now()} {uuid.uuid4().hex}"
 
-    def __init__(self, storage: Storage, name: str) -> None:
-        self.storage, self.name = storage, name
+
+def is_recent(token: str) -> bool:
+    """Return whether a deletion began so short ago that a request of it may be on its way still: it
+    would delete equal bytes that are written meanwhile."""
+    try:
+        began = moment(token.partition(" ")[0])
+    except ValueError:  # of an upload
+        return False
+    return abs(datetime.now(UTC) - began) < _SETTLED
+
+
+class Ledger:
+    """A model in a storage: its document, and what that names.
+
+    Args:
+        dry_run: Whether changes are decided, checked and returned, but not written.
+    """
+
+    def __init__(self, storage: Storage, name: str, *, dry_run: bool = False) -> None:
+        self.storage, self.name, self.dry_run = storage, name, dry_run
         self.key = f"models/{name}/model.json"
         self._seen: tuple[State, str] | None = None
         self._segments: dict[str, tuple[Record, ...]] = {}
@@ -157,6 +183,8 @@ class Ledger:
             changed = decide(state)
             if changed is None:
                 return state
+            if self.dry_run:
+                return changed
             changed = self._moved_out(changed)
             with suppress(Conflict):
                 content = seal(changed.document(self.name))
@@ -166,14 +194,14 @@ class Ledger:
 
     def _moved_out(self, state: State) -> State:
         """Move the older part of a long history into a segment."""
-        sizes = [len(json.dumps(record.document())) for record in state.history]
+        sizes = [len(json.dumps(record.to_json())) for record in state.history]
         if len(sizes) <= MOST_RECORDS and sum(sizes) <= MOST_BYTES:
             return state
         newest = islice(accumulate(reversed(sizes)), KEPT_RECORDS)
         at = len(sizes) - max(1, sum(size <= KEPT_BYTES for size in newest))
-        records = [record.document() for record in state.history[:at]]
+        records = [record.to_json() for record in state.history[:at]]
         # No two are equal, so none that was collected as garbage is named later.
-        document = {"format": SEGMENT, "name": self.name, "id": uuid.uuid4().hex}
+        document = {"format": _SEGMENT, "name": self.name, "id": uuid.uuid4().hex}
         content = seal({**document, "records": records})
         name = sha256_of(content)[0]
         self.storage.put(segment_key(self.name, name), content, if_absent=True)
@@ -317,7 +345,7 @@ class Ledger:
                 raise Damaged(f"{where} is missing", BACKUP) from None
             document = unseal(content, where)
             owner = (document.get("format"), document.get("name"), sha256_of(content)[0])
-            if owner != (SEGMENT, self.name, name):
+            if owner != (_SEGMENT, self.name, name):
                 raise Damaged(f"{where} is of another history", "it was copied there")
             self._segments[name] = _records(document.get("records"), where, self.name)
         return self._segments[name]

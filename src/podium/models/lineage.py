@@ -1,18 +1,19 @@
-"""What a version was made from and what it became: data, run, sweep, trial or training, version,
-champion."""
+"""Lineage of a version: data, run, sweep, trial or training, version,
+champion, server."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
 from podium import __version__
+from podium.display.text import when
 from podium.models.model import Model
 from podium.models.version import Version
-from podium.text import when
 
-SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
-PRODUCER = f"urn:podium:{__version__}"
-RUNS = UUID("6c0b3f4e-5d1c-5c0a-9a55-2d0b5b6f9d11")
+_SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
+_PRODUCER = f"urn:podium:{__version__}"
+_RUNS = UUID("6c0b3f4e-5d1c-5c0a-9a55-2d0b5b6f9d11")
 """Namespace of the UUIDs of runs whose ids are none."""
 
 
@@ -36,24 +37,32 @@ class Lineage:
     champion_since: str
     """To the minute, UTC; empty if it is not champion now."""
 
+    served_by: Sequence[str] = ()
+    """Addresses of servers that answer with it now."""
+
     @classmethod
-    def of(cls, model: Model, version: Version) -> "Lineage":
-        """Read it from the version's metadata."""
-        metadata = version.metadata
-        data, origin = metadata.get("dataset") or {}, metadata.get("origin") or {}
-        counts = data.get("counts") or {}
+    def of(cls, model: Model, version: Version, served_by: Sequence[str] = ()) -> "Lineage":
+        """Read it from the version's metadata.
+
+        Args:
+            served_by: Addresses of servers that answer with it now, as far as they are known.
+        """
+        metadata, facts = version.metadata, version.facts
+        data, origin = metadata.get("dataset"), facts.origin
+        counts = data.get("counts") or {} if isinstance(data, dict) else {}
         parts = ", ".join(f"{count:,} {part}" for part, count in counts.items())
         champion = model.aliases().get("champion")
         holds = champion is not None and champion.version == version.version
         return cls(
             model=model.name,
             version=version,
-            data=" ".join(filter(None, [str(data.get("name") or ""), parts])),
+            data=" ".join(filter(None, [facts.dataset.name, parts])),
             run=str(metadata.get("run_id") or "").partition(".")[0],  # without its attempt
-            sweep=str(origin.get("experiment") or ""),
-            kind=str(origin.get("kind") or "trial"),
-            name=str(origin.get("name") or ""),
+            sweep=origin.experiment or "",
+            kind=origin.kind or "trial",
+            name=origin.name or "",
             champion_since=f"{when(champion.time)} UTC" if champion and holds else "",
+            served_by=served_by,
         )
 
     def rows(self) -> list[tuple[str, str]]:
@@ -65,17 +74,17 @@ class Lineage:
             (self.kind, self.name),
             ("version", self.version.version),
             ("champion", f"since {self.champion_since}" if self.champion_since else ""),
+            ("served by", ", ".join(self.served_by)),
         ]
         return [(title, text) for title, text in stations if text]
 
     def to_json(self) -> dict[str, Any]:
         """Return an OpenLineage RunEvent: the run that read the data and wrote the version."""
-        metadata, version = self.version.metadata, self.version
-        data = metadata.get("dataset") or {}
+        version, data = self.version, self.version.facts.dataset
         try:
             run = UUID(self.run)
         except ValueError:
-            run = uuid5(RUNS, self.run)
+            run = uuid5(_RUNS, self.run)
         facets = {
             "podium": _facet(
                 run=self.run,
@@ -83,22 +92,23 @@ class Lineage:
                 kind=self.kind,
                 name=self.name,
                 hyperparameters=version.hyperparameters,
+                servedBy=list(self.served_by),
             )
         }
         return {
             "eventType": "COMPLETE",
             "eventTime": version.created.isoformat(),
-            "producer": PRODUCER,
-            "schemaURL": SCHEMA,
+            "producer": _PRODUCER,
+            "schemaURL": _SCHEMA,
             "run": {"runId": str(run), "facets": facets},
             "job": {"namespace": "podium", "name": self.model},
-            "inputs": [_dataset("podium.data", data.get("name"), data.get("digest"))],
+            "inputs": [_dataset("podium.data", data.name, data.digest)],
             "outputs": [_dataset(version.storage.url, f"models/{self.model}", version.version)],
         }
 
 
 def _facet(**fields: Any) -> dict[str, Any]:
-    return {"_producer": PRODUCER, "_schemaURL": SCHEMA, **fields}
+    return {"_producer": _PRODUCER, "_schemaURL": _SCHEMA, **fields}
 
 
 def _dataset(namespace: str, name: object, version: object) -> dict[str, Any]:

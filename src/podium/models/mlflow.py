@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.models.record import Record
-from podium.pod import POD_NAME
+from podium.system.pod import POD_NAME
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from podium.models.model import Model
 
 CHAMPION = "champion"
-INSTALL = "pip install 'podium-ml[mlflow]', or mlflow-skinny"
+_INSTALL = "pip install 'podium-ml[mlflow]', or mlflow-skinny"
 VERSION_TAG = "podium.version"
 EXPORT_TAG = "podium.export"
 """Tag of a version that MLflow itself can open."""
@@ -45,7 +45,7 @@ def check_tracking(uri: str, *, here: bool = False) -> None:
     if parts.scheme not in ("http", "https") and not absolute:
         raise InvalidInput(f"not the address of an MLflow server or database: {shown!r}", hint)
     if here and find_spec("mlflow") is None:
-        raise InvalidInput(f"tracking={uri} needs MLflow", INSTALL)
+        raise InvalidInput(f"tracking={uri} needs MLflow", _INSTALL)
 
 
 def champion_in_mlflow(model: "Model", moved: Record, tracking: str = "") -> str:
@@ -107,7 +107,7 @@ def reason_of(error: Exception) -> str:
     return (
         f"the steps' image has no MLflow: {image}"
         if in_pod
-        else f"MLflow is not installed: {INSTALL}"
+        else f"MLflow is not installed: {_INSTALL}"
     )
 
 

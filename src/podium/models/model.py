@@ -1,7 +1,7 @@
 """A model of a registry: its versions, its champion, and how it became champion."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import podium.models.approval as approval
 import podium.models.upkeep as upkeep
 from podium.data.test_part import mostly
+from podium.display.notebook import data_frame, table
+from podium.display.terminal import echo
+from podium.display.text import figure, size, when
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound
-from podium.models.decision import Decision
+from podium.models.decision import Decision, NotPromoted, Promotion
 from podium.models.document import check_name, warn_once
 from podium.models.ledger import CHAMPION, Ledger, State
 from podium.models.mlflow import champion_in_mlflow, check_tracking
-from podium.models.promotion import NotPromoted, Promotion
 from podium.models.record import Record
 from podium.models.signature import PublicKey, require_trusted
 from podium.models.upkeep import GRACE, Finding, Garbage
 from podium.models.upload import Content, Upload
 from podium.models.version import Facts, Version
-from podium.notebook import data_frame, table
 from podium.storage import Storage
 from podium.storage.base import Progress
-from podium.terminal import echo
-from podium.text import figure, size, when
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -43,6 +42,10 @@ class Overview:
     value: float | None
     since: str | None
     """Time at which the champion became it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values: what the shell, ``podium mcp`` and the page show of it."""
+        return asdict(self)
 
     HEADS: ClassVar = ("MODEL", ">VERSIONS", "CHAMPION", ">AT UPLOAD", "METRIC", "SINCE (UTC)")
 
@@ -76,7 +79,14 @@ class Versions(Sequence[Version]):
         """A row for each version."""
         columns = ["version", "created", "metric", "value", "size", "run_id", "aliases"]
         return data_frame(
-            [{**version.summary(), "aliases": self._aliases_of(version)} for version in self],
+            [
+                {
+                    **version.to_json(),
+                    "created": version.created,
+                    "aliases": self._aliases_of(version),
+                }
+                for version in self
+            ],
             columns,
         )
 
@@ -100,7 +110,7 @@ class Versions(Sequence[Version]):
         return {
             "name": self.name,
             "aliases": dict(self.aliases),
-            "versions": [version.summary() for version in self],
+            "versions": [version.to_json() for version in self],
         }
 
     def _aliases_of(self, version: Version) -> str:
@@ -122,10 +132,7 @@ class Versions(Sequence[Version]):
 
 
 class Model:
-    """A model of a registry. Its methods are what a person does with it, and what each of them
-    needs of its history.
-
-    One class, because what is done with a model is decided by the same history and written to it.
+    """A model of a registry: what a person does with it, decided by its history and written to it.
 
     Raises:
         InvalidInput: It is not a model name.
@@ -249,7 +256,7 @@ class Model:
     @property
     def history(self) -> "DataFrame":
         """Every promotion, refusal, rollback, alias move and deletion, oldest first."""
-        rows = [record.document() for record in self.records()]
+        rows = [record.to_json() for record in self.records()]
         return data_frame(rows, ["time", "event", "version", "alias", "replaced", "evidence"])
 
     def promote(
@@ -260,8 +267,10 @@ class Model:
         data: str | Path | None = None,
         reason: str = "by hand",
         tracking: str = "",
+        dry_run: bool = False,
     ) -> Promotion:
-        """Make a version champion: unconditionally, or if it beats the present champion by a rule.
+        """Make a version the champion: unconditionally, or if it beats the current champion by a
+        rule.
 
         Args:
             version: A version, its id or an alias.
@@ -270,12 +279,17 @@ class Model:
             reason: For the history.
             tracking: MLflow whose alias champion follows; the one that the version's run was logged
                 to if empty.
+            dry_run: Check and return the same, but change nothing.
 
         Raises:
             NotPromoted: It does not meet the rule; the champion stays.
             NotFound: There is no such version.
             Conflict: Somebody else moved the champion meanwhile.
         """
+        if dry_run:
+            return self._dry_run().promote(
+                version, rule=rule, data=data, reason=reason, tracking=tracking
+            )
         chosen = version.version if isinstance(version, Version) else self.version(version).version
         check_tracking(tracking)
         if rule is None:
@@ -332,8 +346,15 @@ class Model:
         """The refusal of each version that only waits for a person's word, oldest first."""
         return approval.waiting(self)
 
+    def _dry_run(self) -> "Model":
+        model = Model(self.storage, self.name)
+        model.ledger = Ledger(self.storage, self.name, dry_run=True)
+        return model
+
     def _moved(self, promotion: Promotion, tracking: str) -> Promotion:
         assert promotion.record
+        if self.ledger.dry_run:
+            return promotion
         if notice := champion_in_mlflow(self, promotion.record, tracking):
             echo(notice, err=True)
         return promotion
@@ -384,7 +405,7 @@ class Model:
             Damaged: A file of the challenger or the champion is.
         """
         challenger, test_part = self.version(version), (evidence or {}).get("test_part")
-        compared = self._comparisons(test_part)
+        compared = self.comparisons(test_part)
         while True:
             champion = self.find_champion()
             expect = champion.version if champion else None
@@ -425,7 +446,7 @@ class Model:
         ]
         return later[-1] if later else None
 
-    def _comparisons(self, test_part: str | None) -> list[Record]:
+    def comparisons(self, test_part: str | None) -> list[Record]:
         """Return every challenge on a test part, or on one that has most of its items, oldest
         first."""
         return [
@@ -458,7 +479,12 @@ class Model:
         return target
 
     def rollback(
-        self, to: str | None = None, *, reason: str = "by hand", tracking: str = ""
+        self,
+        to: str | None = None,
+        *,
+        reason: str = "by hand",
+        tracking: str = "",
+        dry_run: bool = False,
     ) -> Promotion:
         """Make an earlier version champion again, after verifying every byte of it.
 
@@ -466,6 +492,7 @@ class Model:
             to: The version; None for the previous champion. Rolling back twice goes back two steps.
             reason: For the history.
             tracking: As for promote.
+            dry_run: As for promote.
 
         Raises:
             NotFound: There is no champion, no previous one, or it was deleted.
@@ -473,6 +500,8 @@ class Model:
                 stays.
             Damaged: The version to return to is damaged; the champion stays.
         """
+        if dry_run:
+            return self._dry_run().rollback(to, reason=reason, tracking=tracking)
         check_tracking(tracking)
         current = self.aliases().get(CHAMPION)
         if current is None:

@@ -6,22 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
+from podium.display.text import figure
 from podium.errors import Damaged, InvalidInput, PodiumError
 from podium.models.document import is_count, is_name, moment, now, plain, read_as, without_nulls
 from podium.models.fresh import Bets
-from podium.text import figure
 
-FORMAT = "podium.event/1"
-MOVES = ("promotion", "rollback", "alias")
+_FORMAT = "podium.event/1"
+_MOVES = ("promotion", "rollback", "alias")
 """Events that move an alias."""
-EVENTS = (*MOVES, "refusal", "approval", "rejection", "deletion")
+_EVENTS = (*_MOVES, "refusal", "approval", "rejection", "deletion")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
-    """The metric that challenger and champion were compared by."""
+class ChosenBy:
+    """The metric that versions are chosen and compared by."""
 
     name: str | None = None
+
+    maximize: bool | None = None
+    """Whether more of it is better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,7 @@ class Grounds:
     reasons: tuple[str, ...] = ()
     """Outcome of each part of the promotion rule, in words."""
 
-    metric: Compared = Compared()
+    metric: ChosenBy = ChosenBy()
 
     value: float | None = None
     """The challenger's."""
@@ -146,14 +149,14 @@ class Record:
 
     @classmethod
     def parse(cls, document: Any, where: str, name: str) -> "Record":
-        """Parse what document returned.
+        """Parse what to_json returned.
 
         Raises:
             Damaged: It belongs to another model, or is not a record at all.
         """
         known = {"format", *(field.name for field in fields(cls))}
         record: Record = read_as(cls, document, where)
-        if document.get("format") != FORMAT or document.keys() - known:
+        if document.get("format") != _FORMAT or document.keys() - known:
             raise Damaged(
                 f"{where} has the unknown format {document.get('format')!r}", "upgrade podium?"
             )
@@ -174,14 +177,14 @@ class Record:
             return False
         names = (self.version, self.id, self.alias, self.previous, self.replaced)
         named = all(is_name(name) for name in names if name is not None)
-        moves = (self.alias is not None) == (self.event in MOVES)
-        return timely and named and moves and self.event in EVENTS and is_count(self.sequence)
+        moves = (self.alias is not None) == (self.event in _MOVES)
+        return timely and named and moves and self.event in _EVENTS and is_count(self.sequence)
 
     @property
     def grounds(self) -> Grounds:
         """The part of the evidence that podium reads."""
         return Grounds.parse(self.evidence, f"the {self.event} of {self.version}")
 
-    def document(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
-        return {"format": FORMAT, **vars(self)}
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values: what is stored, and what the shell and ``podium mcp`` show."""
+        return {"format": _FORMAT, **vars(self)}

@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from podium.display.notebook import table
 from podium.errors import NotFound
 from podium.models.ledger import names_below
 from podium.models.model import Model, Overview
-from podium.notebook import table
-from podium.settings import STORAGE, Settings
 from podium.storage import Storage, connect
+from podium.system.settings import STORAGE, Settings
 
 
 class Registry(Mapping[str, Model]):

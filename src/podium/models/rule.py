@@ -1,23 +1,87 @@
 """The promotion rule: when a challenger replaces the champion, item by item on the same test
-part."""
+part.
+
+A figure is worth what the figures of all models on the same test part make of it (empirical Bayes):
+the true figures are normal around their mean with a variance of spread, and each is measured with a
+variance of noise, of which only the part counts that two models do not share: shared hard items
+move both alike.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from podium.display.text import figure
 from podium.errors import InvalidInput, suggestion
+from podium.metrics import Constraint
 from podium.models.criteria import CRITERIA, LIKELY, measured
 from podium.models.decision import Case, Condition, Criterion, Decision, Earlier
-from podium.models.shrinkage import Shrinkage, noise_of
-from podium.text import figure
+from podium.models.version import Version
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from podium.metrics import Constraint
-    from podium.models.version import Version
     from podium.scoring import Comparison, Metric
+
+
+PRIOR_MODELS = 4
+"""How many figures the prior of the spread counts as."""
+
+PRIOR_SPREAD = 0.5
+"""Its standard deviation, in standard errors of one figure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shrinkage:
+    """Shrinkage of figures towards their mean."""
+
+    mean: float
+    noise: float
+    """Squared standard error of one figure."""
+
+    weight: float
+    """The share of a figure's distance from the mean that is kept, 0..1."""
+
+    @classmethod
+    def of(cls, figures: Sequence[float], noises: Sequence[float]) -> "_Shrinkage":
+        """Estimate it.
+
+        Args:
+            figures: Of every model on the test part, at least one.
+            noises: The squared standard error of one figure, by each comparison, the one in
+                question last; empty if there was none. Models that hardly differ must not make
+                others look sure, so the last counts in full.
+        """
+        mean, noise = fmean(figures), max(fmean(noises), noises[-1]) if noises else 0.0
+        squares = sum((figure - mean) ** 2 for figure in figures)
+        prior = PRIOR_MODELS * noise * (1 + PRIOR_SPREAD**2)
+        spread = max(0.0, (squares + prior) / (len(figures) - 1 + PRIOR_MODELS) - noise)
+        return cls(mean=mean, noise=noise, weight=spread / (spread + noise) if noise else 1.0)
+
+    def shrunk(self, figure: float) -> float:
+        """Return the posterior mean of a figure."""
+        return self.mean + self.weight * (figure - self.mean)
+
+    def probability(self, lead: float) -> float:
+        """Return how likely the truth behind a figure is above that of one which it leads by so
+        much."""
+        if not self.noise:
+            return 0.5 if lead == 0 else float(lead > 0)
+        return (1 + math.erf(lead * math.sqrt(self.weight) / math.sqrt(4 * self.noise))) / 2
+
+
+def _noise_of(compared: "Comparison", units: int) -> float | None:
+    """Return the squared standard error of one of two figures that its items do not share; None if
+    it is not known."""
+    if compared.test == "McNemar":
+        assert compared.gained is not None
+        assert compared.lost is not None
+        return (compared.gained + compared.lost) / units / (2 * units)
+    error = compared.standard_error
+    return None if error is None else error**2 / 2
+
 
 TRIAL, SLICE = "trial.", "slice"
 
@@ -36,7 +100,7 @@ class PromotionRule:
         return any(name == word for word, _ in self.words)
 
     @property
-    def bounds(self) -> "list[Constraint]":
+    def bounds(self) -> list[Constraint]:
         """Bounds of what the challenger's trial reported."""
         return [value for name, value in self.words if name == TRIAL]
 
@@ -47,7 +111,7 @@ class PromotionRule:
 
     @property
     def window(self) -> int | None:
-        """How many of the test items count, the newest; None for all."""
+        """Number of test items that count, the newest ones; None for all."""
         return dict(self.words).get("window")
 
     def check(self, metric: "Metric") -> None:
@@ -101,7 +165,7 @@ class PromotionRule:
         metric = [f"metric={self.metric}"] if self.metric else []
         return ",".join([*(_written(name, value) for name, value in self.words), *metric])
 
-    def of_version(self, decision: Decision, version: "Version") -> Decision:
+    def of_version(self, decision: Decision, version: Version) -> Decision:
         """Return a decision with what the rule says of the challenger beyond its predictions."""
         for name, value in self.words:
             decision = decision.adding(CRITERIA[name].of_version(value, version))
@@ -230,7 +294,7 @@ def _compared(
     else:
         compared = compare(metric, target, challenger, champion, groups)
         evidence["value_interval"] = _listed(compared.first_interval)
-        evidence |= figures(compared) | _shrunk(compared, units, earlier)
+        evidence |= figures(compared) | shrunk_figures(compared, units, earlier)
         if metric.counts_hits:
             evidence["classes"] = by_class(target, challenger, champion)
     return Case(
@@ -278,17 +342,17 @@ def _first(rule: PromotionRule, case: Case) -> Iterator[Condition]:
         yield False, f"{case.metric.name} {figure(value)} is not {than} (baseline=any)"
 
 
-def _shrunk(compared: "Comparison", units: int, earlier: Earlier) -> dict[str, Any]:
+def shrunk_figures(compared: "Comparison", units: int, earlier: Earlier) -> dict[str, Any]:
     """Return the posterior means of both figures, and how likely the challenger is better."""
     both = compared.first, compared.second
-    noise = noise_of(compared, units)
+    noise = _noise_of(compared, units)
     noises = [*earlier.noises, *([] if noise is None else [noise])]
     every = [value for value in (*earlier.figures, *both) if math.isfinite(value)]
     if not noises or not all(map(math.isfinite, both)):
         even = 0.5 if compared.difference == 0 else None
         unknown = {"noise": None, "probability": even, "shrunk_to": None, "shrunk_by": None}
         return {"shrunk": both[0], "champion_shrunk": both[1], **unknown}
-    shrinkage = Shrinkage.of(every, noises)
+    shrinkage = _Shrinkage.of(every, noises)
     lead = compared.difference if compared.metric.maximize else -compared.difference
     return {
         "shrunk": shrinkage.shrunk(both[0]),

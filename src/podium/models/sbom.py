@@ -9,7 +9,7 @@ import re
 import uuid
 from typing import Any
 
-from podium.libraries import PACKAGES
+from podium.metrics.libraries import PACKAGES
 from podium.models.version import Version
 
 _MODEL, _DATA, _IMAGE = "model", "data:training", "image:training"

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from podium.documents import foreign, load_json
 from podium.errors import InvalidInput, NotFound, PodiumError, Untrusted
+from podium.files.documents import foreign, load_json
 from podium.models.decision import Decision
-from podium.models.document import MAX_BYTES, sha256_of
-from podium.settings import PUBLIC_KEY
+from podium.models.document import CARD, MAX_BYTES, sha256_of
+from podium.system.settings import PUBLIC_KEY
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -31,14 +31,14 @@ SIGNATURE = "model.sig"
 """Beside the files of a version that was signed; not one of them, so a version can be signed after
 its upload."""
 
-BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
-PAYLOAD = "application/vnd.in-toto+json"
-STATEMENT = "https://in-toto.io/Statement/v1"
-PREDICATE = "https://model_signing/signature/v1.0"
-CURVES = {"secp256r1": "SHA256", "secp384r1": "SHA384", "secp521r1": "SHA512"}
+_BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+_PAYLOAD = "application/vnd.in-toto+json"
+_STATEMENT = "https://in-toto.io/Statement/v1"
+_PREDICATE = "https://model_signing/signature/v1.0"
+_CURVES = {"secp256r1": "SHA256", "secp384r1": "SHA384", "secp521r1": "SHA512"}
 """The digest that goes with each curve."""
 
-MAKE = "openssl ecparam -name prime256v1 -genkey -noout -out key.pem; openssl ec -in key.pem -pubout -out pub.pem"
+_MAKE = "openssl ecparam -name prime256v1 -genkey -noout -out key.pem; openssl ec -in key.pem -pubout -out pub.pem"
 
 
 @dataclass(frozen=True)
@@ -144,11 +144,11 @@ def sign(version: "Version", key_file: Path) -> PublicKey:
     ).encode()
     made = write(_pae(payload))
     bundle = {
-        "mediaType": BUNDLE,
+        "mediaType": _BUNDLE,
         "verificationMaterial": {"publicKey": {"hint": public.fingerprint}, "tlogEntries": []},
         "dsseEnvelope": {
             "payload": base64.b64encode(payload).decode(),
-            "payloadType": PAYLOAD,
+            "payloadType": _PAYLOAD,
             "signatures": [{"sig": base64.b64encode(made).decode(), "keyid": ""}],
         },
     }
@@ -176,9 +176,9 @@ def signer(key_file: Path) -> tuple[Callable[[bytes], bytes], PublicKey]:
     except InvalidInput:
         raise
     except Exception:  # also for a curve that cryptography does not know
-        raise InvalidInput(f"{key_file} does not hold a private key", MAKE) from None
+        raise InvalidInput(f"{key_file} does not hold a private key", _MAKE) from None
     public = PublicKey(_of_a_curve(key, key_file).public_key())
-    algorithm = ec.ECDSA(getattr(hashes, CURVES[public.key.curve.name])())
+    algorithm = ec.ECDSA(getattr(hashes, _CURVES[public.key.curve.name])())
     return lambda content: bytes(key.sign(content, algorithm)), public
 
 
@@ -193,7 +193,7 @@ def signed_by(key: PublicKey, made: bytes, content: bytes, what: str) -> None:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     try:
-        key.key.verify(made, content, ec.ECDSA(getattr(hashes, CURVES[key.key.curve.name])()))
+        key.key.verify(made, content, ec.ECDSA(getattr(hashes, _CURVES[key.key.curve.name])()))
     except InvalidSignature:
         raise Untrusted(
             f"{what} is not a valid signature of the key {key.fingerprint[:16]}", "sign it again"
@@ -260,6 +260,8 @@ def check_directory(directory: Path, key: PublicKey) -> None:
             "a signature is of files: export it again",
         )
     present = {path.relative_to(directory).as_posix(): sha256_of(path)[0] for path in inside}
+    if CARD not in signed:
+        present.pop(CARD, None)  # export writes it beside what was signed, and nothing reads it
     _compare(str(directory), signed, present)
 
 
@@ -289,11 +291,11 @@ def _compare(what: str, signed: Mapping[str, str], present: Mapping[str, str]) -
 def _statement(subject: str, files: Mapping[str, str]) -> dict[str, Any]:
     ordered = sorted(files.items(), key=lambda item: PurePosixPath(item[0]))
     return {
-        "_type": STATEMENT,
+        "_type": _STATEMENT,
         "subject": [
             {"name": subject, "digest": {"sha256": _root(digest for _, digest in ordered)}}
         ],
-        "predicateType": PREDICATE,
+        "predicateType": _PREDICATE,
         "predicate": {
             "serialization": {
                 "method": "files",
@@ -325,7 +327,7 @@ def _signed(content: bytes, key: PublicKey, where: str) -> dict[str, str]:
         hint = bundle["verificationMaterial"].get("publicKey", {}).get("hint")
         payload = base64.b64decode(envelope["payload"], validate=True)
         made = base64.b64decode(envelope["signatures"][0]["sig"], validate=True)
-        if (bundle["mediaType"], envelope["payloadType"]) != (BUNDLE, PAYLOAD):
+        if (bundle["mediaType"], envelope["payloadType"]) != (_BUNDLE, _PAYLOAD):
             raise Untrusted(unknown, "sign it again")
     if hint not in (None, key.fingerprint):
         raise Untrusted(
@@ -353,7 +355,7 @@ def _resources(payload: bytes, where: str) -> dict[str, str]:
             _root(digest for _, digest in listed),
             statement["subject"][0]["digest"]["sha256"],
         )
-    if form != (STATEMENT, PREDICATE, "files") or algorithms != {"sha256"}:
+    if form != (_STATEMENT, _PREDICATE, "files") or algorithms != {"sha256"}:
         raise Untrusted(
             f"{where} is not of whole files and their sha256, but {form[2]}, {', '.join(algorithms)}",
             "model_signing sign key, without another hash or shards",
@@ -365,14 +367,14 @@ def _resources(payload: bytes, where: str) -> dict[str, str]:
 
 def _pae(payload: bytes) -> bytes:
     """Return the pre-authentication encoding of an envelope (DSSE v1.0.0, protocol.md)."""
-    return b"DSSEv1 %d %s %d %s" % (len(PAYLOAD), PAYLOAD.encode(), len(payload), payload)
+    return b"DSSEv1 %d %s %d %s" % (len(_PAYLOAD), _PAYLOAD.encode(), len(payload), payload)
 
 
 def _pem(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise InvalidInput(f"the key {path} cannot be read: {error.strerror}", MAKE) from None
+        raise InvalidInput(f"the key {path} cannot be read: {error.strerror}", _MAKE) from None
 
 
 def _of_a_curve(key: Any, path: Path) -> Any:
@@ -380,9 +382,9 @@ def _of_a_curve(key: Any, path: Path) -> Any:
 
     if (
         not isinstance(key, ec.EllipticCurvePublicKey | ec.EllipticCurvePrivateKey)
-        or key.curve.name not in CURVES
+        or key.curve.name not in _CURVES
     ):
-        raise InvalidInput(f"the key in {path} is not of a curve {', '.join(CURVES)}", MAKE)
+        raise InvalidInput(f"the key in {path} is not of a curve {', '.join(_CURVES)}", _MAKE)
     return key
 
 

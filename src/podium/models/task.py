@@ -3,18 +3,18 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from podium.documents import load_json
+from podium.data.schema import DatasetInfo
+from podium.display.text import listed
 from podium.errors import InvalidInput
-from podium.models.version import Version
+from podium.files.documents import load_json
 from podium.prediction import PREPROCESSING
 from podium.scoring.threshold import THRESHOLD, Threshold
-from podium.text import listed
 
 if TYPE_CHECKING:
-    from podium.data.schema import DatasetInfo
     from podium.models.model import Model
+    from podium.models.version import Version
 
-LEAST_CLASSES = 2
+_LEAST_CLASSES = 2
 """Fewer common classes are nothing to compare by."""
 
 
@@ -34,12 +34,12 @@ class Task:
     classes: tuple[str, ...]
 
     @classmethod
-    def of(cls, info: "DatasetInfo") -> "Task":
+    def of(cls, info: DatasetInfo) -> "Task":
         """Return the task of a dataset."""
         return cls(dataset=info.name, kind=info.kind, target=info.target.name, classes=info.classes)
 
 
-def check_task(version: Version, task: Task) -> None:
+def check_task(version: "Version", task: Task) -> None:
     """Refuse a task that is another than a version's.
 
     Another class more or less is the same task; another kind, another target or other classes are
@@ -60,7 +60,7 @@ def check_task(version: Version, task: Task) -> None:
         )
     own = class_names(version)
     shared = [label for label in own if label in task.classes]
-    if own and task.classes and len(shared) < LEAST_CLASSES:
+    if own and task.classes and len(shared) < _LEAST_CLASSES:
         raise _other_task(
             version.name, f"{name} knows {listed(own)}, but {data} has {listed(task.classes)}"
         )
@@ -77,7 +77,7 @@ def check_model_task(model: "Model", task: Task) -> None:
         check_task(version, task)
 
 
-def decision_threshold(version: Version) -> Threshold | None:
+def decision_threshold(version: "Version") -> Threshold | None:
     """Return by which a version decides between two classes; None for the most probable one.
 
     Raises:
@@ -90,14 +90,14 @@ def decision_threshold(version: Version) -> Threshold | None:
     return Threshold.read(given, f"{THRESHOLD} of {version.title}")
 
 
-def class_names(version: Version) -> tuple[str, ...]:
+def class_names(version: "Version") -> tuple[str, ...]:
     """Return the classes of a version by index, as ``podium predict`` names them; empty if they are
     not known."""
     own = _described(version).get("classes")
     return tuple(map(str, own)) if isinstance(own, list) and own else version.facts.dataset.classes
 
 
-def _described(version: Version) -> dict[str, object]:
+def _described(version: "Version") -> dict[str, object]:
     if PREPROCESSING not in version.files:
         return {}
     own = load_json(version.read(PREPROCESSING), PREPROCESSING)

@@ -11,7 +11,6 @@ that slept while others finished the deletion and the version was uploaded again
 """
 
 import re
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,7 +20,7 @@ from functools import partial
 
 from podium.errors import Conflict, Damaged, NotFound, Untrusted, require
 from podium.models.document import MAX_BYTES, moment, seal, sha256_of, unseal, warn_once
-from podium.models.ledger import Ledger, State, names_below, segment_key
+from podium.models.ledger import Ledger, State, deletion_token, names_below, segment_key
 from podium.models.record import Record
 from podium.models.signature import SIGNATURE, PublicKey, signature_key
 from podium.models.signature import check as check_signature
@@ -155,18 +154,20 @@ def repair(ledger: Ledger) -> Iterator[Finding]:
         state, _ = ledger.read()
     except Damaged:  # that cannot be mended: verify says what it is
         return
+    collected = state.collected  # by whoever deletes files that are looked at here
     found = [_whole(ledger, name) for name in _unnamed(ledger, state)]
     whole = [version for version in found if version]
     for version in sorted(whole, key=lambda version: version.created):
         digest = sha256_of(ledger.storage.get(metadata_key(ledger.name, version.version)))[0]
 
         def add(state: State, name: str = version.version, digest: str = digest) -> State | None:
-            if name in state.versions or name in state.deleting:
+            if name in {**state.versions, **state.deleting} or state.collected != collected:
                 return None
             return replace(state, versions={**state.versions, name: digest})
 
-        ledger.change(add)
-        yield Finding(where=ledger.key, what=f"names the version {version.version} now")
+        if ledger.change(add).versions.get(version.version) == digest:
+            what = f"names the version {version.version} now"
+            yield Finding(where=ledger.key, what=what)
     for segment in _lost_segments(ledger, ledger.read()[0]):
         ledger.change(partial(_with_segment, segment))
         key = segment_key(ledger.name, segment)
@@ -204,22 +205,30 @@ def _made_anew(ledger: Ledger) -> Iterator[Finding]:
     moved = f", the last move in it: {last[-1].alias} to {last[-1].version}" if last else ""
     yield Finding(
         where=ledger.key,
-        what=f"{why} and was made anew: its aliases are gone (podium models promote "
+        what=f"{why} and was rebuilt: its aliases are gone (podium models promote "
         f"{ledger.name} VERSION), of its history {len(ledger.records())} records are left{moved}",
     )
 
 
 def _whole(ledger: Ledger, name: str) -> Version | None:
     """Return a version that the document does not name, if all of it is there."""
+    version = _described(ledger, name)
+    return version if version and not _lacks(version, ledger.entries(name)) else None
+
+
+def _described(ledger: Ledger, name: str) -> Version | None:
+    """Return a version as its metadata.json says, named in the document or not."""
     try:
         content = ledger.storage.get(metadata_key(ledger.name, name), limit=MAX_BYTES + 1)
-        version = parse_metadata(content, ledger.storage, ledger.name, name)
+        return parse_metadata(content, ledger.storage, ledger.name, name)
     except (Damaged, NotFound):
         return None
-    sizes = {entry.key: entry.size for entry in ledger.entries(name)}
+
+
+def _lacks(version: Version, entries: Sequence[Entry]) -> bool:
+    sizes = {entry.key: entry.size for entry in entries}
     files = version.files.items()
-    whole = all(sizes.get(f"{version.prefix}/{file}") == record.size for file, record in files)
-    return version if whole else None
+    return any(sizes.get(f"{version.prefix}/{file}") != record.size for file, record in files)
 
 
 def collect(ledger: Ledger, *, grace: timedelta, delete: bool) -> Iterator[Garbage]:
@@ -250,13 +259,15 @@ def collect(ledger: Ledger, *, grace: timedelta, delete: bool) -> Iterator[Garba
         if (entries := ledger.entries(name)) and max(each.modified for each in entries) < before
         if (why := _reason(ledger, state, name, entries))
     }
-    tokens = dict.fromkeys(versions, uuid.uuid4().hex)
-    if delete and (old or versions):
+    # Of a deletion that was killed after its last file only the token is left.
+    done = {each for each in state.deleting.items() if not ledger.entries(each[0])}
+    token = deletion_token()
+    if delete and (old or versions or done):
         # A writer that read the document before this cannot name what is collected here any more.
         def claim(state: State) -> State | None:
-            mine = {name: token for name, token in tokens.items() if name not in state.versions}
-            collected = uuid.uuid4().hex
-            return replace(state, deleting={**state.deleting, **mine}, collected=collected)
+            mine = {name: token for name in versions if name not in state.versions}
+            left = {name: held for name, held in state.deleting.items() if (name, held) not in done}
+            return replace(state, deleting={**left, **mine}, collected=token)
 
         state = ledger.change(claim)
     for entry in old:
@@ -265,7 +276,7 @@ def collect(ledger: Ledger, *, grace: timedelta, delete: bool) -> Iterator[Garba
                 ledger.storage.delete(entry.key)
             yield _garbage("interrupted write", [entry], where=entry.key)
     for name, (why, entries) in versions.items():
-        if not delete or _collect(ledger, name, tokens[name], grace):
+        if not delete or _collect(ledger, name, token, grace):
             yield _garbage(why, entries, name, where=version_prefix(ledger.name, name))
 
 
@@ -313,7 +324,7 @@ def delete_version(ledger: Ledger, version: str, reason: str) -> Record:
         Damaged: The document cannot be read.
     """
     event = Record.new("deletion", ledger.name, version, evidence={"reason": reason})
-    token = uuid.uuid4().hex
+    token = deletion_token()
 
     def without(state: State) -> State | None:
         if state.has(event):
@@ -330,6 +341,7 @@ def delete_version(ledger: Ledger, version: str, reason: str) -> Record:
             state,
             versions=_without(state.versions, version),
             deleting={**state.deleting, version: token},
+            collected=token,
             history=(*state.history, event),
         )
 
@@ -349,8 +361,11 @@ def _reason(ledger: Ledger, state: State, name: str, entries: Sequence[Entry]) -
         return None
     if name in state.deleting:
         return "unfinished deletion"
-    complete = any(entry.key == metadata_key(ledger.name, name) for entry in entries)
-    return None if complete else "unfinished upload"
+    if all(entry.key != metadata_key(ledger.name, name) for entry in entries):
+        return "unfinished upload"
+    # An upload that ends as its version is deleted may write some files again.
+    version = _described(ledger, name) if state != State() else None  # else the document is lost
+    return "unfinished deletion" if version and _lacks(version, entries) else None
 
 
 def _collect(ledger: Ledger, name: str, token: str, grace: timedelta) -> bool:
@@ -404,7 +419,6 @@ def _unnamed(ledger: Ledger, state: State) -> list[str]:
 
 
 def _segments(ledger: Ledger) -> dict[str, Entry]:
-    """Return the segments that are stored, named or not."""
     entries = ledger.storage.list(f"models/{ledger.name}/history/")
     found = {entry: _SEGMENT.fullmatch(entry.key.rpartition("/")[2]) for entry in entries}
     return {match[1]: entry for entry, match in found.items() if match}

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from podium.errors import Conflict, Damaged, InvalidInput
+from podium.files.onnx_files import read_model
 from podium.models.document import MAX_BYTES, check_name, seal, sha256_of
-from podium.models.ledger import CHAMPION, Ledger, State
+from podium.models.ledger import CHAMPION, Ledger, State, is_recent
 from podium.models.signature import SIGNATURE
 from podium.models.version import (
     METADATA,
@@ -23,7 +24,6 @@ from podium.models.version import (
     metadata_key,
     parse_metadata,
 )
-from podium.onnx_files import read_model
 from podium.storage import Entry, Storage, Stored, check_key
 from podium.storage.base import Progress, SourceChanged
 
@@ -108,6 +108,8 @@ class Upload:
         """Replace the token of a deletion with our own, which stops the collector that is still
         deleting; return ours."""
         name, ours = self.version.version, uuid.uuid4().hex
+        if is_recent(old):
+            raise self._busy()
 
         def take(state: State) -> State | None:
             if state.deleting.get(name) == ours:
@@ -171,28 +173,33 @@ class Upload:
             before: What the document named until now: metadata.json that somebody removed.
             token: Ours, over leftovers.
         """
-        name = self.version.version
-        published, content = self._put_metadata()
-        digest = sha256_of(content)[0]
+        name, looked = self.version.version, ""
 
         def publish(state: State) -> State | None:
             if state.versions.get(name) == digest:
                 return None
             if (state.versions.get(name), state.deleting.get(name)) != (before, token):
                 raise self._busy()
+            if state.collected != looked:
+                return None
             deleting = {key: value for key, value in state.deleting.items() if key != name}
             versions = {**state.versions, name: digest}
             return replace(state, versions=versions, deleting=deleting)
 
-        self.ledger.change(publish)
-        # A collector may have deleted files until now. From here on it misses its token, and stops.
-        present_keys = {entry.key for entry in self.ledger.entries(name)}
-        for file in self.files:
-            if f"{self.version.prefix}/{file}" not in present_keys:
-                self._put(file, None)
-        if (key := metadata_key(self.version.name, name)) not in present_keys:
-            self.storage.put(key, content)
-        return published
+        while True:
+            # No reader sees half a version: it is named if nobody deletes files while they are looked at.
+            there, _ = self.ledger.read()
+            if there.deleting.get(name) != token:
+                raise self._busy()
+            looked = there.collected
+            published, content = self._put_metadata()
+            digest = sha256_of(content)[0]
+            present_keys = {entry.key for entry in self.ledger.entries(name)}
+            for file in self.files:
+                if f"{self.version.prefix}/{file}" not in present_keys:
+                    self._put(file, None)
+            if self.ledger.change(publish).versions.get(name) == digest:
+                return published
 
     def _put_metadata(self) -> tuple[Version, bytes]:
         """Write metadata.json, or take the one of an equal upload; return its version and its
@@ -221,7 +228,7 @@ class Upload:
     def _busy(self) -> Conflict:
         return Conflict(
             f"version {self.version.version} of {self.version.name} is being deleted or uploaded",
-            "try again in a minute",
+            "try again in ten minutes",
         )
 
 

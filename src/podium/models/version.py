@@ -10,9 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.documents import load_json
-from podium.drafts import appearing
+from podium.display.notebook import table
+from podium.display.text import figure, one_line
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound, PodiumError
+from podium.files.documents import load_json
+from podium.files.drafts import appearing
 from podium.models.document import (
     BACKUP,
     MAX_BYTES,
@@ -23,19 +25,17 @@ from podium.models.document import (
     unseal,
     without_nulls,
 )
-from podium.models.record import Constant
+from podium.models.record import ChosenBy, Constant
 from podium.models.signature import SIGNATURE, require_trusted, signature_key
-from podium.notebook import table
 from podium.storage import Storage
 from podium.storage.base import Progress
-from podium.text import figure, one_line
 
 if TYPE_CHECKING:
     from podium.prediction import Predictions, Predictor
     from podium.prediction.command import CommandModel
     from podium.scoring import OnnxModel
 
-FORMAT = "podium.model/1"
+_FORMAT = "podium.model/1"
 METADATA = "metadata.json"
 PREDICTIONS = "predictions.npy"
 """A version's predictions of the test part, as evaluate writes them. Classification: probabilities,
@@ -58,16 +58,6 @@ class FileRecord:
     def __post_init__(self) -> None:
         if not is_count(self.size):
             raise InvalidInput(f"the size of a file cannot be {self.size!r}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChosenBy:
-    """The metric a version was chosen by."""
-
-    name: str | None = None
-
-    maximize: bool | None = None
-    """Whether more of it is better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +116,7 @@ class ReportFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Origin:
+class OriginFacts:
     """Where the files of a version came from."""
 
     kind: str | None = None
@@ -155,7 +145,7 @@ class Facts:
     """The part of the metadata that podium reads; all of it may be missing."""
 
     run_id: str | None = None
-    metric: ChosenBy = ChosenBy()
+    metric: ChosenBy = field(default_factory=ChosenBy)
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """On the test part."""
 
@@ -166,7 +156,7 @@ class Facts:
     report: ReportFacts = ReportFacts()
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
-    origin: Origin = Origin()
+    origin: OriginFacts = OriginFacts()
     trial: TrialFacts = TrialFacts()
     image: str | None = None
     code_version: str | None = None
@@ -395,11 +385,11 @@ class Version:
         with your rights."""
         return self.opened.predict(items, data=data)
 
-    def summary(self) -> dict[str, Any]:
-        """Return its entry in a list of versions."""
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values: what the shell, ``podium mcp`` and the page show of it in a list."""
         return {
             "version": self.version,
-            "created": self.created,
+            "created": self.created.isoformat(),
             "size": self.size,
             "metric": self.facts.metric.name,
             "value": self.facts.value,
@@ -410,7 +400,7 @@ class Version:
     def document(self) -> dict[str, Any]:
         """Return metadata.json before it is sealed."""
         return {
-            "format": FORMAT,
+            "format": _FORMAT,
             "name": self.name,
             "version": self.version,
             "created": self.created.isoformat(),
@@ -430,9 +420,9 @@ class Version:
         return one_line(f"<{self.title}{value}>")
 
     def _repr_html_(self) -> str:
-        rows = [(name, figure(value)) for name, value in self.metrics.items()]
-        rows += [(name, str(value)) for name, value in self.hyperparameters.items()]
-        return table(("NAME", ">VALUE"), rows, title=self.title)
+        from podium.models.described import described
+
+        return table(("FACT", "VALUE"), described(self).items(), title=self.title)
 
 
 def check_metadata(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
@@ -474,7 +464,7 @@ def parse_metadata(content: bytes, storage: Storage, name: str, version: str) ->
             f"{where} belongs to {owner[0]} {owner[1]}, not to {name} {version}",
             f"it was copied there: {BACKUP}",
         )
-    if document.get("format") != FORMAT:
+    if document.get("format") != _FORMAT:
         raise Damaged(
             f"{where} has the unknown format {document.get('format')!r}", "upgrade podium?"
         )

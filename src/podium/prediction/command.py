@@ -18,22 +18,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
-from podium.documents import foreign, load_json, parse
+import numpy as np
+
 from podium.errors import Failed, InvalidInput, PodiumError
+from podium.files.documents import foreign, load_json, parse
+from podium.scoring.families import floats
 from podium.storage import connect
 
-if TYPE_CHECKING:
-    import numpy as np
-
 FILE = "model.json"
-CONTRACT = "a predict command writes an .npy array of numbers to --output, one row for each row of the inputs"
+_CONTRACT = "a predict command writes an .npy array of numbers to --output, one row for each row of the inputs"
 OUTPUT = "predictions.npy"
-END_SECONDS = 10.0
+_END_SECONDS = 10.0
 """A keeper needs to end what it keeps; a moment, unless it is stopped."""
 
-STDERR = 2
+_STDERR = 2
 """File descriptor."""
 
 
@@ -77,15 +77,13 @@ class PredictCommand:
 
 
 def write_inputs(
-    inputs: "Mapping[str, np.ndarray]", folder: Path, order: "np.ndarray | None" = None
+    inputs: Mapping[str, np.ndarray], folder: Path, order: np.ndarray | None = None
 ) -> list[Path]:
     """Write ``<input>.npy`` of each input to a folder, in pieces.
 
     Args:
         order: [n], the position that each row comes from; None leaves the rows where they are.
     """
-    import numpy as np
-
     folder.mkdir(parents=True, exist_ok=True)
     for name, array in inputs.items():
         with (folder / f"{name}.npy").open(
@@ -105,7 +103,7 @@ def write_inputs(
     return [folder / f"{name}.npy" for name in inputs]
 
 
-def read_predictions(file: Path, *, items: int, classes: int | None, name: str) -> "np.ndarray":
+def read_predictions(file: Path, *, items: int, classes: int | None, name: str) -> np.ndarray:
     """Read what a predict command wrote.
 
     Args:
@@ -122,12 +120,10 @@ def read_predictions(file: Path, *, items: int, classes: int | None, name: str) 
         InvalidInput: It is not an array of numbers, or has another shape.
         Failed: A value is not finite.
     """
-    import numpy as np
-
     if file.is_symlink() or not file.is_file():  # a FIFO would be waited for
         left = "something else than a file" if os.path.lexists(file) else "no file"
-        raise InvalidInput(f"{name} left {left} as its predictions", CONTRACT)
-    with foreign(f"{name} left no array of predictions", hint=CONTRACT):
+        raise InvalidInput(f"{name} left {left} as its predictions", _CONTRACT)
+    with foreign(f"{name} left no array of predictions", hint=_CONTRACT):
         # A map is never larger than the file, whatever the header claims.
         array: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
     if (
@@ -135,9 +131,9 @@ def read_predictions(file: Path, *, items: int, classes: int | None, name: str) 
         or array.dtype.kind not in "iuf"
         or array.ndim not in (1, 2)
     ):
-        raise InvalidInput(f"{name} predicts something else than numbers [n] or [n, k]", CONTRACT)
+        raise InvalidInput(f"{name} predicts something else than numbers [n] or [n, k]", _CONTRACT)
     if len(array) != items:
-        raise InvalidInput(f"{name} made {len(array)} predictions for {items} rows", CONTRACT)
+        raise InvalidInput(f"{name} made {len(array)} predictions for {items} rows", _CONTRACT)
     if classes is not None and array.ndim == 2 and array.shape[1] != classes:
         raise InvalidInput(f"{name} predicts {array.shape[1]} classes, but the data has {classes}")
     array = np.array(array)
@@ -149,12 +145,8 @@ def read_predictions(file: Path, *, items: int, classes: int | None, name: str) 
     return _classified(array, classes, name)
 
 
-def _classified(array: "np.ndarray", classes: int, name: str) -> "np.ndarray":
+def _classified(array: np.ndarray, classes: int, name: str) -> np.ndarray:
     """Check probabilities [n, classes] or class indices [n]."""
-    import numpy as np
-
-    from podium.scoring.families import floats
-
     if array.ndim == 1:
         whole = array.astype(np.int64)
         wrong = np.flatnonzero((whole != array) | (whole < 0) | (whole >= classes))
@@ -209,7 +201,7 @@ def run_here(
     if code:
         raise Failed(
             f"the predict command {' '.join(command)} exited with {code}{last}",
-            "what it printed says why",
+            "its output says why",
         )
 
 
@@ -220,7 +212,7 @@ def supervised(
     stdout: int | None,
     stderr: int | None = None,
     reads: bool = False,
-) -> "subprocess.Popen[bytes]":
+) -> subprocess.Popen[bytes]:
     """Start a command in its model directory; it ends, with all that it started, when stdin is
     closed.
 
@@ -263,7 +255,7 @@ def supervised(
     )
 
 
-def end(process: "subprocess.Popen[bytes]") -> int:
+def end(process: subprocess.Popen[bytes]) -> int:
     """End a supervised process with all that it started; return its exit code.
 
     Should its keeper be stuck or killed, a daemon of the command may survive it, and is not waited
@@ -273,7 +265,7 @@ def end(process: "subprocess.Popen[bytes]") -> int:
     with suppress(BrokenPipeError):
         process.stdin.close()
     try:
-        return process.wait(END_SECONDS)
+        return process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
@@ -310,8 +302,8 @@ class LastLines:
 
 
 def predict_here(
-    directory: Path, inputs: "Mapping[str, np.ndarray]", *, classes: int | None, name: str
-) -> "np.ndarray":
+    directory: Path, inputs: Mapping[str, np.ndarray], *, classes: int | None, name: str
+) -> np.ndarray:
     """Run the predict command of a model directory on this machine; see read_predictions for the
     result.
 
@@ -329,7 +321,7 @@ def predict_here(
             directory,
             Path(scratch, "inputs"),
             Path(scratch, OUTPUT),
-            stdout=STDERR,
+            stdout=_STDERR,
         )
         items = len(next(iter(inputs.values())))
         return read_predictions(Path(scratch, OUTPUT), items=items, classes=classes, name=name)
@@ -346,7 +338,7 @@ class CommandModel:
     fetch: Callable[[Path], object]
     """Writes its files to a directory that does not exist yet."""
 
-    def predict(self, inputs: "Mapping[str, np.ndarray]", *, classes: int | None) -> "np.ndarray":
+    def predict(self, inputs: Mapping[str, np.ndarray], *, classes: int | None) -> np.ndarray:
         """Run the command once, on all rows; see predict_here.
 
         Args:
@@ -381,7 +373,7 @@ def main(words: Sequence[str] | None = None) -> int:
             run_here(given.command, folders["model"], folders["inputs"], Path(scratch, OUTPUT))
             uri, _, file = given.output.rpartition("/")
             if not Path(scratch, OUTPUT).is_file():
-                raise InvalidInput("the predict command wrote nothing to its --output", CONTRACT)
+                raise InvalidInput("the predict command wrote nothing to its --output", _CONTRACT)
             connect(uri).put(file, Path(scratch, OUTPUT))
     except PodiumError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from podium.data.seen import SeenItems, read_seen
-from podium.documents import MAX_JSON, load_json
+from podium.data.validated import VALIDATED
 from podium.errors import Conflict, InvalidInput, NotFound
+from podium.files.documents import MAX_JSON, load_json
 from podium.prediction.command import FILE as COMMAND
 from podium.prediction.command import PredictCommand
 from podium.storage import Entry, Stored, connect, local_path
 
-CHECKPOINT = "checkpoint*"
+_CHECKPOINT = "checkpoint*"
 """Files of an interrupted training; they are not part of the model."""
 
 ONNX = "model.onnx"
@@ -23,7 +24,7 @@ ONNX = "model.onnx"
 MODELS = (ONNX, COMMAND)
 """Files that are evaluated: a graph, or a command that predicts."""
 
-LARGE = 8 << 20
+_LARGE = 8 << 20
 """Bytes: smaller files are downloaded and hashed again, which takes fewer requests than a copy by
 the server."""
 
@@ -44,13 +45,14 @@ class ModelDirectory:
 
     @cached_property
     def files(self) -> tuple[str, ...]:
-        """Its files in order, without checkpoints.
+        """Its files in order, without checkpoints and validation predictions.
 
         Raises:
             NotFound: There is none.
         """
         names = (entry.key for entry in self._storage.list())
-        files = tuple(name for name in names if not fnmatch(name, CHECKPOINT))
+        left_out = (_CHECKPOINT, VALIDATED)
+        files = tuple(name for name in names if not any(fnmatch(name, one) for one in left_out))
         if not files:
             raise NotFound(
                 f"there is no model under {self.uri}",
@@ -179,7 +181,7 @@ class ModelDirectory:
         for name, digest in evaluated.items():
             entry = self._storage.head(name)
             unchanged = entry and entry.etag == etags.get(name)
-            if entry and unchanged and entry.size > LARGE and not _is_read(name):
+            if entry and unchanged and entry.size > _LARGE and not _is_read(name):
                 files[name] = Stored(storage=self._storage, entry=entry, sha256=digest)
                 continue
             self._storage.fetch(name, target / name)

@@ -14,7 +14,6 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import Failed
-from podium.machine import cores
 from podium.prediction.command import (
     FILE,
     OUTPUT,
@@ -27,6 +26,7 @@ from podium.prediction.command import (
     supervised,
     write_inputs,
 )
+from podium.system.machine import cores
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Processes:
-    """How a predict command is run while it is served."""
+    """Settings of a predict command that is served."""
 
     count: int = min(4, cores())
     """Processes at once; each has a copy of the model directory."""
@@ -43,7 +43,7 @@ class Processes:
     """For a call; a process that takes longer is ended."""
 
 
-class Worker:
+class _Worker:
     """Runs a predict command for one batch after the other, in a copy of the model directory that
     it keeps.
 
@@ -175,13 +175,13 @@ class CommandPool(CommandModel):
     """
 
     processes: Processes
-    _free: SimpleQueue[Worker | None] = field(default_factory=SimpleQueue, init=False)
+    _free: SimpleQueue[_Worker | None] = field(default_factory=SimpleQueue, init=False)
     """None once it is closed."""
 
     def __post_init__(self) -> None:
         try:
             for _ in range(self.processes.count):
-                self._free.put(Worker(self, self.processes.seconds))
+                self._free.put(_Worker(self, self.processes.seconds))
         except BaseException:
             while not self._free.empty():
                 if worker := self._free.get():

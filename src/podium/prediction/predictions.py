@@ -1,5 +1,7 @@
-"""Predictions of a model for some items."""
+"""Predictions of a model for some items, and counts of their categories that the training part does
+not have: what a model says of such rows may mean little."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -7,16 +9,75 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.data.preprocessing import Preprocessing, TablePreprocessing
+from podium.data.preprocessing.table import MISSING, UNKNOWN
 from podium.data.rows import Problem
-from podium.notebook import data_frame, table
+from podium.display.notebook import data_frame, table
+from podium.display.text import one_line, plural
 from podium.scoring import class_indices
 from podium.scoring.threshold import Threshold
-from podium.text import one_line
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-SHOWN = 20
+
+_MOST = 0.05
+"""Share of a column's values up to which nothing is said: a new category now and then is no
+fault."""
+
+_NAMED = 5
+"""Known values that a sentence names."""
+
+
+class UnknownValues:
+    """Values that the training part does not have, by column, of the rows that it is shown.
+
+    Args:
+        recipe: How rows become inputs; pictures and sentences have no categories.
+    """
+
+    def __init__(self, recipe: Preprocessing | None) -> None:
+        self.rows = 0
+        """Rows so far."""
+
+        self.counts: Counter[str] = Counter()
+        """Unknown values so far, by column."""
+
+        self._input, self._known, place = "", dict[str, tuple[int, tuple[str, ...]]](), 0
+        for column in recipe.columns if isinstance(recipe, TablePreprocessing) else ():
+            if column.categories:
+                self._known[column.name] = place, column.categories
+            place += len(column.names)
+        if isinstance(recipe, TablePreprocessing):
+            self._input = recipe.input
+
+    def add(self, inputs: "Mapping[str, NDArray[Any]]") -> None:
+        """Count those of further rows, which have become inputs."""
+        if not self._known or self._input not in inputs:
+            return
+        table = inputs[self._input]
+        self.rows += len(table)
+        for name, (place, categories) in self._known.items():
+            self.counts[name] += int((table[:, place] == categories.index(UNKNOWN)).sum())
+
+    @property
+    def many(self) -> dict[str, int]:
+        """Unknown values of the columns that have more than a few per cent of them."""
+        return {name: count for name, count in self.counts.items() if count > _MOST * self.rows}
+
+    def sentences(self) -> list[str]:
+        """Return a sentence for each of these columns."""
+        return [self._sentence(name, count) for name, count in self.many.items()]
+
+    def _sentence(self, name: str, count: int) -> str:
+        _, categories = self._known[name]
+        known = [value for value in categories if value not in (MISSING, UNKNOWN)]
+        named = ", ".join(map(repr, known[:_NAMED])) + (" …" if len(known) > _NAMED else "")
+        total = plural(self.rows, "value")
+        return f"column {name}: {count:,} of {total} did not occur in training, which knows {named}"
+
+
+_SHOWN = 20
 """Predictions in a notebook's table at most."""
 
 
@@ -176,12 +237,12 @@ class Predictions(Sequence[Any]):
         )
 
     def _repr_html_(self) -> str:
-        rows = self._rows(SHOWN)
+        rows = self._rows(_SHOWN)
         cells = [
             [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()]
             for row in rows
         ]
-        more = f", the first {SHOWN} of them" if len(self) > SHOWN else ""
+        more = f", the first {_SHOWN} of them" if len(self) > _SHOWN else ""
         return table(
             list(rows[0]) if rows else ["prediction"],
             cells,

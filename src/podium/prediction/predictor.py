@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from podium.data import artifact
 from podium.data.profile import Profile
 from podium.data.rows import Problem
+from podium.data.schema import DatasetInfo
 from podium.data.split import Split
-from podium.documents import load_json, parse
+from podium.display.notebook import say
 from podium.errors import InvalidInput, NotFound
-from podium.notebook import say
+from podium.files.documents import load_json, parse
 from podium.prediction.command import FILE as COMMAND
 from podium.prediction.command import CommandModel
 from podium.prediction.directory import ONNX, ModelDirectory
@@ -29,8 +31,7 @@ from podium.storage import absolute
 if TYPE_CHECKING:
     from podium.data.items import Batch
     from podium.data.preprocessing import Preprocessing
-    from podium.data.schema import DatasetInfo
-    from podium.prediction.unknown_values import UnknownValues
+    from podium.prediction.predictions import UnknownValues
 
 PREPROCESSING = "preprocessing.json"
 """File of a model directory or a version: the preprocessing, and the target's name and classes."""
@@ -42,7 +43,7 @@ ONE_CALL = 1 << 28
 """Bytes of items that a predict command gets at once, names included: its start takes longer than
 some rows."""
 
-NAME = 256
+_NAME = 256
 """Bytes that the name of an item takes, roughly."""
 
 
@@ -114,8 +115,6 @@ class Predictor:
         from podium.data.in_memory import is_table, kind_of, to_table
 
         if is_table(items):
-            import pyarrow.parquet as pq
-
             with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
                 file = Path(scratch, "rows.parquet")
                 pq.write_table(to_table(items), file)
@@ -157,7 +156,7 @@ class Predictor:
             InvalidInput: The model does not say how raw data becomes inputs, or takes other data.
             Failed: The model fails on these inputs.
         """
-        from podium.prediction.unknown_values import UnknownValues
+        from podium.prediction.predictions import UnknownValues
 
         recipe, classes = self._prepared(str(data))
         unknown = UnknownValues(recipe)
@@ -216,7 +215,7 @@ class Predictor:
         return inputs[0].name
 
     def _of_items(self, items: list[str], data: str, *, named: bool = True) -> Predictions:
-        from podium.prediction.unknown_values import UnknownValues
+        from podium.prediction.predictions import UnknownValues
 
         recipe, classes = self._prepared(data)
         unknown = UnknownValues(recipe)
@@ -248,7 +247,7 @@ class Predictor:
 
     @property
     def preprocessing(self) -> "Preprocessing | None":
-        """How raw data becomes its inputs; None where the model does not say."""
+        """Preprocessing of raw data to its inputs; None if the model has none."""
         from podium.data import preprocessing
 
         described = self._described
@@ -328,7 +327,7 @@ def _gather(batches: "Iterable[Batch]", size: int) -> "Iterator[list[Batch]]":
     held = 0
     for batch in batches:
         gathered.append(batch)
-        held += sum(array.nbytes for array in batch.inputs.values()) + NAME * len(batch.names)
+        held += sum(array.nbytes for array in batch.inputs.values()) + _NAME * len(batch.names)
         if held >= size:
             yield gathered
             gathered, held = [], 0
@@ -337,7 +336,7 @@ def _gather(batches: "Iterable[Batch]", size: int) -> "Iterator[list[Batch]]":
 
 
 def open_model(uri: str | Path) -> Predictor:
-    """Open a model directory where a trainer left it.
+    """Open the model directory that a trainer wrote.
 
     Args:
         uri: A directory or a URI with ``model.onnx``, or ``model.json`` with a predict command; or
@@ -387,7 +386,7 @@ def _beside(file: Path) -> Any:
     return load_json(file.read_bytes(), str(file)) if file.is_file() else {}
 
 
-def write_preprocessing(info: "DatasetInfo", target: Path) -> None:
+def write_preprocessing(info: DatasetInfo, target: Path) -> None:
     """Write preprocessing.json to a directory, if the dataset says how its inputs were made."""
     if info.preprocessing:
         (target / PREPROCESSING).write_text(
@@ -396,7 +395,7 @@ def write_preprocessing(info: "DatasetInfo", target: Path) -> None:
 
 
 def write_profile(
-    info: "DatasetInfo", predicted: NDArray[Any], target: Path, classes: Sequence[str] = ()
+    info: DatasetInfo, predicted: NDArray[Any], target: Path, classes: Sequence[str] = ()
 ) -> None:
     """Write profile.json to a directory, if the dataset has a profile.
 
@@ -409,6 +408,6 @@ def write_profile(
         (target / PROFILE).write_text(json.dumps(asdict(profile), allow_nan=False) + "\n")
 
 
-def describe_preprocessing(info: "DatasetInfo") -> dict[str, Any]:
+def describe_preprocessing(info: DatasetInfo) -> dict[str, Any]:
     """Return what the preprocessing.json of a model says that was trained on a dataset."""
     return {**info.preprocessing, "target": info.target.name, "classes": list(info.classes)}

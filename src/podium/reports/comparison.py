@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import podium.reports.plots as plots
+from podium.display.text import brief
 from podium.reports.page import html_page
-from podium.text import brief
 
 COLORS = (plots.BLUE, plots.GOLD, plots.RED, plots.GREEN, plots.PURPLE, plots.GRAY)
 DASHES, SYMBOLS = ("solid", "dash", "dot", "dashdot"), ("circle", "square", "diamond", "cross")
 """Dashes and symbols that distinguish lines without color, and beyond the last color."""
 
-PATTERNS = ("", "/", "x", ".", "\\", "-", "+")
+_PATTERNS = ("", "/", "x", ".", "\\", "-", "+")
 
-MOST_PARAMETERS = 12
+_MOST_PARAMETERS = 12
 """Parameters with a figure of their own; the table has all."""
 
 
@@ -72,10 +72,10 @@ def render_comparison(rows: Sequence[Compared], what: str) -> str:
     )
     metrics.sort(key=lambda name: name != metric)
     drawn = [name for name in differing if sum(bool(row.metrics) for row in rows) > 1][
-        :MOST_PARAMETERS
+        :_MOST_PARAMETERS
     ]
     figures = {
-        f"parameter-{at}": plots.as_json(against(rows, name, metrics))
+        f"parameter-{at}": plots.as_json(_against(rows, name, metrics))
         for at, name in enumerate(drawn, 1)
     }
     figures |= _curves(rows, metric, maximize)
@@ -112,7 +112,7 @@ def _differing(rows: Sequence[Compared]) -> list[str]:
     return [name for name in names if len({row.parameters.get(name) for row in rows}) > 1]
 
 
-def against(rows: Sequence[Compared], parameter: str, metrics: Sequence[str]) -> plots.Figure:
+def _against(rows: Sequence[Compared], parameter: str, metrics: Sequence[str]) -> plots.Figure:
     """Return metrics against a parameter, of which the page shows one at a time, the first of them
     first."""
     measured = [row for row in rows if row.metrics]
@@ -207,7 +207,7 @@ def _durations(rows: Sequence[Compared]) -> plots.Figure:
             "x": [row.steps.get(step, 0.0) for row in timed],
             "marker": {
                 "color": COLORS[at % len(COLORS)],
-                "pattern": {"shape": PATTERNS[at % len(PATTERNS)], "fgcolor": "#fff", "size": 6},
+                "pattern": {"shape": _PATTERNS[at % len(_PATTERNS)], "fgcolor": "#fff", "size": 6},
             },
             "hovertemplate": step.replace("%", "") + ": %{x:.1f} s<extra>%{y}</extra>",
         }

@@ -2,19 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import count
 from typing import Any
 
-from podium import notebook
-from podium.tables import Row, table
-from podium.terminal import Styled
+from podium.display import notebook
+from podium.display.tables import Row, fold, table
+from podium.display.terminal import Styled
+from podium.display.text import figure
 
-GOOD = ("Succeeded", "EarlyStopped")
+_INTERVAL = ">95 %"
+"""Head of the column with the intervals of the objective."""
+
+_GOOD = ("Succeeded", "EarlyStopped")
 """States of a trial with a result."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialRow:
+class LeaderboardRow:
     """A trial."""
 
     name: str
@@ -30,15 +35,41 @@ class TrialRow:
     infeasible: bool = False
     """Whether it breaks a constraint, or lacks one of the metrics for the objectives."""
 
+    interval: tuple[float, float] | None = None
+    """95 % interval of the objective, if known."""
+
+    tied: bool = False
+    """Whether it cannot be told from the best trial."""
+
+    repeats: str = ""
+    """Name of the trial that it runs again with a fresh seed."""
+
     number: int | None = None
     """Position in the order of starts, from 1; shown if known."""
+
+    @classmethod
+    def read(cls, trial: Mapping[str, Any], metrics: Mapping[str, Any]) -> "LeaderboardRow":
+        """Read the plain values of a trial, whose metrics are shown as given."""
+        return cls(
+            name=trial["name"],
+            state=trial["state"],
+            parameters=trial["parameters"],
+            metrics=metrics,
+            seconds=trial["seconds"],
+            number=trial.get("number"),
+            front=trial.get("front"),
+            infeasible=bool(trial.get("infeasible")),
+            repeats=trial.get("repeats") or "",
+            interval=trial.get("interval"),
+            tied=bool(trial.get("tied")),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leaderboard:
     """Trials as a table."""
 
-    rows: Sequence[TrialRow]
+    rows: Sequence[LeaderboardRow]
     parameters: Sequence[str]
     metrics: Sequence[str]
     """The objective first."""
@@ -46,26 +77,30 @@ class Leaderboard:
     best: str = ""
     """Name of the trial that is stressed."""
 
+    remark: str = ""
+    """Line below the table."""
+
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> "Leaderboard":
         """Read the table of trials that the sweep step of a pipeline writes."""
         metric, judged = document["objective"]["metric"], document.get("judged", {})
+        error = f"{metric}_se"  # of the mean over folds
+        errors = [row.get("metrics", {}).get(error, {}).get("latest") for row in document["trials"]]
+        shown = {error} if any(errors) else set()
         rows = [
-            TrialRow(
-                name=row["name"],
-                state=row["state"],
-                parameters=row["parameters"],
-                metrics={metric: row["value"], **row.get("judged", {})},
-                seconds=row["seconds"],
-                number=row.get("number"),
-                front=row.get("front"),
-                infeasible=bool(row.get("infeasible")),
+            LeaderboardRow.read(
+                row,
+                {metric: row["value"], **dict.fromkeys(shown, value), **row.get("judged", {})},
             )
-            for row in document["trials"]
+            for row, value in zip(document["trials"], errors, strict=True)
         ]
         names = [parameter["name"] for parameter in document["parameters"]]
         return cls(
-            rows=rows, parameters=names, metrics=[metric, *judged], best=document.get("best") or ""
+            rows=rows,
+            parameters=names,
+            metrics=[metric, *shown, *judged],
+            best=document.get("best") or "",
+            remark=document.get("standing") or "",
         )
 
     @property
@@ -80,7 +115,9 @@ class Leaderboard:
             return [row.front for row in self.rows]
         return [
             next(at)
-            if row.state in GOOD and row.metrics.get(objective) is not None and not row.infeasible
+            if row.state in _GOOD
+            and row.metrics.get(objective) is not None
+            and not (row.infeasible or row.repeats)
             else None
             for row in self.rows
         ]
@@ -95,10 +132,23 @@ class Leaderboard:
         """Heads of the columns; one that begins with > is right-aligned, for numbers."""
         started = [">STARTED"] * any(row.number for row in self.rows)
         front = [">FRONT"] * self.several
-        values = (f">{name}" for name in (*self.parameters, *self.metrics))
+        values = [f">{name}" for name in (*self.parameters, *self.metrics)]
+        at = len(self.parameters) + 1
+        values[at:at] = [_INTERVAL] * self.has_intervals
         return [*started, *front, "TRIAL", "STATE", *values, ">SECONDS"]
 
-    def cells(self, row: TrialRow, *, longest: int = 20) -> list[str]:
+    @property
+    def has_intervals(self) -> bool:
+        """Whether a trial has an interval of its objective."""
+        return any(row.interval for row in self.rows)
+
+    @property
+    def labels(self) -> list[str]:
+        """Heads as a page writes them: in lower case, but for the names of parameters."""
+        names = [head.lstrip(">") for head in self.heads]
+        return [name if name in self.parameters else name.lower() for name in names]
+
+    def cells(self, row: LeaderboardRow, *, longest: int = 20) -> list[str]:
         """Return a trial's cells, one for each head; values that are not numbers are cut to so many
         characters."""
         started = [str(row.number or "")] * any(row.number for row in self.rows)
@@ -106,9 +156,13 @@ class Leaderboard:
         values += [
             "" if row.metrics.get(name) is None else str(row.metrics[name]) for name in self.metrics
         ]
+        between = "" if row.interval is None else " to ".join(map(figure, row.interval))
+        at = len(self.parameters) + 1
+        values[at:at] = [between + " ~" * row.tied] * self.has_intervals
         seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
         front = [str(row.front or "")] * self.several
-        state = "Infeasible" if row.infeasible else row.state
+        state = "Repeat" if row.repeats and row.state in _GOOD else row.state
+        state = "Infeasible" if row.infeasible else state
         return [
             *started,
             *front,
@@ -137,15 +191,18 @@ class Leaderboard:
             )
             for row in self.rows
         ]
-        lesser = [f">{name}" for name in (*self.parameters, *self.metrics[1:])]
+        lesser = [f">{name}" for name in (*self.parameters, _INTERVAL, *self.metrics[1:])]
         drop = [">STARTED", *reversed(lesser), "STATE"]  # the mark shows the state
-        return table(self.heads, rows, title=title, width=width, drop=drop, shorten="TRIAL")
+        drawn = table(self.heads, rows, title=title, width=width, drop=drop, shorten="TRIAL")
+        return Styled(f"{drawn}\n{fold(self.remark, width)}") if self.remark else drawn
 
     def html(self, *, title: str, most: int) -> str:
         """Return it as HTML, the first rows only where it is long."""
         names = [row.name for row in self.rows[:most]]
         bold = names.index(self.best) if self.best in names else None
-        return notebook.table(self.heads, map(self.cells, self.rows[:most]), bold=bold, title=title)
+        rows = map(self.cells, self.rows[:most])
+        drawn = notebook.table(self.heads, rows, bold=bold, title=title)
+        return f"{drawn}<p>{escape(self.remark)}</p>" if self.remark else drawn
 
 
 def short(value: str, longest: int = 20) -> str:

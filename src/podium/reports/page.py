@@ -10,17 +10,14 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import podium.reports.plots as plots
 from podium import __version__
-from podium.libraries import PACKAGES
+from podium.display.templates import environment, kept
+from podium.metrics.libraries import PACKAGES
 from podium.reports.leaderboard import Leaderboard
-from podium.text import brief, duration, figure, plural
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,20 +79,20 @@ class Step:
 SHOWN_FAILURES = 10
 """Trials without a result whose last lines are shown."""
 
-MOST_CLASSES = 60
+_MOST_CLASSES = 60
 """Limit above which there is no confusion matrix and the table of classes is cut: the file would
 grow beyond measure."""
 
-MOST_ROWS = 500
+_MOST_ROWS = 500
 """Rows of a leaderboard, and columns of a table, that a page lists."""
 
-SHOWN_MEDIA = ("image/png", "image/jpeg")
+_SHOWN_MEDIA = ("image/png", "image/jpeg")
 """Pictures that cannot hold scripts."""
 
-SLOT = "<!-- the steps of the run and its command, which only the runner knows -->"
+_SLOT = "<!-- the steps of the run and its command, which only the runner knows -->"
 """Placeholder in the last step's report, replaced by complete()."""
 
-CHAMPION_SLOT = (
+_CHAMPION_SLOT = (
     "<!-- what shows the champion that it was compared with -->",
     "<!-- until here -->",
 )
@@ -125,7 +122,7 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     figures |= plots.learning_curves(
         rows, metrics, candidates, evaluation["winner"]["name"], "validation"
     )
-    if test["confusion"] and len(test["confusion"]) <= MOST_CLASSES:
+    if test["confusion"] and len(test["confusion"]) <= _MOST_CLASSES:
         figures["confusion"] = plots.confusion_matrix(
             test["confusion"], evaluation["dataset"]["classes"]
         )
@@ -147,8 +144,8 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
         winner=evaluation["winner"],
         calibration=calibration,
         data=evaluation.get("data"),
-        slot=SLOT,
-        champion_slot=CHAMPION_SLOT,
+        slot=_SLOT,
+        champion_slot=_CHAMPION_SLOT,
         pictures=_pictures(evaluation),
         versions=versions(evaluation.get("trained_with", {}), evaluation.get("evaluated_with", {})),
     )
@@ -191,7 +188,7 @@ def complete(report: str, steps: Sequence[Step], command: str, champion_report: 
         champion_report: Path relative to this report's directory; empty if it is not on this
             machine.
     """
-    begin, end = CHAMPION_SLOT
+    begin, end = _CHAMPION_SLOT
     before, _, rest = report.partition(begin)
     if champion_report and end in rest:
         report = (
@@ -204,11 +201,11 @@ def complete(report: str, steps: Sequence[Step], command: str, champion_report: 
         for start, step in zip(ends, steps, strict=False)
     ]
     shown = (
-        _environment()
+        environment("reports")
         .get_template("steps.html.jinja")
         .render(steps=list(zip(steps, bars, strict=True)), total=ends[-1], command=command)
     )
-    return report.replace(SLOT, shown, 1)
+    return report.replace(_SLOT, shown, 1)
 
 
 def versions(
@@ -239,13 +236,13 @@ def html_page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
         for name, text in figures.items()
     }
     return (
-        _environment()
+        environment("reports")
         .get_template(template)
         .render(
             **shown,
             front_note=plots.FRONT_NOTE,
-            most_rows=MOST_ROWS,
-            most_classes=MOST_CLASSES,
+            most_rows=_MOST_ROWS,
+            most_classes=_MOST_CLASSES,
             figures=_embedded(figures),
             drawn=figures.keys(),
             notes=notes,
@@ -256,58 +253,20 @@ def html_page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
     )
 
 
-def _environment() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("podium.reports", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "share": share,
-        "number": brief,
-        "figure": figure,
-        "chance": chance,
-        "plural": plural,
-        "duration": duration,
-    }
-    return environment
-
-
 def _pictures(evaluation: Mapping[str, Any]) -> list[Mapping[str, str]]:
     """Return the pictures that a page may show: never an SVG, whoever wrote the evaluation."""
     return [
-        picture for picture in evaluation.get("pictures", ()) if picture["media"] in SHOWN_MEDIA
+        picture for picture in evaluation.get("pictures", ()) if picture["media"] in _SHOWN_MEDIA
     ]
 
 
 def _measured(evaluation: Mapping[str, Any]) -> list[str]:
-    """Return the names of all metrics of the candidates, the selection metric first."""
     names = [
         name
         for candidate in evaluation["candidates"]
         for name in candidate["validation"]["metrics"]
     ]
     return list(dict.fromkeys([evaluation["metric"]["name"], *names]))
-
-
-def share(value: float | None) -> str:
-    """Format a share as a percentage: 0.98765 is 98.77 %."""
-    return "–" if value is None else f"{value * 100:.2f} %"
-
-
-def chance(value: float) -> str:
-    """Format a probability: 0.0000029 is "less than 0.01 %"."""
-    return (
-        "less than 0.01 %"
-        if value < 1e-4
-        else f"{value * 100:.2g} %"
-        if value < 0.1
-        else f"{value * 100:.0f} %"
-    )
 
 
 def _embedded(figures: Mapping[str, str]) -> str:
@@ -318,5 +277,10 @@ def _embedded(figures: Mapping[str, str]) -> str:
 
 @cache
 def _plotly() -> str:
-    code = (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
-    return base64.b64encode(gzip.compress(code, 5, mtime=0)).decode()
+    from plotly import __version__ as version
+
+    def compressed() -> bytes:
+        code = (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+        return gzip.compress(code, 5, mtime=0)
+
+    return base64.b64encode(kept(f"plotly-{version}.js.gz", compressed)).decode()

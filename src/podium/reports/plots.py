@@ -60,7 +60,7 @@ FRONT_NOTE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Share:
+class _Share:
     """The importance of a parameter, a share of 1, and its 90 % interval over resampled trials."""
 
     value: float
@@ -69,7 +69,7 @@ class Share:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class _Window:
     """The part of an axis that a figure shows, and how many values lie beyond it."""
 
     low: float
@@ -85,7 +85,7 @@ class Window:
         return f"{lie} {'below' if self.below else 'above'} what is shown"
 
 
-def window(values: Iterable[float | None], *, maximize: bool) -> Window | None:
+def window(values: Iterable[float | None], *, maximize: bool) -> _Window | None:
     """Return the range of an axis so that a few bad values do not flatten all others; None for the
     whole range."""
     known = sorted(value for value in values if value is not None and math.isfinite(value))
@@ -101,7 +101,7 @@ def window(values: Iterable[float | None], *, maximize: bool) -> Window | None:
         len(kept) == len(known) or not margin
     ):  # without a margin the rest is one value, and nothing gets flat
         return None
-    return Window(
+    return _Window(
         low=kept[0] - margin, high=kept[-1] + margin, outside=len(known) - len(kept), below=maximize
     )
 
@@ -189,6 +189,7 @@ def pareto(sweep: Mapping[str, Any], first: str, second: str) -> Figure:
             "marker": marker,
             "x": [row["x"] for row in shown],
             "y": [row["y"] for row in shown],
+            "meta": {"trials": [row["number"] for row in shown]},
             "text": [_said(row) for row in shown] if len(rows) <= MOST_TEXTS else [],
             "hovertemplate": "%{y:.4g}, %{x:.4g}<br>%{text}<extra>" + name + "</extra>",
             **(line if marker["color"] == GOLD and len(goals) == 2 else {}),
@@ -334,7 +335,10 @@ def history(sweep: Mapping[str, Any]) -> Figure:
     for row in rows:
         known = [
             value
-            for value in (*best[-1:], None if row.get("infeasible") else row["value"])
+            for value in (
+                *best[-1:],
+                None if row.get("infeasible") or row.get("repeats") else row["value"],
+            )
             if value is not None
         ]
         best.append((max if maximize else min)(known, default=None))
@@ -353,6 +357,7 @@ def history(sweep: Mapping[str, Any]) -> Figure:
     }
     markers = {
         "type": "scatter",
+        "meta": {"trials": numbers},
         "x": numbers,
         "y": [row["value"] for row in rows],
         "mode": "markers",
@@ -424,6 +429,7 @@ def _lines(
         "type": "scatter",
         "mode": "lines",
         "line": {"color": color, "width": 1.5},
+        "meta": {"trials": [rows[at]["number"] for at in shown]},
         "x": [x for _ in shown for x in (*range(len(places)), None)],
         "y": [y for at in shown for y in (*(axis[at] for axis in places), None)],
         "text": [
@@ -438,7 +444,6 @@ def _note(x: float, y: float, text: str, **more: Any) -> dict[str, Any]:
 
 
 def _bounds(values: Sequence[float]) -> tuple[float, float]:
-    """Return the least and the largest value, apart from each other."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     return (low, high) if low < high else (low - 0.5, high + 0.5)
 
@@ -496,7 +501,7 @@ def _axis(parameter: Mapping[str, Any], values: Sequence[str]) -> dict[str, Any]
     return {"label": name, "values": numbers} | ({"tickvals": ticks} if ticks else {})
 
 
-def importance(sweep: Mapping[str, Any]) -> dict[str, Share]:
+def importance(sweep: Mapping[str, Any]) -> dict[str, _Share]:
     """Return the importance of each parameter that counts in all trials, by PED-ANOVA, the largest
     first.
 
@@ -532,7 +537,7 @@ def importance(sweep: Mapping[str, Any]) -> dict[str, Share]:
     for name, value in _ped_anova(trials, direction).items():
         drawn = sorted(again[name] for again in resampled)
         low, high = _quantile(drawn, 0.05), _quantile(drawn, 0.95)
-        shares[name] = Share(value=value, low=min(low, value), high=max(high, value))
+        shares[name] = _Share(value=value, low=min(low, value), high=max(high, value))
     return shares
 
 
@@ -564,7 +569,7 @@ def _value(distribution: Any, text: str) -> Any:
     return float(text) if hasattr(distribution, "low") else text
 
 
-def bars(shares: Mapping[str, Share]) -> Figure:
+def bars(shares: Mapping[str, _Share]) -> Figure:
     """Return the importance of each parameter as bars, with their intervals as error bars."""
     ordered = sorted(shares.items(), key=lambda item: item[1].value)
     drawn = [share for _, share in ordered]
@@ -627,6 +632,7 @@ def learning_curves(
         traces.append(
             {
                 "type": "scatter",
+                **({"meta": {"trials": [row["number"]]}} if row.get("number") else {}),
                 **curve(row["epochs"], metric),
                 "name": name,
                 "mode": "lines+markers",
@@ -812,7 +818,7 @@ def titled(title: str, **axis: Any) -> dict[str, Any]:
     return {"title": {"text": title}, **axis}
 
 
-def windowed(title: str, shown: Window | None) -> dict[str, Any]:
+def windowed(title: str, shown: _Window | None) -> dict[str, Any]:
     """Return the layout of an upright axis that shows a part of its range, with room below for the
     note about the rest."""
     if shown is None:
@@ -825,7 +831,7 @@ def windowed(title: str, shown: Window | None) -> dict[str, Any]:
     }
 
 
-def noted(title: str, shown: Window | None) -> str:
+def noted(title: str, shown: _Window | None) -> str:
     """Return the title of an axis with the note about values outside on a line below: it stays with
     the figure wherever that goes."""
     return f"{title}<br>{shown.said}" if shown else title

@@ -10,16 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from podium.documents import parse, parse_member, read_json
-from podium.drafts import appearing
+from podium.display.text import as_note
 from podium.errors import InvalidInput, NotFound
-from podium.text import harmless
+from podium.files.documents import parse, parse_member, read_json
+from podium.files.drafts import appearing
 
 EDIT_LOCK = "edit-lock"
 """File in a run's directory that is locked while run.json is read and rewritten."""
-
-LONGEST_NOTE = 10_000
-"""Characters of a note."""
 
 TAG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,38}[A-Za-z0-9])?")
 
@@ -55,10 +52,7 @@ class Annotations:
         Raises:
             InvalidInput: It is too long.
         """
-        if len(text) > LONGEST_NOTE:
-            problem = f"a note has at most {LONGEST_NOTE} characters, but this one has {len(text)}"
-            raise InvalidInput(problem, "write it into a file, and note the file's name")
-        return replace(self, note=harmless(text).strip())
+        return replace(self, note=as_note(text))
 
     def tagged(self, names: Iterable[str]) -> "Annotations":
         """Return them with more tags.

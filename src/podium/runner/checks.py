@@ -128,29 +128,45 @@ def _check_flags(
 ) -> None:
     """Check the flags of podium's trainer with its own parser, and whether its network takes the
     data."""
-    from podium.trainer import networks
-    from podium.trainer.config import check_torch, parse
-    from podium.trainer.task import read
+    from podium.trainer.config import check_library, parse
     from podium.training.recipe import as_arguments
 
     assert settings.train is not None
-    check_torch()
     config = parse(as_arguments({**settings.train.hyperparameters, **settings.train.fixed(gpus=0)}))
-    config = _of_trials(experiment) if experiment else config
-    if settings.data is None:
-        return
-    meaning = info.meaning if info else settings.data.kind
-    if meaning in ("table", "array") and config.model not in networks.DENSE:
+    for each in _of_trials(experiment) if experiment else (config,):
+        check_library(
+            each.model, info.meaning if info else settings.data.kind if settings.data else "image"
+        )
+        if settings.data:
+            _check_data(each, settings, settings.data, info)
+
+
+def _check_data(
+    config: "TrainConfig",
+    settings: PipelineSettings,
+    data: "DataSettings",
+    info: "DatasetInfo | None",
+) -> None:
+    """Check that a configuration takes the data."""
+    from podium.trainer import networks
+    from podium.trainer.task import read
+
+    meaning = info.meaning if info else data.kind
+    if meaning in ("table", "array") and config.model not in networks.NUMBERS:
         what = "a table" if meaning == "table" else "numbers"
         raise InvalidInput(
-            f"network={config.model} learns from pictures, but {settings.data.dataset} is {what}",
-            "network=mlp",
+            f"network={config.model} learns from pictures, but {data.dataset} is {what}",
+            "network=trees",
         )
-    items = info.parts["train"].count if info else settings.data.training_items
-    if items is not None and config.batch_size and config.batch_size > items:
-        limit = settings.data.limit
-        who = f"limit={limit} leaves" if limit else f"{settings.data.dataset} has"
-        enough = f"limit={_enough(settings.data, config.batch_size)}" if limit else "take more data"
+    items = info.parts["train"].count if info else data.training_items
+    if (
+        items is not None
+        and not networks.is_fitted(config.model, meaning)
+        and config.batch_size > items
+    ):
+        limit = data.limit
+        who = f"limit={limit} leaves" if limit else f"{data.dataset} has"
+        enough = f"limit={_enough(data, config.batch_size)}" if limit else "take more data"
         raise InvalidInput(
             f"{who} {items} training items, but a batch has {config.batch_size}",
             f"{enough}, or smaller batches: {_smaller_batch(items, settings)}",
@@ -167,7 +183,6 @@ def _enough(data: "DataSettings", batch: int) -> int:
 
 
 def _smaller_batch(items: int, settings: PipelineSettings) -> str:
-    """Suggest the setting that limits batches to so many items."""
     size = 2 ** (items.bit_length() - 1)
     if settings.sweep:
         return f"an Experiment that searches batch-size up to {size}, experiment=FILE"
@@ -175,9 +190,11 @@ def _smaller_batch(items: int, settings: PipelineSettings) -> str:
     return f"hyperparameters={shlex.quote(json.dumps({**given, 'batch-size': size}))}"
 
 
-def _of_trials(experiment: "Experiment") -> "TrainConfig":
-    """Return network and batch size of the trial with the most items in a batch."""
+def _of_trials(experiment: "Experiment") -> "list[TrainConfig]":
+    """Return network and batch size of the trial with the most items in a batch; one for each
+    network that is searched."""
     from podium.manifests.experiment.adapt import flags_of
+    from podium.manifests.experiment.trainer import flag_name
     from podium.trainer.config import parse
     from podium.training.recipe import as_arguments
 
@@ -187,10 +204,17 @@ def _of_trials(experiment: "Experiment") -> "TrainConfig":
         else parameter.text(parameter.high)
         for parameter in experiment.space
     }
-    flags = flags_of(experiment, "trial", values)
-    return parse(
-        as_arguments({name: flags[name] for name in ("model", "batch-size") if name in flags})
-    )
+    searched = {flag_name(parameter.name): parameter for parameter in experiment.space}
+    network = searched.get("model")
+    found = []
+    for name in network.choices if network else ("",):
+        given = {**values, network.name: name} if network else values
+        flags = flags_of(experiment, "trial", given)
+        words: dict[str, Any] = {
+            flag: flags[flag] for flag in ("model", "batch-size") if flag in flags
+        }
+        found.append(parse(as_arguments(words)))
+    return found
 
 
 def _number(text: str) -> float:

@@ -5,14 +5,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.documents import write_file
+from podium.display.text import when
 from podium.errors import InvalidInput, PodiumError
-from podium.identity import ATTEMPT
+from podium.files.documents import write_file
 from podium.prediction.directory import ModelDirectory
 from podium.reports import Compared, render_comparison
 from podium.runner.record import RunRecord
 from podium.runner.run import Run
-from podium.text import when
+from podium.training.identity import ATTEMPT
 from podium.training.kept_logs import hide
 from podium.training.trained import TrainedMetrics
 

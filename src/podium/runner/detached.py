@@ -6,28 +6,35 @@ Each is one of ``BEGINNERS`` in ``python -m podium.runner.detached``.
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import podium
+from podium.api.cluster_spec import ClusterSpec
 from podium.api.space import from_text
+from podium.api.tune import TuneSettings, plan
 from podium.errors import Failed, InvalidInput, PodiumError
-from podium.interrupts import signals_interrupt
 from podium.kfp.project import choose
 from podium.manifests.options import ended_by
+from podium.runner.process import check_run
+from podium.runner.record import RunRecord
+from podium.runner.run import Run, word
 from podium.runner.run import begin as begin_run
-from podium.runner.run import word
+from podium.system.interrupts import signals_interrupt
+from podium.system.settings import Settings
 
-Begun = tuple[dict[str, str], Callable[[], object]]
+Begun = tuple[dict[str, Any], Callable[[], object]]
 """Fields to print about the started process, and a function that waits for its end."""
 
 
-def begin(what: str, given: Mapping[str, Any]) -> dict[str, str]:
-    """Start a run or sweep in a process of its own; return its names.
+def begin(what: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Start a run or sweep in a process of its own; return its names, and of a new one all that it
+    does.
 
     Args:
         what: One of BEGINNERS.
@@ -65,14 +72,27 @@ def begin(what: str, given: Mapping[str, Any]) -> dict[str, str]:
     return dict(said)
 
 
-def _run(*, pipeline: str, parameters: Mapping[str, Any]) -> Begun:
+def _run(*, pipeline: str, parameters: Mapping[str, Any], dry_run: bool = False) -> Begun:
     words = [
         *([pipeline] if pipeline else []),
         *(f"{name}={word(value)}" for name, value in parameters.items()),
     ]
     chosen, given, project = choose(words[0] if words else "", words[1:])
-    run = begin_run(chosen, given, project.file if project else None)
-    return {"run": run.id, "state": run.state}, run.wait
+    file = project.file if project else None
+    typed = {"command": shlex.join(["podium", "run", *words]), "directory": os.getcwd()}
+    if dry_run:
+        record = check_run(chosen, given, Settings.from_environment(), file)
+        return typed | _begins(record), lambda: None
+    run = begin_run(chosen, given, file)
+    return {"run": run.id, "state": run.state} | typed | _begins(run.record), run.wait
+
+
+def _begins(run: RunRecord) -> dict[str, Any]:
+    return {
+        "pipeline": run.pipeline,
+        "parameters": Run(run).parameters,
+        "steps": [step.title for step in run.steps.values()],
+    }
 
 
 def _resume_run(*, run: str) -> Begun:
@@ -80,14 +100,32 @@ def _resume_run(*, run: str) -> Begun:
     return {"run": resumed.id, "state": resumed.state}, resumed.wait
 
 
-def _tune(*, program: list[str], space: Mapping[str, Any], settings: Mapping[str, Any]) -> Begun:
+def _tune(
+    *,
+    program: list[str],
+    space: Mapping[str, Any],
+    objectives: Sequence[str],
+    cluster: str,
+    settings: Mapping[str, Any],
+    dry_run: bool = False,
+) -> Begun:
     read = {
         name: from_text(name, value) if isinstance(value, str) else value
         for name, value in space.items()
     }
-    return _begun(
-        podium.tune(program[0] if len(program) == 1 else program, read, wait=False, **settings)
+    places = {name: settings.get(name) for name in ("data", "storage", "name")}
+    others = {name: value for name, value in settings.items() if name not in places}
+    planned = plan(
+        program[0] if len(program) == 1 else program,
+        read,
+        TuneSettings.read(objectives, **others),
+        spec=ClusterSpec.of(cluster),
+        **places,
     )
+    if dry_run:
+        return {"sweep": planned.checked_name(), **planned.summary()}, lambda: None
+    begun, wait = _begun(planned.start())
+    return {**begun, **planned.summary()}, wait
 
 
 def _resume_sweep(*, name: str, cluster: str) -> Begun:
@@ -100,13 +138,12 @@ def _resume_sweep(*, name: str, cluster: str) -> Begun:
 
 
 def _way_on(sweep: "podium.Sweep") -> str:
-    """Suggest how to continue a sweep that has ended."""
     resume = f"podium experiment resume {sweep.name}"
     if full := ended_by(sweep.experiment):
         return f"{resume}, with {full.raised}"
     if sweep.experiment.is_restartable:
         return f"{resume} --max-trials {sweep.experiment.trial_count + 1}"
-    return "begin a new sweep; it can start warm from this one's trials"
+    return "start a new sweep; it can start warm from this one's trials"
 
 
 def _add_trial(*, name: str, cluster: str, values: Mapping[str, str]) -> Begun:

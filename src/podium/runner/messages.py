@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 KFP = "kfp"
-"""Name of the log with what kfp.local and its executor print, of no step."""
+"""Name of the log with what KFP's executor prints, each line after the name of its step."""
+
+STARTS = "starts"
+"""Line of that log with which a step begins."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,9 @@ class Order(Message):
     cache: str
     """Directory of the results of cached steps."""
 
+    environments: str
+    """Directory of the environments of components."""
+
     defaults: Mapping[str, str]
     """Storage and cluster where the parameters name none."""
 
@@ -51,19 +57,29 @@ class Order(Message):
     attempts: Mapping[str, str] = field(default_factory=dict)
     """Run id of each step's last attempt; empty for a new run."""
 
+    debug: str = ""
+    """Step to stop before."""
+
+    compares: bool = False
+    """Whether a step is repeated whose inputs are others than those of its result."""
+
+    places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Places by name of a ``volume``, ``secret``, ``config_map`` and ``image_dir``."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Event(Message):
     """Something that happened in the child."""
 
     kind: str
-    """steps, start, success, failure, cached, line, outputs, or refused."""
+    """steps, loop (the steps are others now), start, success, failure, cached, skipped, line,
+    outputs, debug, or refused."""
 
     step: str = ""
     """Name of the step it is about."""
 
     text: str = ""
-    """A line of progress, or why the run is refused."""
+    """A line of progress, why the run is refused, or with ``debug`` where the step's files are."""
 
     hint: str | None = None
     """Suggested fix for a refusal."""
@@ -78,4 +94,5 @@ class Event(Message):
     """Directory that each code parameter was packed from, with ``steps``."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
-    """The run's parameters, with ``steps``, or the pipeline's return values, with ``outputs``."""
+    """The run's parameters, with ``steps``, the pipeline's return values, with ``outputs``, or a
+    step's environment, with ``debug``."""

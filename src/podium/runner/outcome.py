@@ -6,15 +6,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from podium.documents import parse, read_json
+from podium.display.tables import fold, screen_width, table
+from podium.display.terminal import Styled
+from podium.display.text import cut, figure, harmless, relative
 from podium.errors import PodiumError
+from podium.files.documents import parse, read_json
 from podium.reports import Step, complete
 from podium.reports.leaderboard import Leaderboard
 from podium.runner.record import RunRecord
 from podium.storage import local_path
-from podium.tables import fold, screen_width, table
-from podium.terminal import Styled
-from podium.text import cut, figure, harmless, relative
 from podium.training.handover import Evaluation
 from podium.training.kept_logs import hide
 
@@ -55,7 +55,7 @@ def outcome_of(run: RunRecord) -> dict[str, Any]:
         that has not succeeded, what its steps and it put out.
     """
     if run.state != "succeeded" or not {"evaluate", "promote-best"} <= run.steps.keys():
-        outputs = {"step_outputs": step_outputs(run), "outputs": run.outputs}
+        outputs = {"step_outputs": _step_outputs(run), "outputs": run.outputs}
         return {**_steps(run), **outputs, "directory": str(run.directory)}
     evaluation = asdict(Evaluation.read(_artifact(run, "evaluate", "evaluation")))
     decision = read_json(_artifact(run, "promote-best", "decision"))
@@ -113,13 +113,11 @@ def _champion_report(run: RunRecord, decision: Mapping[str, Any]) -> str:
 
 
 def _steps(run: RunRecord) -> dict[str, Any]:
-    steps = {
-        name: {"state": step.state, "seconds": step.seconds} for name, step in run.steps.items()
-    }
+    steps = {name: step.to_json() for name, step in run.steps.items()}
     return {"run": run.id, "pipeline": run.pipeline, "steps": steps}
 
 
-def step_outputs(run: RunRecord) -> dict[str, dict[str, Any]]:
+def _step_outputs(run: RunRecord) -> dict[str, dict[str, Any]]:
     """Return the outputs of finished steps, by step and name: values, metrics, and the URIs of
     other artifacts."""
     outputs: dict[str, dict[str, Any]] = {}
@@ -205,7 +203,11 @@ def _verdict(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     if decision["outcome"] == "promoted":
         head = f"Champion of {name}: {decision['version']}, {measured}. Promoted."
     else:
-        head = f"Champion of {name} stays {decision['champion']}. {decision['version']} reached {measured}."
+        champion = decision["champion"]
+        stays = (
+            f"Champion of {name} stays {champion}" if champion else f"{name} has no champion yet"
+        )
+        head = f"{stays}. {decision['version']} reached {measured}."
     width = screen_width()
     reasons = (fold(reason, width, indent="  ", hang="      ") for reason in decision["reasons"])
     return "\n".join([fold(head, width), *reasons])

@@ -5,7 +5,7 @@ one signal to its process group stops the run. Everything of a run is in ``<home
 
     run.json        parameters, and the state and time of each step
     logs/           one file per step with all its output
-    artifacts/      inputs and outputs of the steps, kept by kfp.local
+    artifacts/      inputs and outputs of the steps, of each attempt
     cluster/        the local cluster: jobs, experiments, trials and their logs
     report.html     the whole run as one page
 """
@@ -17,20 +17,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from podium.background import Background
+from podium.display.terminal import doing
 from podium.errors import Conflict, Failed, InvalidInput
-from podium.heartbeat import doing
-from podium.identity import RUN_ID, new_run_id
-from podium.interrupts import signals_interrupt
 from podium.runner.messages import Event, Order
-from podium.runner.record import STOP, RunRecord, StepRecord, process_of
-from podium.settings import Settings
+from podium.runner.record import STOP, RunRecord, StepRecord, check_step, process_of
+from podium.system.background import Background
+from podium.system.interrupts import signals_interrupt
+from podium.system.settings import Settings
+from podium.training.identity import RUN_ID, new_run_id
 
 STOP_SECONDS = 40
 """Seconds that a cancelled step has to stop the objects it started."""
@@ -38,12 +38,57 @@ STOP_SECONDS = 40
 POLL_SECONDS = 0.5
 """Seconds between checks of a run of another process."""
 
+PLACES = ("volume", "secret", "config_map", "image_dir")
+
+Places = Mapping[str, Mapping[str, str | os.PathLike[str]]]
+"""Places by name of each of PLACES."""
+
+_PLACES_HINT = (
+    f"places={{'secret': {{'NAME': 'FILE'}}}}; besides secret there are {', '.join(PLACES)}"
+)
+
 Watcher = Callable[[RunRecord, str, str], None]
 """Called on every change with the run, the step (or "") and the step's message (or "")."""
 
 
+def as_text(places: Places | None) -> dict[str, dict[str, str]]:
+    """Return places as a run's record keeps them.
+
+    Raises:
+        InvalidInput: They are not paths by name of each of PLACES.
+    """
+    given = _by_name("places", {} if places is None else places)
+    if others := [kind for kind in given if kind not in PLACES]:
+        raise InvalidInput(f"no {others[0]!r} has a place on this machine", ", ".join(PLACES))
+    return {
+        kind: {
+            name: _path(f"{kind} {name}", place) for name, place in _by_name(kind, named).items()
+        }
+        for kind, named in given.items()
+    }
+
+
+def _by_name(what: str, given: object) -> Mapping[str, Any]:
+    if isinstance(given, Mapping) and all(isinstance(name, str) for name in given):
+        return given
+    problem = f"{what}: must be a dict with names, but got {type(given).__name__}"
+    raise InvalidInput(problem, _PLACES_HINT)
+
+
+def _path(what: str, place: object) -> str:
+    if isinstance(place, str | os.PathLike):
+        return os.fsdecode(place)
+    # A value in place of a Secret's file is not to be printed.
+    raise InvalidInput(f"{what}: must be a path, but got {type(place).__name__}", _PLACES_HINT)
+
+
 def start_run(
-    pipeline: str, words: Sequence[str], settings: Settings, project: Path | None = None
+    pipeline: str,
+    words: Sequence[str],
+    settings: Settings,
+    project: Path | None = None,
+    places: Places | None = None,
+    debug: str = "",
 ) -> "RunningPipeline":
     """Begin a run of a pipeline; return as soon as its parameters are checked.
 
@@ -52,42 +97,97 @@ def start_run(
         words: Parameters as ``name=value``.
         settings: Directories of runs and models.
         project: A ``podium.yaml`` that gives the parameters that are not among the words.
+        places: Places that stand in for volumes, Secrets, ConfigMaps and images.
+        debug: Step to stop before; empty for none.
 
     Raises:
-        InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was
-            created.
+        InvalidInput: The pipeline or a parameter is unknown, a value breaks a rule, or this machine
+            cannot run it; nothing was created.
     """
     run = RunRecord(id=new_run_id(), pipeline=pipeline, directory=Path(), words=list(words))
+    run.places = as_text(places)
     run.directory = settings.runs / run.id
-    return _start(_order(run, settings, words=list(words), project=str(project or "")), run)
+    given = {"words": list(words), "project": str(project or ""), "debug": debug}
+    return _start(_order(run, settings, **given), run)
 
 
-def resume_run(run: RunRecord, settings: Settings, first: str = "") -> "RunningPipeline":
+def check_run(
+    pipeline: str, words: Sequence[str], settings: Settings, project: Path | None = None
+) -> RunRecord:
+    """Return the record that a run of a pipeline would begin with; nothing is created.
+
+    Args and errors as of start_run.
+    """
+    from podium.runner.child import checked  # which is to be loaded by the child alone
+    from podium.runner.compiled import Compiled
+
+    run = RunRecord(id="", pipeline=pipeline, directory=settings.runs, words=list(words))
+    run.state = "planned"
+    order = _order(run, settings, words=list(words), project=str(project or ""))
+    definition, run.parameters, _, run.packed = checked(order)
+    steps = Compiled(definition.spec).titles
+    run.steps = {name: StepRecord(title=title) for name, title in steps.items()}
+    return run
+
+
+def resume_run(
+    run: RunRecord, settings: Settings, first: str = "", debug: str = ""
+) -> "RunningPipeline":
     """Go on with a run that was stopped, was killed or failed: its finished steps and trials are
     not repeated.
 
     Args:
         settings: Directories of runs and models.
         first: Step that is repeated with all after it, even where they had finished.
+        debug: Step to stop before; empty for none.
 
     Raises:
         InvalidInput: It has succeeded and no first step is named, or it has no such step.
         Conflict: It is running.
     """
-    if run.state == "running":
-        raise Conflict(f"run {run.id} is running", "wait for its end, or stop it")
-    (run.directory / STOP).unlink(missing_ok=True)
     if first:
         run.repeat(first)
     elif run.state == "succeeded":
         hint = f"--from STEP repeats a step and all after it: {', '.join(run.steps)}"
         raise InvalidInput(f"run {run.id} has succeeded: nothing is left to do", hint)
+    return _go_on(run, settings, debug=debug)
+
+
+def rerun_run(
+    run: RunRecord, settings: Settings, changed: Mapping[str, Any], first: str = ""
+) -> "RunningPipeline":
+    """Go on with a run with other values, in a new attempt: a step is repeated if its inputs have
+    changed.
+
+    Args:
+        settings: Directories of runs and models.
+        changed: Values by parameter.
+        first: Step that is repeated in any case.
+
+    Raises:
+        Conflict: It is running.
+        InvalidInput: It has no such step, or a value breaks a rule.
+    """
+    if first:
+        check_step(run, first)
+    run.attempt += 1
+    run.parameters = {**run.parameters, **changed}
+    if first:
+        run.steps[first] = StepRecord(title=run.steps[first].title, attempt=run.attempt)
+    return _go_on(run, settings, compares=True)
+
+
+def _go_on(run: RunRecord, settings: Settings, **more: Any) -> "RunningPipeline":
+    if run.state == "running":
+        raise Conflict(f"run {run.id} is running", "wait for its end, or stop it")
+    (run.directory / STOP).unlink(missing_ok=True)
     for name, step in run.steps.items():
         if not step.is_done:
             run.steps[name] = StepRecord(title=step.title, attempt=step.attempt)
     run.state = "running"
     attempts = {name: run.identity(step.attempt) for name, step in run.steps.items()}
-    return _start(_order(run, settings, resumed=run.parameters, attempts=attempts), run)
+    order = _order(run, settings, resumed=run.parameters, attempts=attempts, **more)
+    return _start(order, run)
 
 
 def _order(run: RunRecord, settings: Settings, **parameters: Any) -> Order:
@@ -98,6 +198,8 @@ def _order(run: RunRecord, settings: Settings, **parameters: Any) -> Order:
         directory=str(run.directory),
         defaults=defaults,
         cache=str(settings.home / "cache"),
+        environments=str(settings.cache / "environments"),
+        places=run.places,
         **parameters,
     )
 
@@ -128,6 +230,9 @@ class RunningPipeline:
         self.run = run
         self._error: BaseException | None = None
         self._stopping = False
+        self.debugged: Event | None = None
+        """The step that the run stopped before, for a person."""
+
         self._has_steps = threading.Event()
         self._changes: SimpleQueue[tuple[RunRecord, str, str] | None] = SimpleQueue()
         self._child = _start_child(order, run.identity())
@@ -160,7 +265,9 @@ class RunningPipeline:
                     watcher(*change)
             except KeyboardInterrupt as interrupt:
                 self.stop()
-                interrupt.add_note(f"what finished is kept; go on with: {self.run.resume_command}")
+                interrupt.add_note(
+                    f"finished steps are kept; continue with: {self.run.resume_command}"
+                )
                 raise
         self._changes.put(None)  # for the next call
         self._recorder.join()
@@ -186,16 +293,19 @@ class RunningPipeline:
             for line in self._child.stdout:
                 self._take(Event.of_line(line))
             code = self._child.wait()
-            self.run.end(code, stopped=self._is_stopping)
-            if code and not self._stopping:
+            self.run.end(code, stopped=self._is_stopping or self.debugged is not None)
+            if code and not self._stopping and not self.debugged:
                 problem = f"run {self.run.id} was stopped by another process"
-                raise Failed(problem, f"go on with: {self.run.resume_command}")
+                raise Failed(problem, f"continue with: {self.run.resume_command}")
         except BaseException as error:  # raised where somebody waits
             self._error = error
         finally:
             self._close()
 
     def _take(self, event: Event) -> None:
+        if event.kind == "debug":
+            self.debugged = event
+            return
         if event.kind == "failure" and self._is_stopping:
             return  # the step was stopped, and did not fail by itself
         if not self.run.take(event):
@@ -238,7 +348,7 @@ def follow_elsewhere(run: RunRecord, watcher: Watcher) -> RunRecord:
     if run.state != "succeeded":
         raise Failed(
             f"run {run.id} has not succeeded: it is {run.state}",
-            f"go on with: {run.resume_command}",
+            f"continue with: {run.resume_command}",
         )
     return run
 

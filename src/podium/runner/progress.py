@@ -5,14 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from podium import notebook
-from podium.heartbeat import doing
-from podium.notebook import LiveCell, in_notebook
+from podium.display import notebook
+from podium.display.notebook import LiveCell, in_notebook
+from podium.display.tables import Row, table
+from podium.display.terminal import Styled, doing, echo, live, styled
+from podium.display.text import duration, plural, relative
 from podium.runner.process import Watcher
 from podium.runner.record import RunRecord, StepRecord, last_like
-from podium.tables import Row, table
-from podium.terminal import Styled, echo, live, styled
-from podium.text import duration, plural, relative
 from podium.training.base import PROGRESS
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def progress() -> Iterator[Watcher]:
         with LiveCell() as cell:
             yield _Cell(cell).update
         return
-    view, lines = View(), Lines()
+    view, lines = LiveSteps(), _Lines()
     with doing(lines.state), live(view) as screen:
         yield view.update if screen else lines.update
 
@@ -58,7 +57,7 @@ def steps_as_html(run: RunRecord, said: Mapping[str, Sequence[str]]) -> str:
     return notebook.table(("STEP", "STATE", ">TOOK", "LAST LINE"), rows, title=title)
 
 
-class Lines:
+class _Lines:
     """A line at each change of a run."""
 
     def __init__(self) -> None:
@@ -81,14 +80,16 @@ class Lines:
         elif step is None:
             echo(f"{_headline(run)}, everything under {relative(str(run.directory))}", err=True)
         elif not said:
-            self.running = step if step.state == "running" else None
+            self.running = next(
+                (each for each in run.steps.values() if each.state == "running"), None
+            )
             number = f"[{list(run.steps).index(name) + 1}/{len(run.steps)}]"
-            state = "" if step.state == "running" else f": {step.state}, {_clock(step)}"
+            took = f", {_clock(step)}" if _clock(step) else ""
+            state = "" if step.state == "running" else f": {step.state}{took}"
             echo(f"{number} {step.title}{state}", err=True)
 
 
 def _headline(run: RunRecord) -> str:
-    """Describe a run, with its duration the last time."""
     last = last_like(run)
     took = f"; the last run like it took {duration(last.seconds)}" if last else ""
     return f"run {run.id} of {run.pipeline}: {plural(len(run.steps), 'step')}{took}"
@@ -100,7 +101,7 @@ def _clock(step: StepRecord) -> str:
     return duration(step.elapsed)
 
 
-class View:
+class LiveSteps:
     """A live table of a run, which rich redraws several times a second."""
 
     def __init__(self) -> None:

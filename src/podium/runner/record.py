@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from podium.cluster.traits import traits_of
-from podium.documents import parse, parse_member, read_json
-from podium.drafts import appearing
+from podium.display.text import last_said
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError, suggestion
-from podium.identity import ATTEMPT
+from podium.files.documents import parse, parse_member, read_json
+from podium.files.drafts import appearing
 from podium.kfp.parameters import pairs
 from podium.runner.annotations import Annotations, editing
 from podium.runner.messages import KFP, Event
 from podium.storage import local_path
-from podium.text import last_said
+from podium.training.identity import ATTEMPT
 from podium.training.kept_logs import KeptLogs
 
 PREPARING = ("fingerprint-data", "prepare-data")
@@ -49,7 +49,7 @@ class StepRecord:
 
     title: str
     state: str = "pending"
-    """pending, running, succeeded, cached, failed or stopped."""
+    """pending, running, succeeded, cached, skipped (by a condition), failed or stopped."""
 
     started: float | None = None
     """Seconds since the epoch."""
@@ -74,18 +74,23 @@ class StepRecord:
             )
         return self.seconds or 0.0
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; no duration of a step that has not begun."""
+        seconds = None if self.state == "pending" else round(self.elapsed, 3)
+        return {"title": self.title, "state": self.state, "seconds": seconds}
+
     @property
     def is_done(self) -> bool:
-        """Whether it succeeded, now or in the run that its result was cached by."""
-        return self.state in ("succeeded", "cached")
+        """Whether it succeeded, now or in the run that its result was cached by, or was skipped."""
+        return self.state in ("succeeded", "cached", "skipped")
 
     def take(self, event: Event) -> None:
         """Update from a report of the child process."""
         if event.kind == "start":
             self.state, self.started, self.seconds = "running", time.time(), None
             self._since = time.monotonic()
-        elif event.kind == "cached" and not self.is_done:
-            self.state, self.seconds = "cached", 0.0
+        elif event.kind == "skipped" or (event.kind == "cached" and not self.is_done):
+            self.state, self.seconds = event.kind, 0.0
         elif event.kind in ("success", "failure"):
             self.seconds = round(self.elapsed, 3)
             self.state = "succeeded" if event.kind == "success" else "failed"
@@ -111,6 +116,9 @@ class RunRecord:
 
     packed: dict[str, str] = field(default_factory=dict)
     """Directory that the code of each such parameter was packed from."""
+
+    places: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Places that stand in for volumes, Secrets, ConfigMaps and images, by option and name."""
 
     steps: dict[str, StepRecord] = field(default_factory=dict)
     """By task name, in the order they run."""
@@ -146,12 +154,7 @@ class RunRecord:
         Raises:
             InvalidInput: The run has no such step.
         """
-        if name not in self.steps:
-            hint = suggestion(name, self.steps) or f"its steps: {', '.join(self.steps)}"
-            raise InvalidInput(
-                f"run {self.id} has no step {name!r}: it has {', '.join(self.steps) or 'none'}",
-                hint,
-            )
+        check_step(self, name)
         self.attempt += 1
         names = list(self.steps)
         for at, (step, record) in enumerate(self.steps.items()):
@@ -178,7 +181,7 @@ class RunRecord:
             return ""
         words, _ = self._last_words(failed)
         said = last_said(line.strip().removeprefix("| ") for line in words.splitlines())
-        return f'{said or "it said nothing"}, in "{self.steps[failed].title}"'
+        return f'{said or "it printed nothing"}, in "{self.steps[failed].title}"'
 
     def close(self, state: str, ended: float) -> None:
         """Set the state of a run of which nothing has run since a moment; a step that was running
@@ -304,6 +307,7 @@ class RunRecord:
             raise InvalidInput(event.text, event.hint)
         if event.kind == "steps":
             self.parameters, self.packed = dict(event.values), dict(event.packed) or self.packed
+        if event.kind in ("steps", "loop"):
             self.steps = {
                 name: self.steps.get(name, StepRecord(title=title))
                 for name, title in event.steps.items()
@@ -311,11 +315,11 @@ class RunRecord:
         elif event.kind == "outputs":
             self.outputs = dict(event.values)
             return False
-        elif event.step:  # one that is not known is inside a pipeline that is part of this one
-            self.steps.setdefault(event.step, StepRecord(title=event.step)).take(event)
+        elif event.step in self.steps:
+            self.steps[event.step].take(event)
         if event.kind != "line":
             self.save()
-        return True
+        return event.kind != "loop"
 
     def _refuse(self, why: str) -> None:
         """Record that the child broke off, in the step that it had begun."""
@@ -339,7 +343,13 @@ class RunRecord:
             PodiumError: The child broke off by itself.
         """
         failed = next(
-            (name for name, step in self.steps.items() if step.state in ("failed", "running")), None
+            (
+                name
+                for state in ("failed", "running")
+                for name, step in self.steps.items()
+                if step.state == state
+            ),
+            None,
         )
         if code and failed and not stopped:
             self.steps[failed].state = "failed"
@@ -353,7 +363,7 @@ class RunRecord:
         """Return the error of a step, or of the run if it failed outside of all steps."""
         who = f'step "{self.steps[step].title}"' if step else "run"
         if killer := _killed_by(self.steps[step].exit_code or code if step else code):
-            hint = f"its log: {self.log(step or KFP)}; go on with: {self.resume_command}"
+            hint = f"its log: {self.log(step or KFP)}; continue with: {self.resume_command}"
             return Failed(f"{who} was killed by {killer}", hint)
         if step is None:
             printed = self.log(KFP)
@@ -367,8 +377,21 @@ class RunRecord:
         again = self.resume_command
         if step in PREPARING and self.words is not None:
             again = self.command(fix)
-        go_on = "this command changes that" if fix else "once that is fixed go on with"
+        go_on = "this command changes that" if fix else "once that is fixed, continue with"
         return Failed(f"{who} failed\n{words}", f"its log: {self.log(step)}; {go_on}: {again}")
+
+
+def check_step(run: RunRecord, name: str) -> None:
+    """Refuse the name of a step that a run does not have.
+
+    Raises:
+        InvalidInput: The message names those that it has.
+    """
+    if name not in run.steps:
+        hint = suggestion(name, run.steps) or f"its steps: {', '.join(run.steps)}"
+        raise InvalidInput(
+            f"run {run.id} has no step {name!r}: it has {', '.join(run.steps) or 'none'}", hint
+        )
 
 
 @dataclass(kw_only=True)

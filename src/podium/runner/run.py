@@ -9,28 +9,31 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from podium.cluster import connect
+from podium.display.notebook import Log, say
+from podium.display.text import figure, one_line
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, suggestion
 from podium.kfp.values import PIPELINES
 from podium.manifests.kinds import JOB_KINDS
-from podium.notebook import Log, say
 from podium.runner.annotations import Annotations, annotate
-from podium.runner.messages import KFP
+from podium.runner.messages import KFP, Event
 from podium.runner.process import (
+    Places,
     RunningPipeline,
+    as_text,
     follow_elsewhere,
+    rerun_run,
     resume_run,
     start_run,
     stop_elsewhere,
 )
 from podium.runner.progress import progress, steps_as_html
 from podium.runner.record import RunRecord
-from podium.settings import Settings
-from podium.text import figure, one_line
+from podium.system.settings import Settings
 
 if TYPE_CHECKING:
     from podium.api.sweep import Sweep
@@ -42,9 +45,6 @@ DEFAULT = "mnist"
 
 class Run:
     """A run of a pipeline on this machine.
-
-    One class, because whoever holds a run, in the shell or a notebook, asks it all of this: how it
-    goes, what came of it, what it printed, to stop and to go on.
 
     Args:
         record: The record at the time.
@@ -114,8 +114,10 @@ class Run:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Parameters that differ from the pipeline's defaults."""
-        return dict(self.record.parameters)
+        """Parameters that differ from the pipeline's defaults; a cluster of its own is not one."""
+        run = self.record
+        own = f"local://{run.cluster}"
+        return {name: value for name, value in run.parameters.items() if value != own}
 
     @property
     def note(self) -> str:
@@ -267,7 +269,13 @@ class Run:
         return Sweep(spec, names[-1])
 
     def resume(
-        self, first: str = "", *, wait: bool = True, code: str | Mapping[str, str] = ""
+        self,
+        first: str = "",
+        *,
+        wait: bool = True,
+        code: str | Mapping[str, str] = "",
+        places: Places | None = None,
+        debug: str = "",
     ) -> "Run":
         """Continue after a stop, a kill or a failure; finished steps and trials are not repeated.
 
@@ -279,6 +287,8 @@ class Run:
             wait: Whether to return at the end, or at once, as ``podium.run`` does.
             code: Directory to take the code from, in place of the one that was packed; by
                 parameter, if there are more.
+            places: Further places that stand in for volumes, Secrets, ConfigMaps and images.
+            debug: Step to stop before; empty for none.
 
         Raises:
             InvalidInput: It has succeeded, or has no such code.
@@ -287,22 +297,58 @@ class Run:
         """
         from podium.runner.today import take_today  # which loads what packs code
 
-        record = RunRecord.read(self.directory)
+        record, further = RunRecord.read(self.directory), as_text(places)
         named = dict(code or {}) if not isinstance(code, str) else {"code": code} if code else {}
         if others := named.keys() - {"code", *record.packed}:
             problem = (
                 f"a run is resumed with its own parameters, but got {', '.join(sorted(others))}"
             )
             raise InvalidInput(
-                problem, "leave them out, or begin a new run; code=DIRECTORY takes other code"
+                problem, "leave them out, or start a new run; code=DIRECTORY takes other code"
             )
         if record.state != "running":
             first, said = take_today(record, first, named)
             for sentence in said:
                 say(sentence)
-        running = resume_run(record, Settings.from_environment(), first)
+        for option, named_places in further.items():
+            record.places[option] = {**record.places.get(option, {}), **named_places}
+        running = resume_run(record, Settings.from_environment(), first, debug)
         resumed = Run(running.run, running)
         return resumed.wait() if wait else resumed
+
+    def rerun(self, words: Sequence[str], first: str = "") -> "Run":
+        """Begin it again with other values, in this run: what they do not affect is kept.
+
+        Args:
+            words: Values as ``name=value``.
+            first: A step to repeat in any case; empty for none.
+
+        Raises:
+            InvalidInput: There is no such parameter or step, or a value breaks a rule.
+            Conflict: It is running.
+        """
+        from podium.kfp.definition import load, reaching
+        from podium.kfp.parameters import read_parameters
+        from podium.kfp.values import with_experiment_text
+
+        record = RunRecord.read(self.directory)
+        if not words and not first:
+            hint = f"podium runs rerun {self.id} NAME=VALUE, or --from STEP"
+            raise InvalidInput("neither a value nor a step is named", hint)
+        definition = load(record.pipeline)
+        changed = read_parameters(words, definition.parameters)
+        if code := changed.keys() & reaching(definition.spec, "code"):
+            hint = f"{record.resume_command} {min(code)}=DIR"
+            raise InvalidInput(f"{min(code)} is code, which a run takes when it is resumed", hint)
+        texts = with_experiment_text(changed, names=reaching(definition.spec, "experiment"))
+        running = rerun_run(record, Settings.from_environment(), texts, first)
+        running.run.words = [*(record.words or []), *words]
+        return Run(running.run, running)
+
+    @property
+    def debugged(self) -> Event | None:
+        """The step that it stopped before, where ``--debug`` names one and it was reached."""
+        return self._running.debugged if self._running else None
 
     @property
     def size(self) -> int:
@@ -344,17 +390,31 @@ class Run:
     def result(self) -> str:
         """One line about the result: the winner's score and whether it was promoted, or the
         outputs; of a run that failed, why."""
-        if self.state != "succeeded":
-            return self.record.cause
-        try:
-            outcome = self.outcome
-        except PodiumError:  # its directory is damaged
+        if self.state == "running":
             return ""
-        if "decision" not in outcome:
-            return ", ".join(f"{name} {value}" for name, value in self.outputs.items())
-        metric = outcome["metric"]["name"]
-        value = self.metrics.get(metric, math.nan)
-        return f"{metric} {figure(value)}, {_against(outcome['decision'])}"
+        with suppress(OSError):  # it may have been deleted
+            return _result(self.directory, (self.directory / "run.json").stat().st_mtime_ns)
+        return ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values: what the shell, ``podium mcp`` and the page show of it."""
+        record = self.record
+        return {
+            "kind": "run",
+            "run": self.id,
+            "pipeline": self.pipeline,
+            "subject": self.subject,
+            "state": record.state,
+            "began": record.began,
+            "seconds": round(record.seconds, 3),
+            "result": self.result,
+            "note": record.note,
+            "tags": record.tags,
+            "parameters": record.parameters,
+            "steps": {name: step.to_json() for name, step in record.steps.items()},
+            "outputs": record.outputs,
+            "directory": str(self.directory),
+        }
 
     def __repr__(self) -> str:
         return one_line(
@@ -370,23 +430,48 @@ class Run:
         return f"{steps}{Log(show(self.outcome))._repr_html_()}"
 
 
+@lru_cache(maxsize=4096)
+def _result(directory: Path, written: int) -> str:
+    """Return the result of a run that has ended, which takes several files to read.
+
+    Args:
+        written: When its record was, so that it is read once and again after a change.
+    """
+    ended = Run(RunRecord.read(directory))
+    if ended.state != "succeeded":
+        return ended.record.cause
+    try:
+        outcome = ended.outcome
+    except PodiumError:  # its directory is damaged
+        return ""
+    if "decision" not in outcome:
+        return ", ".join(f"{name} {value}" for name, value in ended.outputs.items())
+    metric = outcome["metric"]["name"]
+    value = ended.metrics.get(metric, math.nan)
+    return f"{metric} {figure(value)}, {_against(outcome['decision'])}"
+
+
 def run(
     pipeline: str | Path | Callable[..., Any] = "tune_and_promote",
     *,
     wait: bool = True,
+    places: Places | None = None,
     **parameters: Any,
 ) -> Run:
     """Run a pipeline on this machine, and show its steps as they run.
 
-    Ctrl-C stops it; ``podium.runs()["latest"].resume()`` goes on without repeating finished steps
+    Ctrl-C stops it; ``podium.runs()["latest"].resume()`` continues without repeating finished steps
     and trials.
 
     Args:
-        pipeline: ``tune_and_promote``, ``train_and_promote``, ``FILE.py`` with a KFP pipeline, or
-            such a pipeline.
+        pipeline: ``tune_and_promote``, ``train_and_promote``, ``FILE.py`` with a KFP pipeline, such
+            a pipeline, or a compiled one, ``FILE.yaml``.
         wait: Whether to return at the end, or as soon as the parameters are checked while the run
             goes on in the background: ``.state``, ``.steps``, ``.wait()`` and ``.stop()`` watch it.
             It is stopped when this process ends, and can be resumed then.
+        places: Directories and files that stand in for the ``volume``, ``secret``, ``config_map``
+            and ``image_dir`` that the pipeline takes from a cluster, each by its name there:
+            ``{"secret": {"hf": "keys.env"}, "volume": {"rows": "data"}}``.
         **parameters: Parameters of the pipeline; the others keep their defaults. ``dataset`` also
             takes a DataFrame, ``(X, y)``, columns or arrays by name.
 
@@ -413,23 +498,32 @@ def run(
 
         given, target = located(parameters["dataset"], str(parameters.get("target", "")))
         parameters |= {"dataset": given, **({"target": target} if target else {})}
-    begun = begin(name, [f"{key}={word(value)}" for key, value in parameters.items()])
+    words = [f"{key}={word(value)}" for key, value in parameters.items()]
+    begun = begin(name, words, places=places)
     return begun.wait() if wait else begun
 
 
-def begin(pipeline: str, words: Sequence[str], project: Path | None = None) -> Run:
+def begin(
+    pipeline: str,
+    words: Sequence[str],
+    project: Path | None = None,
+    places: Places | None = None,
+    debug: str = "",
+) -> Run:
     """Begin a run as the command line names it, and return as soon as its parameters are checked.
 
     Args:
-        pipeline: Name of a pipeline, ``FILE.py`` or ``FILE.py:function``.
+        pipeline: Name of a pipeline, ``FILE.py``, ``FILE.py:function`` or a compiled ``FILE.yaml``.
         words: Parameters as ``name=value``.
         project: A ``podium.yaml`` that gives the parameters that are not among the words.
+        places: Places that stand in for volumes, Secrets, ConfigMaps and images.
+        debug: Step to stop before; empty for none.
 
     Raises:
-        InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was
-            created.
+        InvalidInput: The pipeline or a parameter is unknown, a value breaks a rule, or this machine
+            cannot run it; nothing was created.
     """
-    running = start_run(pipeline, words, Settings.from_environment(), project)
+    running = start_run(pipeline, words, Settings.from_environment(), project, places, debug)
     return Run(running.run, running)
 
 

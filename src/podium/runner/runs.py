@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from podium.display.notebook import data_frame, table
+from podium.display.text import duration, plural, when
 from podium.errors import InvalidInput, NotFound, require, suggestion
-from podium.notebook import data_frame, table
 from podium.runner.record import RunRecord, records_below
 from podium.runner.run import Run
-from podium.settings import Settings
 from podium.storage import Entry, Storage, connect
-from podium.text import duration, plural
+from podium.system.settings import Settings
 from podium.training.kept_logs import KeptLogs
 
 if TYPE_CHECKING:
@@ -69,25 +69,20 @@ class Runs(Mapping[str, Run]):
 
     @property
     def frame(self) -> "DataFrame":
-        """A row for each run: its id, pipeline, state, seconds, tags, note and the parameters that
-        are no defaults.
+        """A row for each run: its id, subject, pipeline, state, start, seconds, result, tags, note
+        and the parameters that are no defaults.
 
         Raises:
             PodiumError: pandas is not installed.
         """
+        entries = [run.to_json() for run in self.all]
+        own = ("run", "subject", "pipeline", "state", "began", "seconds", "result", "note", "tags")
         rows = [
-            {
-                "run": run.id,
-                "pipeline": run.pipeline,
-                "state": run.state,
-                "seconds": run.seconds,
-                "tags": ", ".join(run.record.tags),
-                "note": run.record.note,
-                **run.parameters,
-            }
-            for run in self.all
+            {name: entry[name] for name in own}
+            | {"tags": ", ".join(entry["tags"])}
+            | entry["parameters"]
+            for entry in entries
         ]
-        own = ["run", "pipeline", "state", "seconds", "tags", "note"]
         names = dict.fromkeys([*own, *(name for row in rows for name in row)])
         return data_frame(rows, list(names))
 
@@ -118,8 +113,26 @@ class Runs(Mapping[str, Run]):
         return f"<{plural(len(self), 'run')} in {self.directory}>"
 
     def _repr_html_(self) -> str:
-        rows = [(run.id, run.pipeline, run.state, duration(run.seconds)) for run in self.all]
-        return table(("RUN", "PIPELINE", "STATE", ">TOOK"), rows, title=str(self.directory))
+        rows = [cells_of(run.to_json()) for run in self.all]
+        return table(HEADS, rows, title=str(self.directory))
+
+
+HEADS = ("NAME", "KIND", "TAGS", "ABOUT", "STATE", "BEGAN (UTC)", ">TOOK", "RESULT")
+"""Of a table of runs and sweeps."""
+
+
+def cells_of(entry: Mapping[str, Any]) -> list[str]:
+    """Return a cell for each of HEADS, from the plain values of a run or a sweep."""
+    return [
+        entry[entry["kind"]],
+        entry["kind"],
+        ", ".join(entry.get("tags", ())),
+        entry.get("subject") or entry["algorithm"],
+        entry["state"],
+        when(entry["began"]),
+        duration(entry["seconds"]),
+        entry["result"],
+    ]
 
 
 def differing(runs: Sequence[Run]) -> list[str]:

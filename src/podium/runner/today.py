@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from podium.documents import read_json
 from podium.errors import NotFound, PodiumError
+from podium.files.documents import read_json
 from podium.kfp.code import store_code, with_code
 from podium.runner.record import PREPARING, RunRecord
 from podium.training.dataset import DataSettings

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from podium.documents import parse, read_json
-from podium.drafts import appearing
 from podium.errors import Conflict, InvalidInput, PodiumError
+from podium.files.documents import parse, read_json
+from podium.files.drafts import appearing
 from podium.storage import Entry, Storage, connect, is_slip, local_path
 
 CHANGED = "the data changed; waiting until they stay the same"
@@ -173,7 +173,7 @@ class Trigger:
                     if once:
                         self.handled(due)
                         raise
-                    say(f"warning: {error.message}; watching goes on")
+                    say(f"warning: {error.message}; watching continues")
                 self.handled(due)
             if once:
                 return

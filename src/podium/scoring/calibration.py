@@ -12,7 +12,7 @@ MOST_BINS, LEAST_OF_BIN = 10, 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bin:
+class _Bin:
     """Items of about the same confidence, which is the probability of the predicted class."""
 
     items: int
@@ -28,7 +28,7 @@ class Bin:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """How far confidence and accuracy are apart."""
+    """Calibration error: the distance of confidence and accuracy."""
 
     error: float
     """Expected calibration error: mean distance over bins of equal size, weighted by items."""
@@ -37,7 +37,7 @@ class Calibration:
     """The error to expect on these items of a model whose probabilities are true."""
 
     items: int
-    bins: tuple[Bin, ...]
+    bins: tuple[_Bin, ...]
 
 
 def calibration(target: Array, predictions: Array) -> Calibration | None:
@@ -76,9 +76,9 @@ def _cuts(confidence: Array) -> Array:
     return np.unique(starts[starts > 0])
 
 
-def _bin(confidence: Array, right: Array) -> Bin:
+def _bin(confidence: Array, right: Array) -> _Bin:
     low, high = wilson(int(right.sum()), len(right))
-    return Bin(
+    return _Bin(
         items=len(right),
         confidence=float(confidence.mean()),
         accuracy=float(right.mean()),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from podium.display.text import plural
 from podium.errors import InvalidInput
 from podium.scoring.families import (
     Array,
@@ -23,37 +24,36 @@ from podium.scoring.families import (
 from podium.scoring.intervals import Precision, Z, of_difference, of_figure
 from podium.scoring.permutation import paired_permutation
 from podium.scoring.scores import check_predictions
-from podium.text import plural
 
-LEAST_OF_CLASS = 10
+_LEAST_OF_CLASS = 10
 """Test items of each class (groups, where there are some) that a p value of roc_auc, f1_macro or
 balanced_accuracy needs: of fewer, no test knows whether they stand for their class."""
 
-LEAST_UNITS = 6
+_LEAST_UNITS = 6
 """Items, or groups, that an interval of 95 % by bootstrap needs: with n no p value is below
 2^(1-n), 1/16 with 5."""
 
-RULE_OF_THREE = 3
+_RULE_OF_THREE = 3
 """Rule of three: an event that affects one unit in n / 3 is absent from n of them in 5 % of test
 parts."""
 
-FEW = 4
+_FEW = 4
 """Effective number of units that carry a difference, see Precision; 100 normal errors have 12 or
 more in 3 of 4 test parts, and fewer than 4 in hardly any."""
 
 ALPHA = 0.05
 
-ENOUGH = 1_000
+_ENOUGH = 1_000
 """Units among which p of a loss without a bound holds its level, though 2 % of one model's errors
 be 12 times as large as the others."""
 
-SMALL = 200
+_SMALL = 200
 """Test items; the 95 % interval of an accuracy of .90 on so many is 8 points wide."""
 
-MOST_ERRORS = 20
+_MOST_ERRORS = 20
 """Items whose error grew, and as many whose error shrank, that are listed."""
 
-MOST_PAIRS = 5
+_MOST_PAIRS = 5
 """Pairs of classes that are listed as confused."""
 
 
@@ -174,8 +174,8 @@ def compare(
         return replace(compared, p_value=p_value, p_is_bound=is_bound)
     p_value, is_bound = max(p_value, change.p_value), is_bound and change.p_value < p_value
     doubt = ""
-    if (units := _units(target, groups)) < ENOUGH:
-        few = "a few of them decide" if change.effective < FEW else ""
+    if (units := _units(target, groups)) < _ENOUGH:
+        few = "a few of them decide" if change.effective < _FEW else ""
         doubt = few or (_missing(metric, target, first, second, units) if p_value <= ALPHA else "")
         doubt = (
             doubt and f"{plural(units, 'item' if groups is None else 'group')} are few, and {doubt}"
@@ -187,9 +187,9 @@ def _missing(metric: MeanMetric, target: Array, first: Array, second: Array, uni
     """Describe the units that would undo a difference and may be absent from the test part."""
     change = metric.items(target, first).mean(0) - metric.items(target, second).mean(0)
     if len(change) > 1:
-        return f"large errors in fewer than {RULE_OF_THREE / units:.2g} of them may be missing"
-    size = float(metric.finish(np.abs(change) * units / RULE_OF_THREE))
-    return f"{RULE_OF_THREE} that may be missing, with {metric.name} {size:.3g}, would undo it"
+        return f"large errors in fewer than {_RULE_OF_THREE / units:.2g} of them may be missing"
+    size = float(metric.finish(np.abs(change) * units / _RULE_OF_THREE))
+    return f"{_RULE_OF_THREE} that may be missing, with {metric.name} {size:.3g}, would undo it"
 
 
 def _check_alike(metric: Metric, target: Array, first: Array, second: Array) -> None:
@@ -256,7 +256,7 @@ def figure_interval(
         target: As in Metric.value, ``n`` items.
 
     Returns:
-        None with fewer than LEAST_UNITS items or groups, and where they show no spread.
+        None with fewer than _LEAST_UNITS items or groups, and where they show no spread.
     """
     groups = numbered(groups, len(target))
     if metric.counts_hits and groups is None:
@@ -274,7 +274,7 @@ def _units(target: Array, groups: Array | None) -> int:
 
 def _lacks_units(metric: Metric, target: Array, groups: Array | None) -> bool:
     rare = isinstance(metric, RankMetric) and _untestable(metric, target, groups)
-    return bool(rare) or _units(target, groups) < LEAST_UNITS
+    return bool(rare) or _units(target, groups) < _LEAST_UNITS
 
 
 def _untestable(metric: Metric, target: Array, groups: Array | None = None) -> str:
@@ -288,10 +288,10 @@ def _untestable(metric: Metric, target: Array, groups: Array | None = None) -> s
             target, groups
         )
     least = int(min(np.unique(labels, return_counts=True)[1]))
-    if least >= LEAST_OF_CLASS:
+    if least >= _LEAST_OF_CLASS:
         return ""
     what = "test items" if groups is None else "groups of test items"
-    return f"no p value: {metric.name} needs {LEAST_OF_CLASS} {what} of each class, and one has {least}"
+    return f"no p value: {metric.name} needs {_LEAST_OF_CLASS} {what} of each class, and one has {least}"
 
 
 def wilson(hits: int, items: int) -> tuple[float, float]:
@@ -309,20 +309,20 @@ def small_test_part(count: int, class_counts: Sequence[int], kind: str) -> str:
         kind: classification or regression.
     """
     said = []
-    if count < SMALL:
+    if count < _SMALL:
         low, high = wilson(round(0.9 * count), count)
         means = f"an accuracy of .90 on it means {low:.2f} to {high:.2f}"
         shows = means if kind == "classification" else "figures on it vary"
         said.append(
-            f"the test part has only {plural(count, 'item')}: {shows}; {SMALL} or more are better"
+            f"the test part has only {plural(count, 'item')}: {shows}; {_SMALL} or more are better"
         )
     least = min(
-        filter(None, class_counts), default=LEAST_OF_CLASS
+        filter(None, class_counts), default=_LEAST_OF_CLASS
     )  # a class of none is reported on its own
-    if least < LEAST_OF_CLASS:
+    if least < _LEAST_OF_CLASS:
         few = plural(least, "test item")
         said.append(
-            f"a class has only {few}: with fewer than {LEAST_OF_CLASS}, roc_auc, f1_macro and "
+            f"a class has only {few}: with fewer than {_LEAST_OF_CLASS}, roc_auc, f1_macro and "
             "balanced_accuracy have no p value"
         )
     return "; ".join(said)
@@ -468,7 +468,7 @@ def moved_errors(target: Array, before: Array, after: Array) -> Changes:
             for at in indices
         )
 
-    shrunk, grown = order[:MOST_ERRORS], order[::-1][:MOST_ERRORS]
+    shrunk, grown = order[:_MOST_ERRORS], order[::-1][:_MOST_ERRORS]
     return Changes(
         gained=changes(shrunk[growth[shrunk] < 0]), lost=changes(grown[growth[grown] > 0])
     )
@@ -498,4 +498,4 @@ def confused_pairs(
         for column, count in enumerate(counts)
         if row != column and count
     ]
-    return sorted(pairs, key=lambda pair: -pair["items"])[:MOST_PAIRS]
+    return sorted(pairs, key=lambda pair: -pair["items"])[:_MOST_PAIRS]

@@ -10,7 +10,7 @@ from podium.scoring.families import Array, Metric
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConstantGuess:
+class _ConstantGuess:
     """One answer for all items."""
 
     guess: str
@@ -22,7 +22,7 @@ class ConstantGuess:
 
 def constant_guess(
     metric: Metric, target: Array, predictions: Array, classes: Sequence[str] = ()
-) -> ConstantGuess | None:
+) -> _ConstantGuess | None:
     """Return the constant that a metric likes best on a target; None where it is defined for none.
 
     Args:
@@ -30,14 +30,14 @@ def constant_guess(
         predictions: Of a model, whose shape the guess has.
         classes: Names of the classes; empty for their numbers.
     """
-    best: ConstantGuess | None = None
+    best: _ConstantGuess | None = None
     for words, guess in _guesses(target, predictions, classes):
         try:
             value = metric.value(target, guess)
         except InvalidInput:  # a function of one's own may not take constants
             continue
         if np.isfinite(value) and (best is None or metric.better(value, best.value)):
-            best = ConstantGuess(guess=words, value=value)
+            best = _ConstantGuess(guess=words, value=value)
     return best
 
 

@@ -7,7 +7,7 @@ t limits too narrow on few items is corrected for:
 
 - losses are skewed: limits of Hall's transformation ("On the removal of skewness by
   transformation", 1992). Of one without a bound, the worst item may be missing: the upper limit is
-  that of the items and one more, worse by RECORD.
+  that of the items and one more, worse by _RECORD.
 - shares have bounds: limits on the logit scale, as DeLong's for an ROC curve.
 - classes may be rare: a few hits and misses are added to each (Price and Bonett 2004, "An improved
   confidence interval for a linear function of binomial proportions").
@@ -37,29 +37,29 @@ from podium.scoring.families import (
     scored_classes,
 )
 
-RECORD = 1.6
+_RECORD = 1.6
 """How much worse than the worst item one may be that is not there."""
 
-RECORD_OF_RATIO = 2.0
+_RECORD_OF_RATIO = 2.0
 """The same for r2, whose variance of the target is estimated too."""
 
-ADDED = 4.0
+_ADDED = 4.0
 """Items that are added to a confusion matrix, half of them hits."""
 
-CALLS = 2_000
+_CALLS = 2_000
 """Draws of the bootstrap of a function of one's own."""
 
 Z = 1.959964
 """Quantile of the normal distribution: 95 % of values are within ± Z."""
 
-Interval = tuple[float, float]
+_Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """How sure the difference of two figures is."""
+    """Uncertainty of the difference of two figures."""
 
-    interval: Interval | None
+    interval: _Interval | None
     """95 %; None where the units show no spread."""
 
     standard_error: float | None
@@ -74,7 +74,7 @@ class Precision:
 
 def of_figure(
     metric: Metric, target: Array, predictions: Array, groups: Array | None
-) -> Interval | None:
+) -> _Interval | None:
     """Return the 95 % interval of the metric of one model; None where the units show no spread.
 
     Args:
@@ -104,12 +104,12 @@ def of_figure(
     if (
         math.isfinite(metric.range[1]) and metric.range[0] == -math.inf
     ):  # as r2: what is missing has no bound
-        limits = _skewed(metric.range[1] - value, -sums, math.inf, RECORD_OF_RATIO)
+        limits = _skewed(metric.range[1] - value, -sums, math.inf, _RECORD_OF_RATIO)
         return (metric.range[1] - limits[1], metric.range[1] - limits[0]) if limits else None
     return _skewed(value, sums, metric.range[1])
 
 
-def _finished(metric: MeanMetric, limits: Interval) -> Interval:
+def _finished(metric: MeanMetric, limits: _Interval) -> _Interval:
     low, high = sorted(metric.finish(np.maximum(np.array(limits), 0)[:, None]).tolist())
     return low, high
 
@@ -179,7 +179,7 @@ def _confusion_parts(
     classes, said = class_count(target, predictions), class_indices(predictions)
     matrix = confusion(target, said, classes)
     occur = np.flatnonzero(matrix.sum(1))
-    share = ADDED / 2 / len(occur)
+    share = _ADDED / 2 / len(occur)
     hits, true, predicted = (
         matrix.diagonal().astype(float),
         matrix.sum(1).astype(float),
@@ -248,7 +248,7 @@ def _unbent(t: float, bend: float) -> float:
     return float((np.cbrt(1 + bend * (t - bend / 6)) - 1) * 3 / bend)
 
 
-def _skewed(value: float, sums: Array, most: float, record: float = RECORD) -> Interval | None:
+def _skewed(value: float, sums: Array, most: float, record: float = _RECORD) -> _Interval | None:
     """Return Hall's limits of a mean of units; without a bound the upper one is for a worse unit,
     too."""
     if not np.square(sums).sum() > 0:
@@ -268,12 +268,12 @@ def _with(value: float, sums: Array, more: float) -> tuple[float, Array]:
     return mean, (np.append(sums * count + value, more) - mean) / (count + 1)
 
 
-def _hall(value: float, sums: Array) -> Interval:
+def _hall(value: float, sums: Array) -> _Interval:
     limit, bend, error = _t_limit(len(sums) - 1), _bend(sums), _error(sums, len(sums))
     return value - error * _unbent(limit, bend), value - error * _unbent(-limit, bend)
 
 
-def _on_logits(value: float, sums: Array) -> Interval | None:
+def _on_logits(value: float, sums: Array) -> _Interval | None:
     """Return t limits on the logit scale, or Hall's where wider; None where that scale has no
     end."""
     error = _error(sums, len(sums))
@@ -312,19 +312,19 @@ def _change_of_function(
 
 
 def _drawn(metric: Metric, target: Array, models: Sequence[Array], groups: Array | None) -> Array:
-    """Return the metric of each model on draws of units with replacement, ``[CALLS, models]``."""
+    """Return the metric of each model on draws of units with replacement, ``[_CALLS, models]``."""
     random = np.random.default_rng(0)
     units = np.arange(len(target)) if groups is None else groups
     order, count = np.argsort(units, kind="stable"), int(units.max()) + 1
     members = np.split(order, np.searchsorted(units[order], np.arange(1, count)))
     drawn = []
-    for _ in range(CALLS):
+    for _ in range(_CALLS):
         at = np.concatenate([members[unit] for unit in random.integers(count, size=count)])
         drawn.append([metric.value(target[at], given[at]) for given in models])
     return np.array(drawn)
 
 
-def _expanded(drawn: Array, units: int) -> Interval | None:
+def _expanded(drawn: Array, units: int) -> _Interval | None:
     """Return percentiles as far out as t limits are; None if half of the draws are not defined, or
     all are equal."""
     defined = drawn[np.isfinite(drawn)]

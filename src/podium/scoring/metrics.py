@@ -5,7 +5,6 @@ from collections.abc import Callable
 import numpy as np
 
 from podium.errors import InvalidInput, suggestion
-from podium.plugins import Table
 from podium.scoring.families import (
     Array,
     ConfusionMetric,
@@ -15,6 +14,7 @@ from podium.scoring.families import (
     RankMetric,
     class_indices,
 )
+from podium.system.plugins import Table
 
 _CHUNK = 1 << 20
 """Numbers that are converted to float64 at a time."""
@@ -142,7 +142,6 @@ TUNED = "threshold:"
 
 
 def _default_metric(kind: str) -> Metric:
-    """Return the metric of a kind where none is chosen."""
     return next(metric for metric in METRICS.values() if metric.kind == kind and metric.is_default)
 
 

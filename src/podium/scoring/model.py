@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from podium.errors import Damaged, Failed, InvalidInput, NotFound, require
-from podium.machine import cores
-from podium.onnx_files import read_model
+from podium.files.onnx_files import read_model
 from podium.scoring.families import Array, floats
+from podium.system.machine import cores
 
-CONTRACT = (
+_CONTRACT = (
     "a model.onnx takes inputs named, typed and shaped as the dataset's, the first axis free, and returns probabilities"
     " or logits [n, classes], or values [n] or [n, k]; see docs/formats.md"
 )
-SECONDS = "PODIUM_MODEL_SECONDS"
+_SECONDS = "PODIUM_MODEL_SECONDS"
 """Variable with how many seconds a model may take for a batch of rows."""
 
 _DTYPES = {
@@ -84,7 +84,7 @@ class OnnxModel:
             InvalidInput: A name, dtype or shape differs; the message says what either side has.
         """
         if not self.inputs:
-            raise InvalidInput(f"{self.name} takes no inputs", CONTRACT)
+            raise InvalidInput(f"{self.name} takes no inputs", _CONTRACT)
         for wanted in self.inputs:
             array = inputs.get(wanted.name)
             if array is None or not _fits(wanted, array):
@@ -175,7 +175,7 @@ class OnnxModel:
                 names, {tensor.name: inputs[tensor.name] for tensor in self.inputs}, options
             )
         except Exception as error:  # onnxruntime raises classes of its own without a common base
-            raise Failed(f"{self.name} failed: {_first_line(error)}", CONTRACT) from error
+            raise Failed(f"{self.name} failed: {_first_line(error)}", _CONTRACT) from error
         return dict(zip(names, map(np.asarray, results), strict=True))
 
     def predicted(self, outputs: Mapping[str, Array], *, classes: int | None) -> Array:
@@ -192,7 +192,6 @@ class OnnxModel:
         return max(1, min(_LARGEST_BATCH, _BATCH_BYTES // max(1, size)))
 
     def _output(self, classes: int | None) -> Tensor:
-        """Return the output that holds the predictions."""
         named = {output.name: output for output in self.outputs}
         floats = [output for output in self.outputs if output.dtype in _FLOATS]
         maps = [output for output in self.outputs if output.dtype.startswith("seq(map(")]
@@ -213,7 +212,7 @@ class OnnxModel:
         if not floats:
             given = ", ".join(map(str, self.outputs)) or "nothing"
             raise InvalidInput(
-                f"{self.name} returns {given}: none of it holds predictions", CONTRACT
+                f"{self.name} returns {given}: none of it holds predictions", _CONTRACT
             )
         return floats[0]
 
@@ -229,13 +228,13 @@ class OnnxModel:
             except TimeoutError:
                 raise Failed(
                     f"{self.name} did not end within {limit:g} s on {rows} rows and was ended",
-                    f"to allow more: export {SECONDS}={2 * limit:g}",
+                    f"to allow more: export {_SECONDS}={2 * limit:g}",
                 ) from None
             except (
                 Exception
             ) as error:  # onnxruntime raises classes of its own without a common base
                 raise Failed(
-                    f"{self.name} failed on {rows} rows: {_first_line(error)}", CONTRACT
+                    f"{self.name} failed on {rows} rows: {_first_line(error)}", _CONTRACT
                 ) from error
             finally:
                 options.terminate = True
@@ -246,7 +245,7 @@ class OnnxModel:
         """Check a batch of raw output and return predictions."""
         if len(result.shape) not in (1, 2) or len(result) != rows:
             raise InvalidInput(
-                f"{self.name} returns {list(result.shape)} for {rows} rows", CONTRACT
+                f"{self.name} returns {list(result.shape)} for {rows} rows", _CONTRACT
             )
         if classes is None:
             values = floats(result)
@@ -256,7 +255,7 @@ class OnnxModel:
             return self._classes(result.reshape(rows, -1), classes, at)
         if result.ndim != 2 or result.shape[1] < 2:
             raise InvalidInput(
-                f"{self.name} returns {list(result.shape)} for {rows} rows", CONTRACT
+                f"{self.name} returns {list(result.shape)} for {rows} rows", _CONTRACT
             )
         if result.shape[1] != classes:
             raise InvalidInput(
@@ -329,7 +328,7 @@ def _hint(wanted: Tensor, array: Array | None) -> str:
         and wanted.shape[:1] not in ((), (None,))
     ):
         return "export the model with a free first axis, so that it takes any number of rows"
-    return CONTRACT
+    return _CONTRACT
 
 
 def _shape(array: Array) -> str:
@@ -346,10 +345,10 @@ def _runtime() -> Any:
 
 
 def _seconds() -> float:
-    given = os.environ.get(SECONDS) or "600"
+    given = os.environ.get(_SECONDS) or "600"
     if not given.replace(".", "", 1).isdecimal() or float(given) == 0:
         raise InvalidInput(
-            f"{SECONDS} is not a number of seconds: {given!r}", f"export {SECONDS}=600"
+            f"{_SECONDS} is not a number of seconds: {given!r}", f"export {_SECONDS}=600"
         )
     return float(given)
 
@@ -370,7 +369,7 @@ def _open(model: bytes | Path, name: str, threads: int) -> Any:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises classes of its own without a common base
         raise Damaged(
-            f"{name} is not an ONNX model that onnxruntime can run: {_first_line(error)}", CONTRACT
+            f"{name} is not an ONNX model that onnxruntime can run: {_first_line(error)}", _CONTRACT
         ) from error
 
 

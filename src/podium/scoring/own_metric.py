@@ -62,7 +62,7 @@ def try_out(metric: FunctionMetric, kind: str | None = None) -> None:
         return
     said = f"{type(failure).__name__}: {failure}"
     _log.warning(
-        "the metric %s failed on made-up items (%s); the run goes on, your own may suit it",
+        "the metric %s failed on made-up items (%s); the run continues, as your own items may suit it",
         metric.name,
         said,
     )

@@ -8,7 +8,7 @@ their distribution (Fisher 1935; Good, "Permutation Tests"). Items of one group 
 together.
 
 - means and confusion matrices: sums over items are exchanged, so that a draw is a product of
-  matrices. Beyond BLOCKS units these are dealt at random into BLOCKS blocks, which are exchanged
+  matrices. Beyond _BLOCKS units these are dealt at random into _BLOCKS blocks, which are exchanged
   instead.
 - ROC AUC: the ranks that the two models give an item are exchanged, since their scores need not
   have one scale (Venkatraman and Begg 1996; Bandos, Rockette and Gur 2005). Beyond EXACT_RANKS
@@ -16,7 +16,7 @@ together.
   values as in DeLong, DeLong and Clarke-Pearson 1988.
 - functions of one's own: called for every draw, of which there are CALLS.
 
-Up to EXACT units all exchanges are counted, which gives the exact p value. A rule may ask for a p
+Up to _EXACT units all exchanges are counted, which gives the exact p value. A rule may ask for a p
 value that the usual number of draws cannot show: then there are more, until they decide. Where the
 difference is a sum over units, of which chance only draws the signs, p is also bounded by Gauss's
 tail (Bentkus and Dzindzalieta 2015, "A tight Gaussian bound for weighted sums of Rademacher random
@@ -42,21 +42,21 @@ from podium.scoring.families import (
     scored_classes,
 )
 
-BLOCKS = 10_000
+_BLOCKS = 10_000
 _CHUNK = 1 << 17
 """Numbers of one array that are in memory at a time: few enough for a processor's cache."""
 DRAWS, MOST_DRAWS = 10_000, 1_000_000
 CALLS, MOST_CALLS = 2_000, 100_000
-TIMES = 5
+_TIMES = 5
 """Draws for each 1/p that is asked for: with so many, p is known well enough to be compared
 with."""
-EXACT = 12
+_EXACT = 12
 """Units, all of whose 2^12 exchanges are counted."""
 EXACT_RANKS = 1_000
 """Items times ROC curves."""
 
 
-Drawn = tuple[Iterator[Array], float, float]
+_Drawn = tuple[Iterator[Array], float, float]
 """Differences of the draws, block by block; the observed one; and a bound of p if the draws are
 sums of random signs, or grow with such sums, else 1."""
 
@@ -89,7 +89,7 @@ def paired_permutation(
     random = np.random.default_rng(seed)
     count = len(target) if groups is None else int(groups.max()) + 1
     usual = draws or (CALLS if isinstance(metric, FunctionMetric) else DRAWS)
-    most = max(usual, math.ceil(min(TIMES / limit, 1 / least_p(metric))))
+    most = max(usual, math.ceil(min(_TIMES / limit, 1 / least_p(metric))))
     units = _deal(len(target), random, groups)
     swaps = _swaps(int(units.max()) + 1, most, random)
     if isinstance(metric, MeanMetric | ConfusionMetric):
@@ -107,7 +107,7 @@ def paired_permutation(
         if drawn >= usual and (bound <= limit or extreme + 1 > limit * (most + 1)):
             break  # the other draws would not change the answer
     least = 2.0 ** (1 - count)
-    if count <= EXACT:
+    if count <= _EXACT:
         return max(extreme / drawn, least), False
     share = (extreme + 1) / (drawn + 1)
     return max(min(share, bound), least), bound < share or not extreme
@@ -129,7 +129,7 @@ def _deal(items: int, random: np.random.Generator, groups: Array | None) -> Arra
     """Return the block of each item, ``[items]``, dealt at random; few units, items or groups, are
     a block each."""
     units = items if groups is None else int(groups.max()) + 1
-    dealt = np.arange(units) if units <= BLOCKS else random.permutation(units) % BLOCKS
+    dealt = np.arange(units) if units <= _BLOCKS else random.permutation(units) % _BLOCKS
     return dealt if groups is None else dealt[groups]
 
 
@@ -139,7 +139,7 @@ def _chunk(units: int) -> int:
 
 def _swaps(units: int, draws: int, random: np.random.Generator) -> Iterator[Array]:
     """Yield which units change places, 0 or 1 as float64 ``[some, units]``, all draws in turn."""
-    if units <= EXACT:
+    if units <= _EXACT:
         yield (np.arange(2**units)[:, None] >> np.arange(units) & 1).astype(np.float64)
         return
     some = _chunk(units)
@@ -154,7 +154,7 @@ def _of_sums(
     second: Array,
     units: Array,
     swaps: Iterator[Array],
-) -> Drawn:
+) -> _Drawn:
     value, columns = _sums_of(metric, target, first, second)
     sums = [
         np.stack([np.bincount(units, column) for column in columns(given)], axis=1)
@@ -192,7 +192,7 @@ def _sums_of(
 
 def _of_ranks(
     metric: Metric, target: Array, first: Array, second: Array, units: Array, swaps: Iterator[Array]
-) -> Drawn:
+) -> _Drawn:
     observed = metric.value(target, first) - metric.value(target, second)
     curves = [at for at in scored_classes(first) if 0 < (target == at).sum() < len(target)]
     if len(target) * len(curves) > EXACT_RANKS:
@@ -271,7 +271,7 @@ def _area_parts(target: Array, first: Array, second: Array) -> Array:
 
 def _of_function(
     metric: Metric, target: Array, first: Array, second: Array, units: Array, swaps: Iterator[Array]
-) -> Drawn:
+) -> _Drawn:
     def exchanged(swap: Array) -> float:
         moved = (swap[units] > 0).reshape(-1, *[1] * (first.ndim - 1))
         mixed = np.where(moved, second, first), np.where(moved, first, second)

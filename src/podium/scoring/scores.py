@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.display.text import figure
 from podium.errors import InvalidInput
 from podium.scoring.families import Array, FunctionMetric, Metric, class_indices, confusion
 from podium.scoring.metrics import METRICS, require_kind
 from podium.scoring.model import OnnxModel
-from podium.text import figure
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from podium.display.text import brief
 from podium.errors import InvalidInput
 from podium.scoring.comparison import Comparison, compare, figure_interval, numbered
 from podium.scoring.families import Array, Metric
-from podium.text import brief
 
 LEAST_OF_SLICE = 20
 """Items, or groups, of which a slice is judged: McNemar's p is below .05 with 6 lost of them."""
 
-MOST_NUMBERS = 12
+_MOST_NUMBERS = 12
 """A column of more different numbers is cut at its quartiles."""
 
-LEVEL = 0.05
-MISSING = "(missing)"
+_LEVEL = 0.05
+_MISSING = "(missing)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +46,11 @@ class Slice:
     @property
     def worse(self) -> bool:
         """Whether the first model is worse here by more than chance."""
-        return bool(self.compared and self.compared.worse and (self.p_value or 0) <= LEVEL)
+        return bool(self.compared and self.compared.worse and (self.p_value or 0) <= _LEVEL)
 
     @property
     def loss(self) -> float:
-        """How much worse the first model is."""
+        """Loss of the first model against the second."""
         if self.compared is None:
             return 0.0
         change = self.compared.difference
@@ -93,7 +93,7 @@ def slices(
         one = Slice(name=str(name), items=int(here.sum()))
         other = None if second is None else second[here]
         mates = None if groups is None else groups[here]
-        level = LEVEL / len(different)
+        level = _LEVEL / len(different)
         found.append(_measured(one, metric, target[here], first[here], other, mates, level))
     judged = sorted((one for one in found if one.compared), key=lambda one: one.p_value or 0.0)
     corrected = holm([one.p_value or 0.0 for one in judged])
@@ -144,14 +144,14 @@ def slice_names(values: Array) -> Array:
         values: [n], texts with None where a value is missing, or floats with NaN.
     """
     if values.dtype.kind != "f":
-        return np.array([MISSING if text is None else text for text in values], np.str_)
+        return np.array([_MISSING if text is None else text for text in values], np.str_)
     known = values[np.isfinite(values)]
     different = np.unique(known)
-    if len(different) <= MOST_NUMBERS:
-        texts = [f"{number:.15g}" if np.isfinite(number) else MISSING for number in values]
+    if len(different) <= _MOST_NUMBERS:
+        texts = [f"{number:.15g}" if np.isfinite(number) else _MISSING for number in values]
         return np.array(texts, np.str_)
     cuts = np.unique(np.quantile(known, (0.25, 0.5, 0.75)))
     words = [brief(cut) for cut in cuts]
     between = [f"{low} to {high}" for low, high in pairwise(words)]
     names = np.array([f"up to {words[0]}", *between, f"above {words[-1]}"])
-    return np.where(np.isfinite(values), names[np.searchsorted(cuts, values)], MISSING)
+    return np.where(np.isfinite(values), names[np.searchsorted(cuts, values)], _MISSING)

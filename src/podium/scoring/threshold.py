@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from podium.documents import parse
+from podium.display.text import figure, plural
 from podium.errors import InvalidInput
+from podium.files.documents import parse
 from podium.scoring.families import (
     Array,
     ConfusionMetric,
@@ -20,18 +21,18 @@ from podium.scoring.families import (
     group_starts,
 )
 from podium.scoring.metrics import METRICS, TUNED
-from podium.text import figure, plural
 
 THRESHOLD = "threshold.json"
 """File of a model directory or a version."""
 
-FEW = 100
+_FEW = 100
 """Items of the rarer class; a threshold that is chosen on fewer may be far from the best one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Threshold:
-    """Of two classes, a model decides for ``label`` where its probability is at least ``value``."""
+    """Threshold of a model of two classes: from the probability ``value`` on it decides for
+    ``label``."""
 
     label: str
     value: float
@@ -133,11 +134,11 @@ class Threshold:
     @property
     def warning(self) -> str:
         """Why it may be far from the best one; empty if nothing says so."""
-        if not self.metric or self.rarer >= FEW:
+        if not self.metric or self.rarer >= _FEW:
             return ""
         return (
             f"the threshold {self.value:.4g} was chosen on {plural(self.rarer, 'item')} of the "
-            f"rarer class: with fewer than {FEW} it may be far from the best one"
+            f"rarer class: with fewer than {_FEW} it may be far from the best one"
         )
 
     def __str__(self) -> str:

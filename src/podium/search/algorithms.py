@@ -1,12 +1,12 @@
 """All search algorithms. A new one is a file with its Algorithm, and its name in this table."""
 
-from podium.plugins import Table
 from podium.search.algorithm import COUNT, Algorithm
 from podium.search.bayesian import BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE, TPE
 from podium.search.cmaes import CMA_ES
 from podium.search.halving import ASHA, HYPERBAND
 from podium.search.population import PBT
 from podium.search.unguided import GRID, RANDOM, SOBOL
+from podium.system.plugins import Table
 
 _ALL = (
     RANDOM,

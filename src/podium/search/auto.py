@@ -4,10 +4,10 @@ the figures."""
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from podium.display.text import plural
 from podium.search.bayesian import BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE, TPE
 from podium.search.space import Parameter, count_points
 from podium.search.unguided import GRID, SOBOL
-from podium.text import plural
 
 AUTO = "auto"
 
@@ -22,7 +22,7 @@ ROUNDS = 6
 """Times as many trials as run at once, from which on it is chosen: with three, TPE finds as
 much."""
 
-MODELED_SEVERAL = range(40, 101)
+_MODELED_SEVERAL = range(40, 101)
 """The same with several objectives, where it is ahead of TPE earlier."""
 
 CHOICES = tuple(known.name for known in (GRID, SOBOL, BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE, TPE))
@@ -67,13 +67,13 @@ def choose(
             MULTIVARIATE_TPE.name,
             "it models together the parameters that count together, by the conditions",
         )
-    tpe, numbers = (TPE.name, MODELED_SEVERAL) if several else (MULTIVARIATE_TPE.name, MODELED)
+    tpe, numbers = (TPE.name, _MODELED_SEVERAL) if several else (MULTIVARIATE_TPE.name, MODELED)
     if trials is None or trials >= numbers.stop:
         return Choice(tpe, "quick however many trials there are")
     if trials < max(numbers.start, ROUNDS * parallel):
         return Choice(
             tpe,
-            f"none is known to be ahead of it in so few trials ({trials}, {parallel} at a time)",
+            f"no algorithm is known to be better in so few trials ({trials}, {parallel} at a time)",
         )
     if not modeled:
         return Choice(tpe, "there is no Gaussian process without torch")

@@ -4,8 +4,10 @@ bayesianoptimization."""
 import math
 from collections.abc import Mapping
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from podium.errors import InvalidInput
 from podium.search.algorithm import COUNT, COUNT_0, POSITIVE, SEED, Algorithm, Setting, one_of
 from podium.search.history import BEST
 
@@ -28,7 +30,10 @@ def _tpe(
         given["gamma"] = lambda count: min(math.ceil(share * math.sqrt(unseen + count)), BEST)
     given = {name: value for name, value in given.items() if value is not None}
     group = multivariate and settings.get("group", False)
-    return TPESampler(seed=seed, multivariate=multivariate, group=group, **given)
+    # As in Optuna 5; it was False before: trials that run count as bad ones meanwhile.
+    return TPESampler(
+        seed=seed, multivariate=multivariate, group=group, constant_liar=True, **given
+    )
 
 
 def _gaussian_process(
@@ -36,6 +41,11 @@ def _gaussian_process(
 ) -> "BaseSampler":
     from optuna.samplers import GPSampler
 
+    if find_spec("torch") is None:
+        raise InvalidInput(
+            "bayesianoptimization needs PyTorch, which is not installed",
+            "pip install 'podium-ml[torch]', or multivariate-tpe, which needs nothing more",
+        )
     startup = settings.get("n_initial_points", 10)
     return GPSampler(seed=seed, n_startup_trials=startup, warn_independent_sampling=False)
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
-GROWTH = 2
+_GROWTH = 2
 """Factor by which a population grows at a restart, as in Katib."""
 
-WIDTH = 1 / 6
+_WIDTH = 1 / 6
 """First standard deviation, of a range's length."""
 
 
@@ -107,9 +107,9 @@ class RestartingCmaEs(Plan):
             "small" if bipop and self.evaluations["small"] < self.evaluations["large"] else "large"
         )
         if self.regime == "small":
-            return int(self.first_population * (GROWTH**self.grown) ** (draw.random() ** 2))
+            return int(self.first_population * (_GROWTH**self.grown) ** (draw.random() ** 2))
         self.grown += 1
-        return int(self.first_population * GROWTH**self.grown)
+        return int(self.first_population * _GROWTH**self.grown)
 
     def _start(self, mean: list[float], population: int | None) -> "CMA":
         import numpy as np
@@ -117,7 +117,7 @@ class RestartingCmaEs(Plan):
 
         return CMA(
             mean=np.array(mean),
-            sigma=self.settings.get("sigma", WIDTH),
+            sigma=self.settings.get("sigma", _WIDTH),
             bounds=np.array([[0.0, 1.0]] * len(mean)),
             seed=(self.seed + self.restarts) % 2**32,
             population_size=population,

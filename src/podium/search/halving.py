@@ -10,7 +10,7 @@ from podium.search.distributions import at
 from podium.search.space import Parameter, settled
 
 
-class Hyperband(Plan):
+class _Hyperband(Plan):
     """Katib's brackets: ``s`` from s_max to 0, each beginning with n trials of r_l / eta^s, the
     best 1/eta continuing.
 
@@ -40,7 +40,6 @@ class Hyperband(Plan):
         return point
 
     def tell(self, trial: str, value: float | None) -> None:
-        """Take a trial's result into its rung."""
         if trial in self.open:
             self.done.append((value, self.open.pop(trial)))
 
@@ -69,7 +68,7 @@ class Hyperband(Plan):
         self.queue = [{**point, self.resource: str(resource)} for point in points]
 
 
-class Asha(Plan):
+class _Asha(Plan):
     """Successive halving without waiting: the best 1/eta of a rung continue as soon as they are
     known (Li 2020)."""
 
@@ -96,7 +95,6 @@ class Asha(Plan):
         return self._begin(trial, 0, _sample(self.space, self.draw))
 
     def tell(self, trial: str, value: float | None) -> None:
-        """Take a trial's result into its rung."""
         if trial in self.open:
             level, point = self.open.pop(trial)
             self.results[level][trial] = (value, point)
@@ -175,7 +173,7 @@ HYPERBAND = Algorithm(
     example='{name: resource_name, value: epochs} and {name: r_l, value: "9"}',
     drops_unknown_settings=True,
     at_once=_first_rung,
-    plan=Hyperband,
+    plan=_Hyperband,
     explored=_explored,
     takes_conditions=True,
 )
@@ -191,7 +189,7 @@ ASHA = Algorithm(
     required=HYPERBAND.required,
     example=HYPERBAND.example,
     in_katib=False,
-    plan=Asha,
+    plan=_Asha,
     explored=_explored,
     takes_conditions=True,
 )

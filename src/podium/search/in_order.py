@@ -24,6 +24,29 @@ if TYPE_CHECKING:
 NUMBER = "number"
 """Tag of a trial: which one it is, counted from 0."""
 
+SAMPLER = "sampler"
+"""Tag of a trial: the library that suggested it, with its version."""
+
+
+def check_sampler(trial: str, library: str | None) -> None:
+    """Check the library that suggested a trial, None if it is not known.
+
+    Raises:
+        InvalidInput: It is another version of Optuna: the next points would be others.
+    """
+    if library and library != (here := _library()):
+        raise InvalidInput(
+            f"trial {trial} was suggested by {library}, and this is {here}: "
+            "the trials after it may be others than in one run",
+            f"go on with {library.replace('-', '==')}, or start the sweep again",
+        )
+
+
+def _library() -> str:
+    import optuna
+
+    return f"optuna-{optuna.__version__}"
+
 
 class Sampled(Plan):
     """A plan whose points come from Optuna's sampler, with a new seed for each point.
@@ -63,8 +86,17 @@ class Sampled(Plan):
         self._begun(trial, asked.number)
         return decoded(self.space, asked.params)
 
+    def tags(self, trial: str) -> dict[str, str]:
+        """Return the library that suggested it."""
+        return {SAMPLER: _library()}
+
     def again(self, past: PastTrial) -> Point:
-        """Return the point of a trial that an earlier process began, as if it were the next."""
+        """Return the point of a trial that an earlier process began, as if it were the next.
+
+        Raises:
+            InvalidInput: Another version of Optuna suggested it: the next points would be others.
+        """
+        check_sampler(past.trial, past.tags.get(SAMPLER))
         if self._keeps:
             return self.next(past.trial)
         from optuna.trial import TrialState, create_trial
@@ -133,7 +165,7 @@ class InOrder(Plan):
                 raise InvalidInput(
                     f"trial {past.trial} has {_said(past.point)}, but the search gives {_said(point)} now: "
                     "it was begun by another version of podium or of its libraries",
-                    "begin it anew, or go on with that version",
+                    "start it again, or continue with that version",
                 )
 
     def _again(self, past: PastTrial) -> Point | None:

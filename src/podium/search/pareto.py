@@ -19,11 +19,15 @@ class Value(float):
     broken: Mapping[str, float]
     """By how much it breaks each constraint, above 0; 0 or less if it keeps it."""
 
+    feasible: bool
+    """Whether it keeps every constraint."""
+
     def __new__(
         cls, value: float, further: Sequence[float] = (), broken: Mapping[str, float] | None = None
     ) -> "Value":
         made = super().__new__(cls, value)
         made.further, made.broken = tuple(further), dict(broken or {})
+        made.feasible = all(by <= 0 for by in made.broken.values())
         return made
 
     @classmethod
@@ -40,11 +44,6 @@ class Value(float):
     def objectives(self) -> tuple[float, ...]:
         """All of them, the first one first."""
         return (float(self), *self.further)
-
-    @property
-    def feasible(self) -> bool:
-        """Whether it keeps every constraint."""
-        return all(by <= 0 for by in self.broken.values())
 
     def costs(self, maximize: Sequence[bool]) -> tuple[float, ...]:
         """Return its objectives, so that less is better in each of them."""

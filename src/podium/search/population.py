@@ -17,12 +17,12 @@ from podium.search.distributions import at
 from podium.search.space import Parameter
 
 GENERATION, PARENT = "generation", "parent"
-FACTORS = (0.8, 1.2)
+_FACTORS = (0.8, 1.2)
 """A number is changed by one of them."""
 
 
 @dataclass(kw_only=True)
-class Member:
+class _Member:
     """A trial that runs, will run, or has run."""
 
     point: Point
@@ -47,7 +47,7 @@ class Population(Plan):
         self.size, self.share = settings["n_population"], settings["truncation_threshold"]
         self.draw = random.Random(settings.get("random_state"))
         self.queue = [self._seed() for _ in range(self.size)]
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, _Member] = {}
         self.previous: list[str] = []
         self.current: list[str] = []
 
@@ -70,7 +70,7 @@ class Population(Plan):
         member = self.members[trial]
         if value is None:
             self.queue.append(
-                Member(point=member.point, generation=member.generation, parent=member.parent)
+                _Member(point=member.point, generation=member.generation, parent=member.parent)
             )
             return
         member.value = value if self.maximize else -value
@@ -81,7 +81,7 @@ class Population(Plan):
         seen = list(history)
         for earlier in seen:
             generation, parent = int(earlier.tags.get(GENERATION, 0)), earlier.tags.get(PARENT)
-            self.members[earlier.trial] = Member(
+            self.members[earlier.trial] = _Member(
                 point=earlier.point, generation=generation, parent=parent
             )
         latest = max((member.generation for member in self.members.values()), default=0)
@@ -115,7 +115,7 @@ class Population(Plan):
         else:
             self.queue.append(self._seed())
 
-    def _children(self, pool: Sequence[str], count: int) -> list[Member]:
+    def _children(self, pool: Sequence[str], count: int) -> list[_Member]:
         import numpy as np
 
         values = {trial: self.members[trial].value for trial in pool}
@@ -132,12 +132,12 @@ class Population(Plan):
             for trial in others[: count - len(worst)]
         ]
         return [
-            Member(point=point, generation=self.members[trial].generation + 1, parent=trial)
+            _Member(point=point, generation=self.members[trial].generation + 1, parent=trial)
             for trial, point in (*taken, *changed)
         ]
 
-    def _seed(self) -> Member:
-        return Member(
+    def _seed(self) -> _Member:
+        return _Member(
             point={parameter.name: at(parameter, self.draw.random()) for parameter in self.space}
         )
 
@@ -157,7 +157,7 @@ class Population(Plan):
         if not parameter.numeric:
             index = parameter.choices.index(value) + self.draw.choice((-1, 1))
             return parameter.choices[index % len(parameter.choices)]
-        new = float(value) * self.draw.choice(FACTORS)
+        new = float(value) * self.draw.choice(_FACTORS)
         new = min(
             max(float(int(new)) if parameter.kind == "int" else new, parameter.low), parameter.high
         )

@@ -6,6 +6,8 @@ sweeps as ``from``.
 """
 
 import contextlib
+import json
+import os
 import random
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -18,7 +20,6 @@ from podium.search.algorithms import ALGORITHMS
 from podium.search.distributions import decoded, distributions, encoded, suggest
 from podium.search.history import History
 from podium.search.in_order import InOrder, Sampled
-from podium.search.journal import JOURNAL, open_journal
 from podium.search.pareto import Value, tell
 from podium.search.space import Parameter
 from podium.search.warm_start import Earlier
@@ -26,6 +27,40 @@ from podium.search.warm_start import Earlier
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
+
+
+JOURNAL = "optuna.journal"
+"""File name of the study in an Experiment's directory."""
+
+
+def open_journal(path: Path) -> Any:
+    """Return the backend of a journal that this process alone writes; half a line at its end is cut
+    off."""
+    from optuna.storages.journal import JournalFileBackend
+
+    class Journal(JournalFileBackend):
+        """Optuna's own waits for the disk and takes a lock at each of a trial's entries; the engine
+        writes alone."""
+
+        def append_logs(self, logs: list[dict[str, Any]]) -> None:
+            with path.open("ab") as file:
+                file.write(
+                    b"".join(
+                        json.dumps(log, separators=(",", ":")).encode() + b"\n" for log in logs
+                    )
+                )
+
+    _cut_partial_line(path)
+    return Journal(str(path))
+
+
+def _cut_partial_line(path: Path) -> None:
+    # A full disk or a crash of the machine leaves half a line; the next one would continue it.
+    if path.exists():
+        written = path.read_bytes()
+        whole = written.rfind(b"\n") + 1
+        if whole < len(written):
+            os.truncate(path, whole)
 
 
 class Search:
@@ -41,6 +76,7 @@ class Search:
         begun: The trials there are; those that the study lacks are added to it. A point that was
             asked for before a crash, but never became one of them, is given back. None: all became
             one.
+        first: Points that the algorithm does not suggest: the first trials have them.
         behind: Maximum number of trials at a time if points are to be reproducible, see in_order;
             None: each point follows from all results there are.
     """
@@ -57,6 +93,7 @@ class Search:
         name: str,
         earlier: Sequence[Earlier] = (),
         begun: Sequence[PastTrial] | None = None,
+        first: Sequence[Mapping[str, str]] = (),
         behind: int | None = None,
     ) -> None:
         import optuna
@@ -93,6 +130,8 @@ class Search:
         self._by_hand = {
             trial.user_attrs["trial"] for trial in known if trial.user_attrs.get("by hand")
         }
+        given = [trial.params for trial in known if trial.user_attrs.get("by hand")]
+        self._first = [point for point in first if encoded(self._space, point) not in given]
         self._plan: Plan | None = None
         self._history: History | None = None
         warm = [trial for trial in known if "from" in trial.user_attrs]
@@ -101,7 +140,8 @@ class Search:
                 self._plan = self._in_order(
                     chosen, space, {"random_state": 0, **settings}, warm, behind
                 )
-                self._plan.recall(self._past(known) if begun is None else begun)
+                suggested = [past for past in begun or () if not past.by_hand]
+                self._plan.recall(self._past(known) if begun is None else suggested)
             elif plan := chosen.plan(space, settings, maximize) if chosen.plan else None:
                 self._plan = plan
                 plan.recall(self._past(known))
@@ -176,6 +216,11 @@ class Search:
         self._count += 1
         return decoded(self._space, values)
 
+    @property
+    def first(self) -> Mapping[str, str] | None:
+        """The next point that a user wants to be tried first, until it is given."""
+        return self._first[0] if self._first else None
+
     def give(self, trial: str, point: Mapping[str, str]) -> None:
         """Add a running trial with values chosen by a user.
 
@@ -183,6 +228,7 @@ class Search:
             point: A value of the space for each parameter.
         """
         values = encoded(self._space, point)
+        self._first = [each for each in self._first if encoded(self._space, each) != values]
         self._store({"trial": trial, "by hand": True}, values, running=True)
         if self._history:
             self._history.give(self._count, values)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
 
-class Grid(Plan):
+class _Grid(Plan):
     """Every point once, in an order that looks random and stays the same when more trials are
     allowed later."""
 
@@ -97,7 +97,7 @@ GRID = Algorithm(
     distributions=("logUniform",),
     is_finite=True,
     needs_steps=True,
-    plan=Grid,
+    plan=_Grid,
     takes_several=True,
     takes_conditions=True,
 )

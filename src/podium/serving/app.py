@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
@@ -27,19 +27,17 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from podium import __version__
-from podium.background import Tries
 from podium.errors import InvalidInput, NotFound, PodiumError, suggestion
-from podium.machine import cores
+from podium.prediction.predictions import UnknownValues
 from podium.serving.figures import Figures
 from podium.serving.form import try_page
 from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Loaded, Served
 from podium.serving.tensors import read_request, write_response
+from podium.system.background import Tries
+from podium.system.machine import cores
 
-if TYPE_CHECKING:
-    from podium.prediction.unknown_values import UnknownValues
-
-LARGE = 64 << 10
+_LARGE = 64 << 10
 """Bytes that are read or written beside the event loop."""
 
 T = TypeVar("T")
@@ -61,7 +59,7 @@ class Limits:
     """For an answer."""
 
 
-class Refused(Exception):
+class _Refused(Exception):
     """A request that is answered by a status and a sentence.
 
     Args:
@@ -79,10 +77,9 @@ class Refused(Exception):
 
 
 def _told(error: Exception) -> Response:
-    """Return the answer that says what was raised."""
     if isinstance(error, ClientDisconnect):
         return Response(status_code=499)
-    if isinstance(error, Refused):
+    if isinstance(error, _Refused):
         return JSONResponse({"error": str(error)}, error.status, error.headers)
     status = _status_of(error)
     if isinstance(error, PodiumError):
@@ -97,7 +94,6 @@ def _told(error: Exception) -> Response:
 
 
 def _status_of(error: Exception) -> int:
-    """Return the status of HTTP that goes with an error."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return 507
     return 404 if isinstance(error, NotFound) else 400 if isinstance(error, InvalidInput) else 500
@@ -108,9 +104,9 @@ class Server:
 
     Args:
         models: To serve.
-        token: What clients send as bearer token; empty asks for none.
-        limits: What a client may ask for.
-        follow: Seconds between two looks for another champion.
+        token: Bearer token that clients send; empty for none.
+        limits: Limits of a request.
+        follow: Seconds between checks for a new champion.
     """
 
     def __init__(
@@ -136,7 +132,7 @@ class Server:
             return await self._rest(scope, receive, send)
         try:
             if scope["method"] != "POST":
-                raise Refused(
+                raise _Refused(
                     405, f"{scope['path']} takes POST, not {scope['method']}", allow="POST"
                 )
             content, headers = await self._infer(found, dict(scope["headers"]), receive)
@@ -217,7 +213,7 @@ class Server:
             given.strip(b" "), self._token.encode()
         )
         if not known:
-            raise Refused(
+            raise _Refused(
                 401,
                 "a bearer token is needed, and none or another one came",
                 www_authenticate="Bearer",
@@ -244,7 +240,7 @@ class Server:
         if model is None:
             raise NotFound(f"no model {name!r} is served", suggestion(name, self._models))
         if not model.opened:
-            raise Refused(503, f"{name} is being opened", retry_after="1")
+            raise _Refused(503, f"{name} is being opened", retry_after="1")
         now = model.now
         if version not in (None, now.version):
             raise NotFound(f"version {version!r} of {name} is not served", f"{now.version} is")
@@ -270,14 +266,14 @@ class Server:
             # Only now: a version that is replaced while the body comes takes no request.
             _, now = self._served(**named)
             size = headers.get(b"inference-header-content-length")
-            small = len(body) < LARGE
+            small = len(body) < _LARGE
             request = (
                 read_request(body, size) if small else await self._apart(read_request, body, size)
             )
             outputs = await now.batcher.ask(request.inputs)
             called = request.id or f"{random.getrandbits(128):032x}"
             head = {"model_name": model.name, "model_version": now.version, "id": called}
-            if sum([array.nbytes for array in outputs.values()]) < LARGE:
+            if sum([array.nbytes for array in outputs.values()]) < _LARGE:
                 return write_response(head, outputs, request)
             return await self._apart(write_response, head, outputs, request)
 
@@ -296,7 +292,7 @@ class Server:
             def work() -> Response:
                 many = dict[str, int]()
 
-                def count(unknown: "UnknownValues") -> None:
+                def count(unknown: UnknownValues) -> None:
                     many.update(unknown.many)
                     self._figures.note_unknown(model.name, unknown.counts)
 
@@ -326,7 +322,7 @@ class Server:
         began, status = time.monotonic(), 500
         if self._under_way >= self._limits.requests:
             self._figures.note(model.name, 503, 0.0)
-            raise Refused(503, f"{self._under_way} requests are under way", retry_after="1")
+            raise _Refused(503, f"{self._under_way} requests are under way", retry_after="1")
         self._under_way += 1
         try:
             async with asyncio.timeout(self._limits.seconds):
@@ -335,8 +331,8 @@ class Server:
             return said
         except TimeoutError:
             status = 504
-            raise Refused(504, f"there was no answer within {self._limits.seconds:g} s") from None
-        except Refused as refused:
+            raise _Refused(504, f"there was no answer within {self._limits.seconds:g} s") from None
+        except _Refused as refused:
             status = refused.status
             raise
         except Exception as error:
@@ -357,7 +353,7 @@ class Server:
             more = message.get("more_body", False)
             size += len(pieces[-1])
             if size > most:
-                raise Refused(413, f"a request has at most {most} bytes")
+                raise _Refused(413, f"a request has at most {most} bytes")
         return b"".join(pieces)
 
     async def _page(self, asked: Asked) -> Response:

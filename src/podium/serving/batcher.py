@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from podium.background import Background
 from podium.errors import Failed
 from podium.scoring.families import Array
+from podium.system.background import Background
 
 Outputs = dict[str, Array]
 

@@ -5,11 +5,11 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from podium.background import Tries
-from podium.exposition import labeled, metric
 from podium.serving.served import Served
+from podium.system.background import Tries
+from podium.system.exposition import labeled, metric
 
-BOUNDS = (
+_BOUNDS = (
     0.001,
     0.0025,
     0.005,
@@ -41,7 +41,7 @@ class Figures:
     def note(self, model: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
         self._answers[model, status] += 1
-        self._buckets[model, BOUNDS[bisect_left(BOUNDS, seconds)]] += 1
+        self._buckets[model, _BOUNDS[bisect_left(_BOUNDS, seconds)]] += 1
         self._seconds[model] = self._seconds.get(model, 0.0) + seconds
 
     def note_unknown(self, model: str, counts: Mapping[str, int]) -> None:
@@ -57,9 +57,9 @@ class Figures:
         ]
         for name, seconds in sorted(self._seconds.items()):
             total = 0
-            for bound in BOUNDS:
+            for bound in _BOUNDS:
                 total += self._buckets[name, bound]
-                shown = "+Inf" if bound == BOUNDS[-1] else f"{bound:g}"
+                shown = "+Inf" if bound == _BOUNDS[-1] else f"{bound:g}"
                 lines.append(f'podium_serve_seconds_bucket{{model="{name}",le="{shown}"}} {total}')
             lines.append(f'podium_serve_seconds_sum{{model="{name}"}} {seconds:.6f}')
             lines.append(f'podium_serve_seconds_count{{model="{name}"}} {total}')
@@ -137,7 +137,6 @@ class Figures:
 
 
 def _watched(served: list[Served]) -> list[str]:
-    """Return what was counted of the items, by version."""
     watches = [
         ({"model": model.name, "version": version}, watch, watch.counts())
         for model in served
@@ -170,7 +169,7 @@ def _watched(served: list[Served]) -> list[str]:
         ),
         labeled(
             "podium_serve_bin_items_total",
-            "Items in each bin of an input, or of what the model says.",
+            "Items in each bin of an input, or of the model's predictions.",
             ((labels, seen) for labels, seen, _ in bins),
         ),
         labeled(

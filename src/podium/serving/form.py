@@ -7,12 +7,13 @@ from typing import Self
 from podium import __version__
 from podium.data.preprocessing import ImagePreprocessing, TablePreprocessing
 from podium.data.preprocessing.table import MISSING, UNKNOWN, TableColumn
+from podium.display.templates import environment
 from podium.prediction import Predictor
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """How the items of a model are entered."""
+    """Form for the items of a model."""
 
     kind: str
     """``image``, ``table`` or ``text``."""
@@ -51,14 +52,9 @@ def try_page(models: Mapping[str, tuple[str, Predictor]]) -> str:
     Args:
         models: By name its version, and what predicts.
     """
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
-    rooms = ChoiceLoader([PackageLoader(f"podium.{room}", ".") for room in ("serving", "reports")])
-    environment = Environment(
-        loader=rooms, autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
     shown = [
         {"name": name, "version": version, "form": Form.of(predictor)}
         for name, (version, predictor) in models.items()
     ]
-    return environment.get_template("serve.html.jinja").render(models=shown, podium=__version__)
+    template = environment("serving", "reports").get_template("serve.html.jinja")
+    return template.render(models=shown, podium=__version__)

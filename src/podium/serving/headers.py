@@ -1,11 +1,19 @@
-"""HTTP with headers of limited size: httptools has no limit of its own."""
+"""HTTP servers by uvicorn: headers of limited size (httptools has no limit of its own), and an end
+that answers for some seconds more, until nobody behind the proxy asks any longer."""
 
+import signal
+import threading
+from types import FrameType
+
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-MOST_BYTES = 64 << 10
+from podium.serving.app import Server
+
+_MOST_BYTES = 64 << 10
 """Bytes of a request's first line and headers."""
 
-_SAID = b'{"error":"a request has at most %d bytes of headers"}' % MOST_BYTES
+_SAID = b'{"error":"a request has at most %d bytes of headers"}' % _MOST_BYTES
 _REFUSAL = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n"
 _REFUSAL += b"content-length: %d\r\n\r\n%s" % (len(_SAID), _SAID)
 
@@ -22,7 +30,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._in_head:  # since an earlier piece
             self._size += self._piece
         super().data_received(data)
-        if self._in_head and self._size > MOST_BYTES:
+        if self._in_head and self._size > _MOST_BYTES:
             self._refuse()
 
     def on_message_begin(self) -> None:
@@ -34,7 +42,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Go on, unless they are too large; most requests come in one small piece, and nothing is
         added up."""
         self._in_head = False
-        if self._size + self._piece > MOST_BYTES and self._head() > MOST_BYTES:
+        if self._size + self._piece > _MOST_BYTES and self._head() > _MOST_BYTES:
             self._refuse()
             raise ValueError("the headers are too large")  # ends the parsing
         super().on_headers_complete()
@@ -51,3 +59,25 @@ class LimitedProtocol(HttpToolsProtocol):
         self._refused = True
         self.transport.write(_REFUSAL)
         self.transport.close()
+
+
+class DrainingServer(uvicorn.Server):
+    """Ends some seconds after SIGTERM; a second signal ends it at once.
+
+    A cluster tells its proxies that a pod leaves while it tells the pod, so requests still come;
+    and a connection that is closed between two answers may have the next request on its way. So
+    each answer says ``Connection: close``, and the client opens the next connection elsewhere.
+    """
+
+    def __init__(self, config: uvicorn.Config, server: Server, seconds: float) -> None:
+        super().__init__(config)
+        self._server, self._seconds = server, seconds
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end; called by the signal."""
+        if sig != signal.SIGTERM or not self._seconds or self._server.draining:
+            return super().handle_exit(sig, frame)
+        self._server.draining = True
+        later = threading.Timer(self._seconds, super().handle_exit, (sig, frame))
+        later.daemon = True
+        later.start()

@@ -7,23 +7,25 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as parquet
+
 from podium.data.rows import Problem
-from podium.documents import foreign, load_json
 from podium.errors import Failed, InvalidInput
+from podium.files.documents import foreign, load_json
 from podium.prediction import Predictor
-from podium.prediction.unknown_values import UnknownValues
+from podium.prediction.predictions import UnknownValues
 from podium.serving.tensors import MOST_JSON
 
-MOST_ITEMS = 100_000
+_MOST_ITEMS = 100_000
 """Items of a request."""
 
-MOST_TABLE = 1 << 30
+_MOST_TABLE = 1 << 30
 """Bytes of a table once its compression is undone."""
 
-PARQUET = "application/vnd.apache.parquet"
-SUFFIXES = {
+_PARQUET = "application/vnd.apache.parquet"
+_SUFFIXES = {
     "image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/bmp": ".bmp", "image/webp": ".webp",
-    "text/csv": ".csv", "text/plain": ".txt", PARQUET: ".parquet",
+    "text/csv": ".csv", "text/plain": ".txt", _PARQUET: ".parquet",
     "application/x-ndjson": ".jsonl",
 }  # fmt: skip
 """File suffix by the content type of raw items."""
@@ -38,12 +40,12 @@ def read_raw(body: bytes, content_type: str) -> tuple[str, bytes]:
         InvalidInput: It is none of that.
     """
     media = content_type.partition(";")[0].strip().lower()
-    if media in SUFFIXES:
+    if media in _SUFFIXES:
         return media, body
     if media != "application/json":
         raise InvalidInput(
             f"items do not come as {media or 'nothing'!r}",
-            f"application/json, {', '.join(SUFFIXES)}",
+            f"application/json, {', '.join(_SUFFIXES)}",
         )
     document = load_json(body, "the request", limit=MOST_JSON)
     rows, texts = (
@@ -65,7 +67,7 @@ def predict_raw(
     body: bytes,
     *,
     until: float | None = None,
-    on_unknown: "Callable[[UnknownValues], None] | None" = None,
+    on_unknown: Callable[[UnknownValues], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Predict raw items, which become inputs as the training data did.
 
@@ -82,14 +84,14 @@ def predict_raw(
     """
     end, said = until or time.monotonic() + 60.0, list[dict[str, Any]]()
     with tempfile.TemporaryDirectory(prefix="podium-serve-") as scratch:
-        file = Path(scratch, f"items{SUFFIXES[media]}")
+        file = Path(scratch, f"items{_SUFFIXES[media]}")
         file.write_bytes(body)
-        if media == PARQUET:
+        if media == _PARQUET:
             _check_rows(file)
         for result in predictor.stream([str(file)], on_unknown=on_unknown):
-            if len(said) >= MOST_ITEMS:
+            if len(said) >= _MOST_ITEMS:
                 raise InvalidInput(
-                    f"a request has at most {MOST_ITEMS} items", "send them in several requests"
+                    f"a request has at most {_MOST_ITEMS} items", "send them in several requests"
                 )
             if time.monotonic() > end:  # a small file may hold many
                 raise Failed(
@@ -104,15 +106,13 @@ def predict_raw(
 
 def _check_rows(file: Path) -> None:
     """Refuse a file whose rows, which take next to no bytes in it, are too many."""
-    import pyarrow.parquet as parquet
-
     with foreign("the request is not readable as Parquet"):
         held = parquet.read_metadata(file)
         size = sum(held.row_group(at).total_byte_size for at in range(held.num_row_groups))
-    if held.num_rows > MOST_ITEMS or size > MOST_TABLE:
+    if held.num_rows > _MOST_ITEMS or size > _MOST_TABLE:
         raise InvalidInput(
-            f"the request has {held.num_rows} rows of {size} bytes, but at most {MOST_ITEMS} of "
-            f"{MOST_TABLE} are read",
+            f"the request has {held.num_rows} rows of {size} bytes, but at most {_MOST_ITEMS} of "
+            f"{_MOST_TABLE} are read",
             "send them in several requests",
         )
 

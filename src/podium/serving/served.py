@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from podium.data.watch import Watch
+from podium.data.profile import Watch
 from podium.errors import InvalidInput, PodiumError
 from podium.models import Model, open_registry
 from podium.models.signature import check_directory, public_key
@@ -18,10 +18,10 @@ from podium.scoring.families import Array
 from podium.serving.batcher import Batcher
 from podium.serving.tensors import NAMES
 
-MOST_ROWS = 1024
+_MOST_ROWS = 1024
 """Rows of a batch at most."""
 
-MOST_WATCHES = 4
+_MOST_WATCHES = 4
 """Versions of a model whose counts are kept."""
 
 
@@ -55,10 +55,10 @@ class Loaded:
         if not isinstance(model, OnnxModel):
             settings = processes or Processes()
             predictor.model = CommandPool(name=model.name, fetch=model.fetch, processes=settings)
-            batcher = Batcher(partial(_commanded, predictor), MOST_ROWS, settings.count)
+            batcher = Batcher(partial(_commanded, predictor), _MOST_ROWS, settings.count)
         else:
             run = partial(_watched, model, predictor, watch) if watch else model.run
-            batcher = Batcher(run, MOST_ROWS, options=model.options)
+            batcher = Batcher(run, _MOST_ROWS, options=model.options)
         return cls(version=version, predictor=predictor, batcher=batcher)
 
     async def close(self) -> None:
@@ -141,6 +141,11 @@ class Served:
         self._now: Loaded | None = None
         self.swaps = 0
         self.trouble = ""
+        self.storage = ""
+        """URL of the registry that it is from; empty for a directory."""
+
+        self.announce: Callable[[], None] = lambda: None
+        """Called when another version answers."""
 
     @property
     def opened(self) -> bool:
@@ -168,6 +173,7 @@ class Served:
             PodiumError: There is none, or it cannot be opened.
         """
         self._now = self.load()
+        self.announce()
 
     def load(self) -> Loaded | None:
         """Open the version that should answer; None if it is the one that does.
@@ -189,7 +195,7 @@ class Served:
         watch = self.watches.pop(version, None) or Watch(
             profile, self._share
         )  # a version that is back counts on
-        self.watches = {**dict(list(self.watches.items())[1 - MOST_WATCHES :]), version: watch}
+        self.watches = {**dict(list(self.watches.items())[1 - _MOST_WATCHES :]), version: watch}
         return watch
 
     async def follow(self) -> None:
@@ -211,6 +217,7 @@ class Served:
             before, self._now = self._now, loaded
             if before:
                 self.swaps += 1
+                self.announce()
                 await before.close()
 
 
@@ -254,6 +261,7 @@ def find_models(
             model = Served(
                 name, partial(_find_version, registry[name], ref or "champion"), share, processes
             )
+            model.storage = registry.url
         if name in served:
             raise InvalidInput(f"two models would be served as {name!r}", "serve them on two ports")
         served[name] = model

@@ -15,19 +15,19 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from podium.documents import load_json
 from podium.errors import Failed, InvalidInput, suggestion
+from podium.files.documents import load_json
 from podium.scoring.families import Array
 
-DATATYPES = {
+_DATATYPES = {
     "BOOL": "bool", "UINT8": "uint8", "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64", "INT8": "int8",
     "INT16": "int16", "INT32": "int32", "INT64": "int64", "FP16": "float16", "FP32": "float32", "FP64": "float64",
 }  # fmt: skip
 """numpy's name by the protocol's; strings (BYTES) are not served."""
 
-NAMES = {dtype: name for name, dtype in DATATYPES.items()}
+NAMES = {dtype: name for name, dtype in _DATATYPES.items()}
 
-_TYPES = {name: np.dtype(dtype) for name, dtype in DATATYPES.items()}
+_TYPES = {name: np.dtype(dtype) for name, dtype in _DATATYPES.items()}
 _KINDS: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float, bool}}
 """Types of JSON elements that each kind of number accepts."""
 
@@ -37,21 +37,21 @@ _LITTLE = {dtype: dtype.newbyteorder("<") for dtype in _NAMES}
 MOST_JSON = 8 << 20
 """Bytes of JSON: parsing takes ten times as much memory, and no other thread runs meanwhile."""
 
-MOST_NAME = 1000
+_MOST_NAME = 1000
 """Letters of a name or an id."""
 
-MOST_ROWS = 1 << 20
+_MOST_ROWS = 1 << 20
 """Rows of a request."""
 
-MOST_AXES = 32
+_MOST_AXES = 32
 """Axes of a tensor."""
 
-MOST_BYTES = 1 << 40
+_MOST_BYTES = 1 << 40
 """Bytes of a tensor, far beyond what a body can hold: sizes are multiplied up to there."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class _Request:
     """Inference request of a client."""
 
     id: str
@@ -67,7 +67,7 @@ class Request:
     """Whether outputs that nothing is said of come as bytes."""
 
 
-def read_request(body: bytes, header: bytes | None) -> Request:
+def read_request(body: bytes, header: bytes | None) -> _Request:
     """Read an inference request.
 
     Args:
@@ -97,7 +97,7 @@ def read_request(body: bytes, header: bytes | None) -> Request:
         inputs[name], rest = array, rest[used:]
     if rest:
         raise InvalidInput(
-            f"{len(rest)} bytes are left behind the last tensor", "check binary_data_size of each"
+            f"{len(rest)} bytes are left after the last tensor", "check binary_data_size of each"
         )
     asked, called = document.get("outputs") or [], document.get("id") or ""
     if not isinstance(asked, list):
@@ -107,12 +107,12 @@ def read_request(body: bytes, header: bytes | None) -> Request:
         if not isinstance(wanted, dict) or not _is_name(wanted.get("name")):
             raise InvalidInput(f"outputs[{number}] needs a name, but got {_brief(wanted)}")
         outputs[wanted["name"]] = bool(_parameters(wanted).get("binary_data", False))
-    if type(called) is not str or len(called) > MOST_NAME:
+    if type(called) is not str or len(called) > _MOST_NAME:
         raise InvalidInput(
-            f"id is a string of at most {MOST_NAME} letters, but got {_brief(called)}"
+            f"id is a string of at most {_MOST_NAME} letters, but got {_brief(called)}"
         )
     binary = bool(_parameters(document).get("binary_data_output", False))
-    return Request(id=called, inputs=inputs, outputs=outputs, binary=binary)
+    return _Request(id=called, inputs=inputs, outputs=outputs, binary=binary)
 
 
 def _load(text: bytes) -> Any:
@@ -133,7 +133,7 @@ def _size(header: bytes, most: int) -> int:
 
 
 def _is_name(value: Any) -> bool:
-    return type(value) is str and len(value) <= MOST_NAME
+    return type(value) is str and len(value) <= _MOST_NAME
 
 
 def _brief(value: Any) -> str:
@@ -153,8 +153,8 @@ def _tensor(tensor: Any, where: str, binary: memoryview) -> tuple[str, Array, in
     if not isinstance(tensor, dict) or not _is_name(tensor.get("name")):
         raise InvalidInput(f"{where} is a tensor with a name, but got {_brief(tensor)}")
     name, datatype = tensor["name"], tensor.get("datatype")
-    if type(datatype) is not str or datatype not in DATATYPES:
-        hint = suggestion(str(datatype)[:20], DATATYPES) if type(datatype) is str else None
+    if type(datatype) is not str or datatype not in _DATATYPES:
+        hint = suggestion(str(datatype)[:20], _DATATYPES) if type(datatype) is str else None
         raise InvalidInput(f"datatype of input {name!r} cannot be {_brief(datatype)}", hint)
     dtype = _TYPES[datatype]
     shape, count = _shape(tensor.get("shape"), name, dtype.itemsize)
@@ -176,7 +176,7 @@ def _tensor(tensor: Any, where: str, binary: memoryview) -> tuple[str, Array, in
 def _shape(given: Any, name: str, itemsize: int) -> tuple[list[int], int]:
     """Return a shape, and how many elements it has; nothing is multiplied that no body could
     hold."""
-    if not isinstance(given, list) or not 0 < len(given) <= MOST_AXES:
+    if not isinstance(given, list) or not 0 < len(given) <= _MOST_AXES:
         raise InvalidInput(f"shape of input {name!r} is a list of sizes, but got {_brief(given)}")
     whole = itemsize
     for size in given:
@@ -187,13 +187,13 @@ def _shape(given: Any, name: str, itemsize: int) -> tuple[list[int], int]:
         whole *= (
             size or 1
         )  # an axis of 0 must not hide the others: a model may give one back without it
-        if whole > MOST_BYTES:
+        if whole > _MOST_BYTES:
             raise InvalidInput(
                 f"input {name!r} of shape {_brief(given)} is larger than any request"
             )
-    if given[0] > MOST_ROWS:
+    if given[0] > _MOST_ROWS:
         raise InvalidInput(
-            f"input {name!r} has {given[0]} rows, but a request has at most {MOST_ROWS}",
+            f"input {name!r} has {given[0]} rows, but a request has at most {_MOST_ROWS}",
             "send them in several requests",
         )
     return given, math.prod(given)
@@ -223,18 +223,18 @@ def _from_json(
 def _flat(data: list[Any], name: str) -> tuple[list[Any], set[type]]:
     """Return the elements of lists in lists, and their types; no array is built of what may be
     anything."""
-    for _ in range(MOST_AXES):
+    for _ in range(_MOST_AXES):
         kinds = set(map(type, data))
         if list not in kinds:
             return data, kinds
         if len(kinds) > 1 or len(set(map(len, data))) > 1:
             raise InvalidInput(f"data of input {name!r} are lists of unequal lengths")
         data = list(chain.from_iterable(data))
-    raise InvalidInput(f"data of input {name!r} are nested more than {MOST_AXES} deep")
+    raise InvalidInput(f"data of input {name!r} are nested more than {_MOST_AXES} deep")
 
 
 def write_response(
-    head: Mapping[str, Any], outputs: Mapping[str, Array], request: Request
+    head: Mapping[str, Any], outputs: Mapping[str, Array], request: _Request
 ) -> tuple[bytes, list[tuple[bytes, bytes]]]:
     """Write the answer to a request; return the body and its headers.
 
@@ -264,7 +264,7 @@ def write_response(
         else:
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 raise Failed(
-                    "an output is not finite, which JSON cannot say", "ask for binary data"
+                    "an output is not finite, which JSON cannot express", "ask for binary data"
                 )
             tensor["data"] = np.ascontiguousarray(array).reshape(-1)
         tensors.append(tensor)

@@ -6,18 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
+
+from podium.data.schema import DatasetInfo
+from podium.data.split import Split
+from podium.data.validated import Validated
 from podium.prediction.directory import ONNX, ModelDirectory
+from podium.scoring import Metric, OnnxModel, Scores, score_predictions
+from podium.scoring.threshold import THRESHOLD, Threshold
+from podium.storage import connect
 from podium.training.base import say
 from podium.training.origin import Origin
 from podium.training.trained import TrainedMetrics, check_data
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from podium.data.schema import DatasetInfo
-    from podium.data.split import Split
-    from podium.scoring import Metric, Scores
-    from podium.scoring.threshold import Threshold
     from podium.training.predict_job import PredictJobs
 
 
@@ -33,14 +35,14 @@ class Candidate:
     trained: TrainedMetrics
     """Metrics that its training reported."""
 
-    info: "DatasetInfo"
+    info: DatasetInfo
     """Of the dataset that it is judged on."""
 
     jobs: "PredictJobs"
     """Where it predicts if it is a command."""
 
     @classmethod
-    def open(cls, uri: str, info: "DatasetInfo", jobs: "PredictJobs") -> Self:
+    def open(cls, uri: str, info: DatasetInfo, jobs: "PredictJobs") -> Self:
         """Open a model directory.
 
         Raises:
@@ -53,16 +55,26 @@ class Candidate:
         origin = Origin.read(directory)
         return cls(directory=directory, origin=origin, trained=trained, info=info, jobs=jobs)
 
-    def judged(self, part: "Split", metric: "Metric", *, tune: bool) -> "Judged":
-        """Score it on the validation part.
+    def judged(self, part: Split, metric: Metric, *, tune: bool) -> "Judged":
+        """Score it on the validation part, or by what its folds left.
 
         Args:
             tune: Whether it gets the decision threshold that is best for it there.
         """
-        predicted = self.predict(part, "validation")
-        threshold = self._threshold(metric if tune else None, part, predicted)
-        scores = self.score(predicted, part.target, metric, threshold)
-        say(f"{self.origin.title}: validation {scores.words(metric)}")
+        folds = len(self.trained.folds)
+        left = Validated.read(connect(self.directory.uri)) if folds else None
+        if left:
+            predicted, target, by = left.predictions, left.target, f"{folds} folds"
+        else:
+            predicted, target, by = self.predict(part, "validation"), part.target, "validation"
+        threshold = self._threshold(metric if tune else None, target, predicted)
+        scores = self.score(predicted, target, metric, threshold)
+        say(f"{self.origin.title}: {by} {scores.words(metric)}")
+        if folds and not left:
+            say(
+                f"warning: {self.origin.title} has learned from the validation part, and left no "
+                "predictions of its folds: it looks better there than it is"
+            )
         if threshold:
             say(f"{self.origin.title} decides for {threshold}")
             if threshold.warning:
@@ -70,8 +82,8 @@ class Candidate:
         return Judged(candidate=self, scores=scores, threshold=threshold)
 
     def predict(
-        self, part: "Split", name: str, *, copy: Path | None = None, target: Path | None = None
-    ) -> "np.ndarray":
+        self, part: Split, name: str, *, copy: Path | None = None, target: Path | None = None
+    ) -> np.ndarray:
         """Return its predictions of a part: its model.onnx runs here, its predict command in a job.
 
         Args:
@@ -79,10 +91,6 @@ class Candidate:
             copy: Where its files were fetched to, if they were.
             target: File to write the predictions to.
         """
-        import numpy as np
-
-        from podium.scoring import OnnxModel
-
         classes = len(self.info.classes) or None
         if ONNX in self.directory.files:
             with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
@@ -105,14 +113,12 @@ class Candidate:
 
     def score(
         self,
-        predicted: "np.ndarray",
-        target: "np.ndarray",
-        metric: "Metric",
-        threshold: "Threshold | None",
-    ) -> "Scores":
+        predicted: np.ndarray,
+        target: np.ndarray,
+        metric: Metric,
+        threshold: Threshold | None,
+    ) -> Scores:
         """Score its predictions, or what it decides by a threshold."""
-        from podium.scoring import score_predictions
-
         decided = threshold.decide(predicted, self.info.classes) if threshold else None
         return score_predictions(
             predicted,
@@ -124,13 +130,11 @@ class Candidate:
         )
 
     def _threshold(
-        self, metric: "Metric | None", part: "Split", predicted: "np.ndarray"
-    ) -> "Threshold | None":
+        self, metric: Metric | None, target: np.ndarray, predicted: np.ndarray
+    ) -> Threshold | None:
         """Choose a threshold for a metric, or take that of the directory, if it has one."""
-        from podium.scoring.threshold import THRESHOLD, Threshold
-
         if metric:
-            return Threshold.choose(metric, part.target, predicted, self.info.classes)
+            return Threshold.choose(metric, target, predicted, self.info.classes)
         return Threshold.read(self.directory.load(THRESHOLD), f"{self.directory.uri}/{THRESHOLD}")
 
 
@@ -140,9 +144,9 @@ class Judged:
 
     candidate: Candidate
 
-    scores: "Scores"
+    scores: Scores
 
-    threshold: "Threshold | None"
+    threshold: Threshold | None
     """By which it decides; None for the most probable class."""
 
     @property
@@ -155,7 +159,7 @@ class Judged:
         """Metrics that its training reported."""
         return self.candidate.trained
 
-    def order(self, metric: "Metric") -> tuple[float, float]:
+    def order(self, metric: Metric) -> tuple[float, float]:
         """Return what it is sorted by, the best first."""
         value = self.scores.value(metric)
         first = math.inf if math.isnan(value) else -value if metric.maximize else value

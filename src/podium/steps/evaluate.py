@@ -10,19 +10,24 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from podium.data.artifact import describe, load, load_target
+from podium.data.schema import DatasetInfo
 from podium.data.sealed import holds_sealed, save_labels
 from podium.data.seen import SEEN, near_words, require_items, unseen, write_test_items
-from podium.documents import read_json
+from podium.data.split import Split
+from podium.display.text import are, figure, plural
 from podium.errors import require
-from podium.identity import code_version
+from podium.files.documents import read_json
 from podium.models.document import sha256_of
 from podium.models.version import PREDICTIONS, TARGET
 from podium.prediction import PREPROCESSING, PROFILE
 from podium.prediction.predictor import write_preprocessing, write_profile
+from podium.scoring import Metric, Scores, choose_metric
+from podium.scoring.threshold import require_tunable, split
 from podium.steps.candidate import Candidate, Judged
-from podium.text import are, figure, plural
 from podium.training.base import say
-from podium.training.context import StepContext
 from podium.training.examples import regression_points, worst_examples
 from podium.training.handover import (
     DataSummary,
@@ -36,17 +41,13 @@ from podium.training.handover import (
     WinnerScores,
     per_class,
 )
+from podium.training.identity import StepContext, code_version
 from podium.training.pictures import Picture, pictures_among
 
-ENVIRONMENT = "environment.json"
+_ENVIRONMENT = "environment.json"
 """File of a model directory: versions and hardware of its training."""
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from podium.data.schema import DatasetInfo
-    from podium.data.split import Split
-    from podium.scoring import Metric, Scores
     from podium.training.predict_job import PredictJobs
 
 
@@ -116,9 +117,6 @@ def evaluate(
         NotFound: There is no such model directory, or no sweep or training of podium made it.
         Damaged: The data or a model cannot be read.
     """
-    from podium.data.artifact import describe, load
-    from podium.scoring.threshold import split
-
     require(len(candidates) >= 1, "len(candidates) >= 1", candidates=len(candidates))
     info, sweep = describe(data), TrialTable.read(Path(trials)) if trials else None
     for sentence in info.warnings:
@@ -191,7 +189,7 @@ def evaluate(
     )
 
 
-def _constant(scores: "Scores", metric: "Metric", info: "DatasetInfo") -> dict[str, Any]:
+def _constant(scores: Scores, metric: Metric, info: DatasetInfo) -> dict[str, Any]:
     from podium.scoring.constant import constant_guess
 
     found = constant_guess(metric, scores.target, scores.of(metric), info.classes)
@@ -201,16 +199,14 @@ def _constant(scores: "Scores", metric: "Metric", info: "DatasetInfo") -> dict[s
     return asdict(found)
 
 
-def _calibration(scores: "Scores") -> dict[str, Any]:
+def _calibration(scores: Scores) -> dict[str, Any]:
     from podium.scoring.calibration import calibration
 
     found = calibration(scores.target, scores.predictions)
     return asdict(found) if found else {}
 
 
-def _summary(data: str | Path, info: "DatasetInfo", test: "Split") -> DataSummary:
-    from podium.data.artifact import load_target
-
+def _summary(data: str | Path, info: DatasetInfo, test: Split) -> DataSummary:
     targets = {"test": test.target}
     if info.kind == "regression":
         targets |= {name: load_target(data, name) for name in ("train", "validation")}
@@ -227,7 +223,7 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _say_tested(winner: Judged, tested: "_Tested", metric: "Metric") -> None:
+def _say_tested(winner: Judged, tested: "_Tested", metric: Metric) -> None:
     say(f"test part, opened for the winner alone: {tested.scores.words(metric)}")
     if winner.trained.unknown_weights:
         say(
@@ -242,10 +238,7 @@ def _say_tested(winner: Judged, tested: "_Tested", metric: "Metric") -> None:
         )
 
 
-def _metric(text: str, info: "DatasetInfo", sweep: TrialTable | None, *, tune: bool) -> "Metric":
-    from podium.scoring import choose_metric
-    from podium.scoring.threshold import require_tunable
-
+def _metric(text: str, info: DatasetInfo, sweep: TrialTable | None, *, tune: bool) -> Metric:
     objective = sweep.objective if sweep else None
     name, maximize = (objective.metric, objective.maximize) if objective else ("", None)
     metric = choose_metric(text, info.kind, name, maximize)
@@ -259,7 +252,7 @@ def _metric(text: str, info: "DatasetInfo", sweep: TrialTable | None, *, tune: b
 class _Tested:
     """The winner on the test part."""
 
-    scores: "Scores"
+    scores: Scores
     """On the items that it has not seen."""
 
     files: dict[str, str]
@@ -274,10 +267,10 @@ class _Tested:
     pictures: list[Picture]
     """That its trainer left."""
 
-    part: "Split"
+    part: Split
     """The test part."""
 
-    items: "np.ndarray"
+    items: np.ndarray
     """Positions in it of the items that were scored."""
 
     near: int
@@ -285,7 +278,7 @@ class _Tested:
 
     @property
     def left_out(self) -> int:
-        """How many items it has seen."""
+        """Number of items it has seen."""
         return len(self.part.target) - len(self.items)
 
 
@@ -294,10 +287,8 @@ def _test(
     test: str | Path,
     winner: Judged,
     predictions: Path,
-    metric: "Metric",
+    metric: Metric,
 ) -> _Tested:
-    import numpy as np
-
     from podium.data.held_out import HeldOut, seen_in_training
 
     candidate, info, held_out = winner.candidate, winner.candidate.info, HeldOut.open(test)
@@ -311,7 +302,7 @@ def _test(
         directory = Path(scratch, candidate.origin.name)
         entries = candidate.directory.fetch(directory)
         files = {name: sha256_of(directory / name)[0] for name in entries}
-        recorded = read_json(directory / ENVIRONMENT) if ENVIRONMENT in files else {}
+        recorded = read_json(directory / _ENVIRONMENT) if _ENVIRONMENT in files else {}
         pictures = pictures_among(directory, files)
         predicted = candidate.predict(
             part, "test", copy=directory, target=predictions / PREDICTIONS
@@ -346,7 +337,7 @@ def _test(
     )
 
 
-def _why(ranked: list[Judged], metric: "Metric") -> str:
+def _why(ranked: list[Judged], metric: Metric) -> str:
     if len(ranked) == 1:
         return "the only candidate"
     first, second = ranked[0].scores, ranked[1].scores

@@ -7,16 +7,16 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from podium.documents import load_json, parse
 from podium.errors import InvalidInput, NotFound
+from podium.files.documents import load_json, parse
 from podium.storage import Storage, connect
 from podium.training.base import say
-from podium.training.context import StepContext
 from podium.training.dataset import DataSettings
+from podium.training.identity import StepContext
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class _Prepared:
     """Latest prepared dataset of a source: ``prepared/<digest of its name>.json`` in the
     storage."""
 
@@ -30,18 +30,21 @@ class Prepared:
     counts: Mapping[str, int]
     """Items of each part."""
 
+    shows: str = ""
+    """What the test part can show, said again where the data are taken from the cache."""
+
     @property
     def items(self) -> int:
         """In all parts."""
         return sum(self.counts.values())
 
     @classmethod
-    def read(cls, storage: Storage, settings: DataSettings) -> "Prepared | None":
+    def read(cls, storage: Storage, settings: DataSettings) -> "_Prepared | None":
         """Read what was prepared last from the source of some settings; None if that is not
         known."""
         key = _key(settings)
         try:
-            prepared: Prepared = parse(cls, load_json(storage.get(key), key), key)
+            prepared: _Prepared = parse(cls, load_json(storage.get(key), key), key)
         except (NotFound, InvalidInput):
             return None
         return prepared
@@ -79,25 +82,34 @@ def fingerprint_data(
     Path(listing).write_text(json.dumps(found, indent=1) + "\n")
     contents = digest_of(found, {})
     fingerprint = digest_of(found, {**asdict(settings), "metric": metric})
-    before = Prepared.read(connect(step.storage), settings)
+    before = _Prepared.read(connect(step.storage), settings)
     if before and before.contents == contents:
         otherwise = (
             "" if before.fingerprint == fingerprint else ", but they are to be prepared otherwise"
         )
         say(f"data unchanged since run {before.run_id}{otherwise}")
+        if before.shows and not otherwise:
+            say(before.shows)
     elif before:
         say(f"data changed: {before.items:,} items before, since run {before.run_id}")
     return f"{contents}-{fingerprint}"
 
 
 def keep_prepared(
-    step: StepContext, settings: DataSettings, fingerprint: str, counts: Mapping[str, int]
+    step: StepContext,
+    settings: DataSettings,
+    fingerprint: str,
+    counts: Mapping[str, int],
+    shows: str = "",
 ) -> None:
-    """Keep what was prepared, and say how much it is if it is another number than before."""
+    """Keep what was prepared, and what its test part can show; say how much it is if it is another
+    number than before."""
     contents, _, whole = fingerprint.partition("-")
     opened = connect(step.storage)
-    now = Prepared(fingerprint=whole, contents=contents, run_id=step.run.id, counts=counts)
-    before = Prepared.read(opened, settings)
+    now = _Prepared(
+        fingerprint=whole, contents=contents, run_id=step.run.id, counts=counts, shows=shows
+    )
+    before = _Prepared.read(opened, settings)
     if before and before.counts != counts:
         say(f"{now.items:,} items, {before.items:,} before")
     now.write(opened, settings)

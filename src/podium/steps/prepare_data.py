@@ -1,18 +1,21 @@
 """Prepare a dataset: read a source, divide it, write one artifact."""
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podium.data.options import of_pipeline
+from podium.data.schema import DatasetInfo
 from podium.data.sealed import seal
+from podium.errors import PodiumError
 from podium.steps.fingerprint_data import keep_prepared
 from podium.storage import local_path
-from podium.training.context import StepContext
+from podium.training.base import say
 from podium.training.dataset import DataSettings, check_model, prepare
+from podium.training.identity import StepContext
 
 if TYPE_CHECKING:
-    from podium.data.schema import DatasetInfo
+    from podium.models.power import Detectable
 
 __all__ = ["DataSettings", "prepare_data"]
 
@@ -25,10 +28,11 @@ def prepare_data(
     cache: Path | None = None,
     metric: str = "",
     model_name: str = "",
+    rule: str = "",
     fingerprint: str = "",
     uri: str = "",
     step: StepContext | None = None,
-) -> "DatasetInfo":
+) -> DatasetInfo:
     """Write the dataset artifact that every trainer and the evaluation read.
 
     Items are divided as podium.data.splits says. The 60,000 training images of MNIST and
@@ -45,6 +49,7 @@ def prepare_data(
             anything is trained.
         model_name: Name in the registry of the model that will be trained on it; nothing is looked
             up if empty.
+        rule: By which a challenger will be promoted: it is said what that can show on the test part.
         fingerprint: The source's, see fingerprint_data; it is kept for the next run.
         uri: Of the artifact at target, in a pipeline.
         step: The step of a pipeline; without one there is neither a registry nor a next run.
@@ -63,9 +68,29 @@ def prepare_data(
         info = prepare(settings, target, test, cache, metric)
     if model_name and step:
         check_model(model_name, step.storage, str(test or target), info, settings)
+    shows = str(_power(info, rule, metric, model_name, step) or "")
+    if shows:
+        say(shows)
     if test and uri and (directory := local_path(test)) and local_path(uri):
         seal(directory)  # last: it is open for the checks above
     if fingerprint and step:
         counts = {part: described.count for part, described in info.parts.items()}
-        keep_prepared(step, settings, fingerprint, counts)
+        keep_prepared(step, settings, fingerprint, counts, shows)
     return info
+
+
+def _power(
+    info: DatasetInfo, rule: str, metric: str, model_name: str, step: StepContext | None
+) -> "Detectable | None":
+    """Return what the test part can show: by the champion and another version where there are such
+    of the same test items, else of a first model."""
+    from podium.models import open_registry
+    from podium.models.power import MOST, of_data, of_model
+
+    if model_name and step and info.parts["test"].count <= MOST:
+        with suppress(PodiumError):
+            model = open_registry(step.storage).model(model_name)
+            champion = model.find_champion()
+            if champion and champion.facts.dataset.test_digest == info.test_digest:
+                return of_model(model, rule, metric)
+    return of_data(info, rule, metric)

@@ -4,25 +4,24 @@ import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from podium.data.artifact import describe
 from podium.errors import PodiumError
-from podium.identity import ATTEMPT
+from podium.models import Decision, Model, PromotionRule, open_registry
 from podium.models.comparison import judge
 from podium.models.mlflow import check_tracking
+from podium.models.shared_items import VersionJobs
 from podium.models.version import version_prefix
+from podium.scoring import find_metric
 from podium.training.base import say
-from podium.training.context import StepContext
 from podium.training.handover import Evaluation
+from podium.training.identity import ATTEMPT, StepContext
 from podium.training.mlflow_log import log_to_mlflow
-
-if TYPE_CHECKING:
-    from podium.models import Decision, Model
-    from podium.models.comparison import VersionJobs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Promotion:
+class PromoteResult:
     """The outcome of a challenge."""
 
     outcome: str
@@ -42,9 +41,9 @@ def promote(
     version: str,
     model_name: str,
     rule: str = "likely",
-    jobs: "VersionJobs",
+    jobs: VersionJobs,
     tracking: str = "",
-) -> Promotion:
+) -> PromoteResult:
     """Compare a version with the champion on the same test items and promote it if the rule says
     so.
 
@@ -68,10 +67,7 @@ def promote(
         NotFound: There is no such version.
         Damaged: A file of the challenger or the champion is.
     """
-    from podium.data.artifact import describe
-    from podium.models import PromotionRule, open_registry
     from podium.reports import render
-    from podium.scoring import find_metric
 
     check_tracking(tracking)
     parsed, measured = PromotionRule.parse(rule), Evaluation.read(Path(evaluation))
@@ -106,7 +102,7 @@ def promote(
         name: value for name, value in decided.figures.items() if isinstance(value, int | float)
     }
     metrics = {_named(name, metric.name): float(value) for name, value in figures.items()}
-    return Promotion(outcome=result["outcome"], metrics=metrics)
+    return PromoteResult(outcome=result["outcome"], metrics=metrics)
 
 
 def _named(figure: str, metric: str) -> str:
@@ -114,7 +110,7 @@ def _named(figure: str, metric: str) -> str:
     return {"value": metric, "champion_value": f"champion_{metric}"}.get(figure, figure)
 
 
-def _run_of(model: "Model", version: str) -> str | None:
+def _run_of(model: Model, version: str) -> str | None:
     """Return the run that made a version, without its attempt; None for one uploaded by hand."""
     with suppress(PodiumError):  # deleted since it was compared with: what is decided is decided
         run = model.version(version).facts.run_id
@@ -123,7 +119,7 @@ def _run_of(model: "Model", version: str) -> str | None:
 
 
 def _decision(
-    model: "Model", version: str, champion: str | None, decision: "Decision", *, promoted: bool
+    model: Model, version: str, champion: str | None, decision: Decision, *, promoted: bool
 ) -> dict[str, Any]:
     return {
         "outcome": "promoted" if promoted else "kept",

@@ -9,32 +9,33 @@ from typing import Any
 
 from podium.cluster.base import Cluster
 from podium.data import artifact
+from podium.data.folds import few_items
 from podium.data.given import GivenData
+from podium.display.text import brief, duration, plural
 from podium.doctor.trial import why_unavailable
 from podium.errors import Denied, Failed, PodiumError, Unavailable
-from podium.identity import RunIdentity, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, news, no_best
 from podium.manifests.experiment.adapt import locate, with_pods_retained
 from podium.manifests.experiment.rules import warnings_of
+from podium.manifests.options import describe as describe_options
 from podium.prediction.directory import ModelDirectory
 from podium.sweeps import connect
-from podium.text import brief, duration, plural
 from podium.training.base import say
-from podium.training.context import StepContext
 from podium.training.follow import show_log
 from podium.training.handover import TrialTable
+from podium.training.identity import RunIdentity, StepContext, object_name
+from podium.training.kept_logs import TrialLogs, trial_logs
 from podium.training.launch import launched
 from podium.training.origin import Origin
 from podium.training.own_files import complete
 from podium.training.recipe import Recipe
 from podium.training.settings import SweepSettings
 from podium.training.target import LaunchTarget, data_url, local_path, say_kind
-from podium.training.trial_logs import TrialLogs, trial_logs
 from podium.training.trial_table import trial_table
 
 __all__ = ["LaunchTarget", "SweepSettings", "sweep"]
 
-WORTH = 10.0
+_WORTH = 10.0
 """Seconds below which it is not said what is left."""
 
 
@@ -54,6 +55,9 @@ class SweepResult:
 
     model: str
     """URI of its model directory."""
+
+    ensemble: str
+    """URI of the model directory of several trials together; empty if there is none."""
 
     metrics: dict[str, float]
     """Objective of the best trial and the number of trials."""
@@ -90,6 +94,12 @@ def sweep(
     info = artifact.describe(data)
     settings = settings.with_data(info.meaning, info.kind)
     given = GivenData(data, run.resumed_as)
+    settings = settings.with_folds(artifact.usual_folds(data))
+    folds = max(0, settings.folds) or settings.load().asked.get("folds")
+    if folds:
+        artifact.check_folds(data, folds)
+    elif advice := few_items(info):
+        say(advice)
     with connect(target.cluster_url(), state=step.url(f"sweeps/{name}")) as cluster:
         data = data_url(data, step, cluster)
         adapted = settings.adapt(target, name=name, run=run, admits=cluster.admits)
@@ -113,10 +123,15 @@ def sweep(
             table = trial_table(
                 ended, ended_trials, best, lambda trial: f"{root}/{trial.name}", note
             )
-    if note:
-        say(note)
+    for line in filter(None, (note, table.standing)):
+        say(line)
     table.write(Path(trials))
-    return _result(best, Recipe.of_trial(adapted, best), table, run, target)
+    together = ""
+    if settings.ensemble:
+        from podium.training.ensemble import build  # which loads numpy
+
+        together = build(table, info, f"{root}/{name}-ensemble", run.id)
+    return _result(best, Recipe.of_trial(adapted, best), table, run, target, together)
 
 
 def announce(cluster: Cluster, experiment: Experiment) -> None:
@@ -125,6 +140,8 @@ def announce(cluster: Cluster, experiment: Experiment) -> None:
     say(
         f"Experiment {experiment.name}: {plural(limits.max_trials or 0, 'trial')}, {limits.parallel} at a time"
     )
+    for title, words in describe_options(experiment).items():
+        say(f"{title}: {words}")
     if not experiment.uses_builtin_trainer:
         say("epochs and seed are not passed on to the trials: they do not run podium's trainer")
     for warning in warnings_of(experiment) if cluster.outlives_client("Experiment") else ():
@@ -195,7 +212,7 @@ def time_left(experiment: Experiment, trials: Sequence[Trial]) -> str:
     seconds = (left * sum(took) / len(took) - spent) / min(left, experiment.limits.parallel)
     return (
         f"{left} of {plural(most, 'trial')} left, about {duration(seconds)}"
-        if seconds >= WORTH
+        if seconds >= _WORTH
         else ""
     )
 
@@ -207,14 +224,13 @@ def _say_news(trials: Sequence[Trial], seen: dict[str, str], logs: TrialLogs | N
         if trial.state.lost:
             continue  # its process ended with an earlier attempt of this step; it runs again
         for phase in news(trial, seen.get(trial.name, "Pending")):
-            say(describe(trial, phase))
+            say(_describe(trial, phase))
             seen[trial.name] = phase
     if logs:
         logs.update(trials)
 
 
-def describe(trial: Trial, phase: str) -> str:
-    """Describe a trial's state in a line."""
+def _describe(trial: Trial, phase: str) -> str:
     parameters = " ".join(f"{name}={brief(value)}" for name, value in trial.parameters.items())
     if phase == "Running":
         return f"trial {trial.name} started: {parameters}"
@@ -256,13 +272,13 @@ def _failure(cluster: Cluster, experiment: Experiment, trial: Trial) -> Failed:
         with suppress(PodiumError):
             printed = list(cluster.logs("Trial", trial.name))
             why, hint = why_unavailable(experiment, printed, "objectiveMetricName: NAME")
-            why += ["it said last", *(f"  | {line}" for line in printed[-8:])]
+            why += ["its last lines", *(f"  | {line}" for line in printed[-8:])]
     logs = (
         sorted(folder.glob("logs/*.log"))
         if (folder := cluster.directory("Trial", trial.name))
         else []
     )
-    hints = [error.hint, hint, f"all it said: {logs[0]}" if logs else ""]
+    hints = [error.hint, hint, f"its whole log: {logs[0]}" if logs else ""]
     return Failed("\n".join([error.message, *why]), "; ".join(filter(None, hints)) or None)
 
 
@@ -285,7 +301,12 @@ def other_choice(experiment: Experiment, trials: Sequence[Trial], best: Trial) -
 
 
 def _result(
-    best: Trial, recipe: Recipe, table: TrialTable, run: RunIdentity, target: LaunchTarget
+    best: Trial,
+    recipe: Recipe,
+    table: TrialTable,
+    run: RunIdentity,
+    target: LaunchTarget,
+    together: str,
 ) -> SweepResult:
     url = next(row.model for row in table.trials if row.name == best.name)
     complete(ModelDirectory(url), target)
@@ -314,6 +335,7 @@ def _result(
         recipe=recipe.to_text(),
         trial=best.name,
         model=url,
+        ensemble=together,
         metrics=metrics,
         metadata=metadata,
     )

@@ -8,13 +8,12 @@ from podium.cluster.base import Cluster
 from podium.data import artifact
 from podium.data.given import GivenData
 from podium.errors import Denied, Failed, Unavailable
-from podium.identity import object_name
-from podium.interrupts import Terminated
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.workload import Workload
+from podium.system.interrupts import Terminated
 from podium.training.base import say
-from podium.training.context import StepContext
 from podium.training.follow import follow
+from podium.training.identity import StepContext, object_name
 from podium.training.kept_logs import KeptLogs, keep_replicas, only_warned
 from podium.training.launch import launched
 from podium.training.settings import TrainingResult, TrainSettings, plan

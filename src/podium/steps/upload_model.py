@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from podium.code.reference import Code
-from podium.documents import load_json
-from podium.identity import code_version
+from podium.display.text import plural
+from podium.files.documents import load_json
+from podium.models import open_registry
 from podium.models.task import Task, check_model_task
 from podium.models.upload import Content
 from podium.models.version import PREDICTIONS
 from podium.prediction.directory import ModelDirectory
-from podium.text import plural
 from podium.training.base import say
-from podium.training.context import StepContext
 from podium.training.handover import Evaluation
+from podium.training.identity import StepContext, code_version
 from podium.training.origin import Origin
 
 
@@ -44,8 +44,6 @@ def upload_model(
         Conflict: The model changed after the evaluation, or the run has uploaded another one under
             this name.
     """
-    from podium.models import open_registry
-
     measured = Evaluation.read(Path(evaluation))
     registered = open_registry(step.storage).model(model_name)
     data = measured.dataset
@@ -97,9 +95,9 @@ def _metadata(files: Mapping[str, Content], measured: Evaluation) -> dict[str, A
 
 
 def _trial(measured: Evaluation) -> dict[str, Any] | None:
-    """Describe the winning trial, or the trial whose hyperparameters the winner was trained
-    with."""
-    if not (sweep := measured.sweep):
+    """Describe the winning trial, or the trial whose hyperparameters the winner was trained with;
+    None of an ensemble."""
+    if not (sweep := measured.sweep) or measured.winner.kind == "ensemble":
         return None
     name = measured.winner.name if measured.winner.kind == "trial" else sweep.best
     return {"name": name, "experiment": sweep.experiment, "metrics": sweep.measured(name)}

@@ -12,12 +12,12 @@ from tempfile import TemporaryDirectory
 from podium.errors import Conflict, Failed, PodiumError
 from podium.storage.base import Storage
 
-SKEW = timedelta(seconds=30)
-LARGE = 17 << 20
+_SKEW = timedelta(seconds=30)
+_LARGE = 17 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class _Check:
     """The result of one check."""
 
     name: str
@@ -29,7 +29,7 @@ class Check:
     """How to fix it."""
 
 
-def check(storage: Storage) -> Iterator[Check]:
+def check(storage: Storage) -> Iterator[_Check]:
     """Try everything under a key of its own, and clean up.
 
     If the first requests fail, the other checks are skipped: they would fail for the same reason.
@@ -47,9 +47,9 @@ def check(storage: Storage) -> Iterator[Check]:
     try:
         for name, attempt in checks:
             try:
-                yield Check(name=name, ok=True, detail=attempt(storage, key))
+                yield _Check(name=name, ok=True, detail=attempt(storage, key))
             except PodiumError as error:
-                yield Check(name=name, ok=False, detail=error.message, hint=error.hint)
+                yield _Check(name=name, ok=False, detail=error.message, hint=error.hint)
                 if name in ("reach and list", "write and read"):
                     return
     finally:
@@ -89,26 +89,26 @@ def _large(storage: Storage, key: str) -> str:
         source, target = Path(directory) / "source", Path(directory) / "target"
         with source.open("wb") as file:
             file.write(b"start")
-            file.truncate(LARGE)
+            file.truncate(_LARGE)
         started = time.monotonic()
         storage.put(f"{key}-large", source)
         storage.fetch(f"{key}-large", target)
         seconds = time.monotonic() - started
-        if target.stat().st_size != LARGE:
+        if target.stat().st_size != _LARGE:
             raise Failed(
-                f"{LARGE} bytes were written, but {target.stat().st_size} came back",
+                f"{_LARGE} bytes were written, but {target.stat().st_size} came back",
                 "does a proxy limit bodies?",
             )
-    return f"{2 * LARGE / seconds / 1e6:.0f} MB/s there and back"
+    return f"{2 * _LARGE / seconds / 1e6:.0f} MB/s there and back"
 
 
 def _clock(storage: Storage, key: str) -> str:
     storage.put(f"{key}-clock", b"")
     entry, now = storage.head(f"{key}-clock"), datetime.now(UTC)
     skew = abs(now - entry.modified) if entry else timedelta(0)
-    if skew > SKEW:
+    if skew > _SKEW:
         raise Failed(
-            f"the clocks differ by {skew.total_seconds():.0f} s, more than {SKEW.seconds} s",
+            f"the clocks differ by {skew.total_seconds():.0f} s, more than {_SKEW.seconds} s",
             "set the clock of this machine or of the server (NTP): servers refuse every request beyond 15 minutes",
         )
     return f"differs by less than {skew.total_seconds() + 1:.0f} s"

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from podium.drafts import appearing
 from podium.errors import Conflict, Damaged, NotFound, PodiumError
+from podium.files.drafts import appearing
 from podium.storage.base import Entry, Progress, Storage, check_key, check_prefix, check_unchanged
 from podium.storage.folders import (
     LINK_HINT,

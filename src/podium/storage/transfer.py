@@ -6,10 +6,10 @@ from pathlib import Path
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.storage.base import Entry, Progress, Storage
 
-LAST = ("dataset.json", "metrics.json")
+_LAST = ("dataset.json", "metrics.json")
 """Files that mark a directory as complete; they are copied last."""
 
-FIRST = "model.json"
+_FIRST = "model.json"
 """A model's document names other objects, which are there before it names them: they are listed
 after it was copied out."""
 
@@ -58,7 +58,7 @@ def get(storage: Storage, target: Path, *, progress: Progress | None = None) -> 
     for key in keys:
         if (target / key).exists():
             raise Conflict(f"{target / key} exists already", "name another directory")
-    first = [key for key in keys if key.rpartition("/")[2] == FIRST]
+    first = [key for key in keys if key.rpartition("/")[2] == _FIRST]
     copied = [storage.fetch(key, target / key, progress=progress) for key in first]
     others = {entry.key for entry in storage.list()} - set(first) if first else keys
     rest = sorted(others, key=_order)
@@ -75,7 +75,7 @@ def bytes_in(source: Path) -> int:
 
 
 def _order(key: str) -> tuple[bool, str]:
-    return key in LAST, key
+    return key in _LAST, key
 
 
 def _files(source: Path) -> Iterator[tuple[str, Path]]:

@@ -3,6 +3,7 @@
 import json
 import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ class ApiDocuments(Documents):
 
     def __init__(self, cluster: KubernetesCluster, leadership: Leadership) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="podium-engine-"))
+        self._remove = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         self._cluster, self._patience = cluster, leadership.left
         # By kind and name: a field that is gone is written as null.
         self._written: dict[tuple[str, str], Status] = {}
@@ -55,4 +57,4 @@ class ApiDocuments(Documents):
         return [*map(Reading.of, json.loads(trial.annotations.get(READINGS) or "[]"))]
 
     def close(self, experiment: str, asked: str) -> None:
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self._remove()

@@ -16,7 +16,7 @@ from podium.metrics import Reading
 
 
 class NoMetricsFile(Failed):
-    """The program wrote no file where the collector looks."""
+    """The program wrote no file where the collector looks, or reported what that does not read."""
 
 
 class TrialIO(ABC):
@@ -42,6 +42,11 @@ class TrialIO(ABC):
     @abstractmethod
     def lines(self) -> Iterator[str]:
         """Yield the lines that hold metrics as they are written, until the job has ended."""
+
+    def pushed(self) -> Iterator[Reading]:
+        """Yield the readings that the program pushes instead of printing them, until the job has
+        ended."""
+        return iter(())
 
     @abstractmethod
     def stop(self) -> None:
@@ -83,7 +88,7 @@ class TrialResult:
     """Error that kept its end from being written."""
 
 
-class Run(Protocol):
+class RunningTrial(Protocol):
     """Runs one trial, here or elsewhere."""
 
     trial: Trial
@@ -119,7 +124,9 @@ class Executor(ABC):
         """
 
     @abstractmethod
-    def run(self, experiment: Experiment, trial: Trial, save: Save, stopping: Event) -> Run:
+    def run(
+        self, experiment: Experiment, trial: Trial, save: Save, stopping: Event
+    ) -> RunningTrial:
         """Return the object that runs a trial.
 
         Args:

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from podium.documents import parse, read_json
-from podium.drafts import appearing
 from podium.errors import InvalidInput, suggestion
+from podium.files.documents import parse, read_json
+from podium.files.drafts import appearing
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.options import options_of
 from podium.search.space import Parameter, settled
 
-ASKED = "asked"
+_ASKED = "asked"
 """Folder in an Experiment's directory with a file for each requested trial."""
 
 
@@ -69,7 +69,7 @@ def _checked(parameter: Parameter, text: str) -> str:
 
 def ask_for(directory: Path, trial: str, values: Mapping[str, str]) -> None:
     """Ask the process that runs an Experiment, or will, for a trial."""
-    file = directory / ASKED / f"{trial}.json"
+    file = directory / _ASKED / f"{trial}.json"
     file.parent.mkdir(exist_ok=True)
     with appearing(file) as draft:
         draft.write_text(json.dumps(dict(values)) + "\n")
@@ -80,7 +80,7 @@ def asked_trials(directory: Path) -> dict[str, Mapping[str, str]]:
     requests."""
     try:
         files = sorted(
-            (directory / ASKED).glob("[!.]*.json"), key=lambda file: file.stat().st_mtime_ns
+            (directory / _ASKED).glob("[!.]*.json"), key=lambda file: file.stat().st_mtime_ns
         )
     except FileNotFoundError:
         return {}
@@ -93,4 +93,4 @@ def asked_trials(directory: Path) -> dict[str, Mapping[str, str]]:
 
 def forget_asked(directory: Path, trial: str) -> None:
     """Take a request back, as the trial is there."""
-    (directory / ASKED / f"{trial}.json").unlink(missing_ok=True)
+    (directory / _ASKED / f"{trial}.json").unlink(missing_ok=True)

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 
-from podium.background import Background
 from podium.errors import NotFound, PodiumError
 from podium.manifests.conditions import Conditions, State, status_of, timestamp
 from podium.manifests.experiment.experiment import Experiment
@@ -25,29 +24,39 @@ from podium.manifests.experiment.status import (
     summarize,
     trials_to_start,
 )
+from podium.manifests.experiment.trainer import set_seed
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.fields import present
-from podium.manifests.labels import BY_HAND, PBT_GENERATION, PBT_PARENT
+from podium.manifests.job_editor import JobEditor
+from podium.manifests.labels import BY_HAND, PBT_GENERATION, PBT_PARENT, REPEATS, SEED
 from podium.manifests.labels import NUMBER as NUMBER_LABEL
+from podium.manifests.labels import SAMPLER as SAMPLER_LABEL
 from podium.manifests.names import random_suffix
 from podium.manifests.options import options_of
 from podium.manifests.options.base import Follower
+from podium.manifests.workload import Workload
 from podium.metrics import Reading
 from podium.search.algorithm import PastTrial
-from podium.search.in_order import NUMBER
+from podium.search.in_order import NUMBER, SAMPLER
 from podium.search.population import GENERATION, PARENT
 from podium.search.search import Search
-from podium.sweeps.base import Run, TrialResult
+from podium.sweeps.base import RunningTrial, TrialResult
 from podium.sweeps.by_hand import asked_trials, forget_asked
 from podium.sweeps.early_stopping import MedianStop
 from podium.sweeps.records import Records
 from podium.sweeps.status_writer import StatusWriter
 from podium.sweeps.warm_start import earlier_trials
+from podium.system.background import Background
 
-LOOK_SECONDS = 0.2
+_LOOK_SECONDS = 0.2
 """Interval between checks for requests of other processes."""
 
-_LABELS = {GENERATION: PBT_GENERATION, PARENT: PBT_PARENT, NUMBER: NUMBER_LABEL}
+_LABELS = {
+    GENERATION: PBT_GENERATION,
+    PARENT: PBT_PARENT,
+    NUMBER: NUMBER_LABEL,
+    SAMPLER: SAMPLER_LABEL,
+}
 """Labels of a trial with the data that a search stores with it."""
 
 
@@ -69,8 +78,9 @@ class ExperimentController:
         self._conditions = Conditions(self._status, "katib")
         self._writer = StatusWriter(lambda status: records.write(self.experiment, status))
         self._summaries: dict[str, TrialSummary] = {}
+        self._is_counted = False  # whether the status has what the summaries say
         self._trials: dict[str, Trial] = {}  # those that have not ended
-        self._active: dict[str, tuple[Run, threading.Thread]] = {}
+        self._active: dict[str, tuple[RunningTrial, threading.Thread]] = {}
         self._events: queue.SimpleQueue[tuple[str, TrialResult] | None] = queue.SimpleQueue()
         self._stopping, self._why = threading.Event(), ""
         self._search: Search | None = None
@@ -78,6 +88,7 @@ class ExperimentController:
         followers = (option.follow(self.experiment) for option in options_of(self.experiment))
         self._followers: list[Follower] = [follower for follower in followers if follower]
         self._have_stopped = False
+        self._end: tuple[str, str, str] | None = None  # of the search, while trials run again
         # One that is resumed has them in its study, and can be resumed after they were deleted.
         begun = "startTime" in self._status
         self._earlier = [] if begun else earlier_trials(records.cluster, self.experiment)
@@ -106,6 +117,7 @@ class ExperimentController:
                 "maxFailedTrialCount": limits.max_failed,
             }
             self.experiment = self.experiment.with_counts(present(**counts))
+            self._end = None
             self.wake()
 
     def join(self, timeout: float | None = None) -> bool:
@@ -183,7 +195,7 @@ class ExperimentController:
             directory=self._records.directory,
             name=self.name,
             earlier=self._earlier,
-            begun=[_past(trial) for trial in trials],
+            begun=[_past(trial) for trial in trials if not trial.repeats],
             **asked,
         )
         self._median = MedianStop.of(self.experiment)
@@ -242,13 +254,20 @@ class ExperimentController:
                 run.end_early(f"Trial was stopped early: {why}")
 
     def _count(self) -> None:
-        self._summaries.update(
-            (name, TrialSummary.of(trial)) for name, trial in self._trials.items()
-        )
+        for name, trial in self._trials.items():
+            summary = TrialSummary.of(trial)
+            if self._summaries.get(name) != summary:
+                self._summaries[name], self._is_counted = summary, False
+        if self._is_counted:  # all trials are gone through for each of them otherwise
+            return
         summarize(self._status, self._summaries.values())
+        for chosen in filter(None, (follower.choice() for follower in self._followers)):
+            self._status["currentOptimalTrial"] = dict(TrialSummary.of(chosen).optimal)
+        self._is_counted = True
 
     def _take_up(self, trial: Trial) -> None:
         self._trials[trial.name], self._summaries[trial.name] = trial, TrialSummary.of(trial)
+        self._is_counted = False
 
     def _check_end(self, *, exhausted: bool) -> None:
         if self._have_stopped and self._active:
@@ -258,7 +277,7 @@ class ExperimentController:
             (follower.end(count, most) for follower in self._followers if not follower.has_room()),
             None,
         )
-        end = completion_condition(
+        end = self._end or completion_condition(
             self.experiment,
             self._status,
             self._summaries.values(),
@@ -266,8 +285,26 @@ class ExperimentController:
             full=full,
             stopped=self._have_stopped,
         )
-        if end:
-            self._conditions.add(*end)
+        if end and not (end[0] == "Succeeded" and self._run_again(end)):
+            kind, reason, message = end
+            if kind == "Succeeded":
+                message += "".join(follower.conclusion() for follower in self._followers)
+            self._conditions.add(kind, reason, message)
+
+    def _run_again(self, end: tuple[str, str, str]) -> bool:
+        """Begin the runs that options ask for after the search, once its own trials have ended;
+        return whether the end has to wait for them."""
+        repeating = [follower for follower in self._followers if follower.runs_again]
+        if self._have_stopped or not repeating:
+            return False
+        self._end = end
+        if all(trial.repeats for trial in self._trials.values()):
+            due = [run for follower in repeating for run in follower.repeats()]
+            for trial, labels in due[: self.experiment.limits.parallel - len(self._active)]:
+                name = f"{self.name}-{random_suffix(8)}"
+                self._add_trial(name, trial.assignments, labels)
+            self._count()
+        return bool(self._trials)
 
     @property
     def _state(self) -> State:
@@ -279,6 +316,8 @@ class ExperimentController:
 
     def _add_trials(self) -> int:
         begun = 0
+        if self._end:
+            return begun
         while len(self._active) < trials_to_start(self.experiment.limits, self._status):
             if not all(follower.has_room() for follower in self._followers) or not self._suggest():
                 break
@@ -288,6 +327,9 @@ class ExperimentController:
     def _suggest(self) -> bool:
         assert self._search is not None
         name = f"{self.name}-{random_suffix(8)}"
+        if self._search.first:
+            self._add_trial(name, self._search.first, {BY_HAND: "true"})
+            return True
         assignments = self._search.ask(name)
         if assignments is None:
             return False
@@ -303,7 +345,9 @@ class ExperimentController:
     ) -> None:
         assert self._search is not None
         job = self.experiment.render(name, assignments)
-        rules = self._median.rules() if self._median else []
+        if seed := labels.get(SEED):
+            job = _seeded(self.experiment, job, seed)
+        rules = self._median.rules() if self._median and REPEATS not in labels else []
         trial = self._records.add(new_trial(self.experiment, name, assignments, job, rules, labels))
         if BY_HAND in labels:
             self._search.give(name, assignments)
@@ -322,7 +366,7 @@ class ExperimentController:
         self._active[name] = run, thread
         thread.start()
 
-    def _run_trial(self, name: str, run: Run) -> None:
+    def _run_trial(self, name: str, run: RunningTrial) -> None:
         try:
             ended = run.run()
         except Exception as error:
@@ -332,7 +376,9 @@ class ExperimentController:
                     f"Trial has failed: {error if isinstance(error, PodiumError) else repr(error)}"
                 )
                 try:
-                    self._save_trial(run.trial.with_condition("Failed", "TrialFailed", message))
+                    # One that has its end, which could not be written, has no other.
+                    failed = run.trial.with_condition("Failed", "TrialFailed", message)
+                    self._save_trial(run.trial if run.trial.state.finished else failed)
                 except (PodiumError, OSError) as unsaved:
                     ended.unsaved = unsaved
         self._events.put((name, ended))
@@ -348,7 +394,7 @@ class ExperimentController:
         due = self._writer.pause(self._status)
         with suppress(queue.Empty):
             self._take(
-                self._events.get(timeout=LOOK_SECONDS if due is None else min(LOOK_SECONDS, due))
+                self._events.get(timeout=_LOOK_SECONDS if due is None else min(_LOOK_SECONDS, due))
             )
             while True:
                 self._take(self._events.get_nowait())
@@ -371,12 +417,13 @@ class ExperimentController:
         assert self._search is not None
         trial = self._trials.pop(name)
         summary = self._summaries[name] = TrialSummary.of(trial)
+        self._is_counted = False
         for follower in self._followers:
             follower.trial_ended(trial)
         self._search.tell(
             name, summary.value if summary.phase in ("Succeeded", "EarlyStopped") else None
         )
-        if self._median and summary.phase == "Succeeded":
+        if self._median and summary.phase == "Succeeded" and not trial.repeats:
             self._median.learn(name, ended.readings)
 
     def _stop_trials(self) -> None:
@@ -402,6 +449,13 @@ class ExperimentController:
             if self._search and self._completed:
                 for name in self._trials:
                     self._search.tell(name, None)
+
+
+def _seeded(experiment: Experiment, job: Workload, seed: str) -> Workload:
+    wrapped, editor = experiment.wrapped_roles(), JobEditor.of(job.manifest)
+    for role, container in editor.containers(experiment.template.primary_container):
+        set_seed(container, seed, quoted=role in wrapped)
+    return Workload(manifest=editor.manifest)
 
 
 def _past(trial: Trial) -> PastTrial:

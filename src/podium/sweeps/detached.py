@@ -14,17 +14,17 @@ from podium.manifests.batch import job_manifest
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.placement import Pods, place
 from podium.manifests.workload import Workload
-from podium.settings import STORAGE, Settings
 from podium.storage import local_path
-from podium.sweeps.here import IMAGE, NamespaceSweeps, loop_job
+from podium.sweeps.namespace import IMAGE, NamespaceSweeps, loop_job
+from podium.system.settings import STORAGE, Settings
 
-ACCOUNT = "podium-steps"
+_ACCOUNT = "podium-steps"
 """Service account with the rights that a sweep needs: deploy/base/steps.yaml."""
 
 DEADLINE, KEPT = 30 * 24 * 3600, 7 * 24 * 3600
 """Seconds after which the Job is ended, and for which it is kept after its end."""
 
-TRIES = 6
+_TRIES = 6
 """Pods in place of one that failed or was evicted."""
 
 
@@ -45,7 +45,7 @@ def detach(namespace: Cluster, experiment: Experiment) -> str:
         )
     storage = (os.environ.get(STORAGE) or Settings.from_environment().storage).rstrip("/")
     if local_path(storage) is not None:
-        problem = f"a sweep that goes on without this command cannot keep its trials in {storage} on this machine"
+        problem = f"a sweep that outlives this command cannot keep its trials in {storage} on this machine"
         raise InvalidInput(problem, "PODIUM_STORAGE=s3://BUCKET/PREFIX")
     name = experiment.name
     url = f"kubernetes://{namespace.api.namespace}?engine=here&state={storage}/sweeps/{name}"
@@ -61,10 +61,10 @@ def detach(namespace: Cluster, experiment: Experiment) -> str:
             ttl_seconds_after_finished=KEPT,
         )
         job = Workload(manifest=manifest).changed_job(
-            lambda editor: editor.run_policy.update(backoffLimit=TRIES)
+            lambda editor: editor.run_policy.update(backoffLimit=_TRIES)
         )
         env = {IMAGE: kept.loops.image, STORAGE: storage, "HOME": "/tmp"}
-        job = place(job, Pods(service_account=ACCOUNT, env=env))
+        job = place(job, Pods(service_account=_ACCOUNT, env=env))
         if kept.loops.store.exists("Experiment", name):
             raise Conflict(
                 f"Experiment {name} exists in {storage}/sweeps/{name}",

@@ -6,11 +6,12 @@ objective so far when the start_step-th value is printed, and only then (katib:
 cmd/metricscollector/v1beta1/file-metricscollector).
 """
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from podium.documents import load_json
 from podium.errors import Failed, InvalidInput
+from podium.files.documents import load_json
 from podium.manifests.experiment.experiment import Experiment
 from podium.metrics import RESUMED, Reading, in_order, matches, number
 
@@ -69,6 +70,9 @@ class MedianStop:
 class RuleWatch:
     """Reads a running trial's lines and says when its rules are all met.
 
+    A metric that was printed is judged by its lines alone: who prints and pushes one has each value
+    come twice. What was pushed counts while no line has held the metric.
+
     Args:
         rules: ``earlyStoppingRules`` of the trial.
         objective: Name of the objective, whose best value so far is compared.
@@ -86,17 +90,13 @@ class RuleWatch:
         formats: Sequence[str] | None,
         as_json: bool = False,
     ) -> None:
-        self._given = rules
-        self._objective = objective
-        self._maximize = maximize
+        self._begin = lambda: _Source(rules, objective, max if maximize else min)
+        self._rules = rules
         self._formats = formats
         self._as_json = as_json
-        self._begin()
-
-    def _begin(self) -> None:
-        self._rules = list(self._given)
-        self._steps = {rule["name"]: rule.get("startStep") or 0 for rule in self._given}
-        self._best: float | None = None
+        self._lock = threading.Lock()
+        self._lines, self._pushes = self._begin(), self._begin()
+        self._printed: set[str] = set()
 
     def sees(self, line: str) -> bool:
         """Take in one line; return whether the trial is to be stopped.
@@ -106,8 +106,8 @@ class RuleWatch:
                 collector ends there, and the trial with it.
         """
         if line.startswith(RESUMED):
-            self._begin()  # the values so far are printed again
-        if not any(rule["name"] in line for rule in self._rules):
+            self._lines = self._begin()  # the values so far are printed again
+        if not any(rule["name"] in line for rule in self._lines.unmet):
             return False
         readings = (
             self._read_object(line)
@@ -120,10 +120,23 @@ class RuleWatch:
                     f"{name}= has no number while an early-stopping rule is in force, in the line {line[:100]!r}",
                     "print other values with a colon, or give a metricsFormat that needs a digit",
                 )
-            self._rules = [
-                rule for rule in self._rules if rule["name"] != name or not self._met(rule, value)
-            ]
-        return not self._rules
+        with self._lock:
+            self._printed.update(name for name, _ in readings)
+            self._lines.take(readings)
+            return self._are_met()
+
+    def takes(self, reading: tuple[str, float | None]) -> bool:
+        """Take in a metric and its value that were pushed; return whether the trial is to be
+        stopped."""
+        with self._lock:
+            self._pushes.take([reading])
+            return self._are_met()
+
+    def _are_met(self) -> bool:
+        return not any(
+            rule in (self._lines if rule["name"] in self._printed else self._pushes).unmet
+            for rule in self._rules
+        )
 
     def _read_object(self, line: str) -> list[tuple[str, float | None]]:
         try:
@@ -132,15 +145,38 @@ class RuleWatch:
             row = None
         if not isinstance(row, dict):
             raise Failed(f"a line of the metrics file is not a JSON object: {line[:80]!r}")
-        names = [rule["name"] for rule in self._rules]
+        names = [rule["name"] for rule in self._lines.unmet]
         return [
             (name, number(row[name].strip())) for name in names if isinstance(row.get(name), str)
         ]
 
+
+class _Source:
+    """The rules as the lines of a trial meet them, or what it pushes."""
+
+    def __init__(
+        self,
+        rules: Sequence[Mapping[str, Any]],
+        objective: str,
+        better: Callable[[float, float], float],
+    ) -> None:
+        self.unmet = list(rules)
+        self._steps = {rule["name"]: rule.get("startStep") or 0 for rule in rules}
+        self._objective, self._better = objective, better
+        self._best: float | None = None
+
+    def take(self, readings: Iterable[tuple[str, float | None]]) -> None:
+        for name, value in readings:
+            if value is not None:
+                self.unmet = [
+                    rule
+                    for rule in self.unmet
+                    if rule["name"] != name or not self._met(rule, value)
+                ]
+
     def _met(self, rule: Mapping[str, Any], value: float) -> bool:
         if rule["name"] == self._objective:
-            better = max if self._maximize else min
-            value = self._best = value if self._best is None else better(self._best, value)
+            value = self._best = value if self._best is None else self._better(self._best, value)
         self._steps[rule["name"]] -= 1
         if rule.get("startStep") and self._steps[rule["name"]] != 0:
             return False  # Katib compares at this one value only

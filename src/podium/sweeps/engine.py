@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from http.server import ThreadingHTTPServer
 
-from podium.background import Background
 from podium.cluster.kubernetes.api import is_passing
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import DURATION_SECONDS, ENGINE_LEASE, Leadership
 from podium.errors import Conflict, Denied, InvalidInput, NotFound, PodiumError, Unavailable
-from podium.exposition import metric, serve
 from podium.manifests.conditions import Conditions
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.pool import refuse_what_pools_lack
@@ -31,11 +29,13 @@ from podium.sweeps.pod_trial import JobExecutor, refuse_what_pods_lack
 from podium.sweeps.pool import Pool
 from podium.sweeps.pool_store import PoolStore
 from podium.sweeps.records import Records
+from podium.system.background import Background
+from podium.system.exposition import metric, serve
 
-WINDOW_SECONDS = 5
+_WINDOW_SECONDS = 5
 """Length of a watch; after it the engine looks whether it still leads."""
 
-SILENT_SECONDS = 60.0
+_SILENT_SECONDS = 60.0
 """Without an answer of the API server for so long the engine counts as not alive."""
 
 
@@ -111,7 +111,7 @@ class Engine:
         while not self._stopping.is_set():
             with suppress(Unavailable):  # whoever leads cannot renew either
                 self._heard = time.monotonic()
-                if leadership.acquire(timeout=WINDOW_SECONDS):
+                if leadership.acquire(timeout=_WINDOW_SECONDS):
                     return True
         return False
 
@@ -122,7 +122,7 @@ class Engine:
     @property
     def alive(self) -> bool:
         """Whether the API server was heard of lately."""
-        return time.monotonic() - self._heard < SILENT_SECONDS
+        return time.monotonic() - self._heard < _SILENT_SECONDS
 
     @property
     def figures(self) -> dict[str, float]:
@@ -168,7 +168,7 @@ class Engine:
                     self._heard = time.monotonic()
                     self._look_after_ended()
                     self._refuse_katib()  # it may have been installed since; ends in the one above
-                    for event in api.events("Experiment", "", version, WINDOW_SECONDS):
+                    for event in api.events("Experiment", "", version, _WINDOW_SECONDS):
                         seen = Resource.parse(event["object"])
                         version = seen.version
                         if event["type"] == "DELETED":
@@ -218,12 +218,19 @@ class Engine:
             experiment = Experiment.parse(seen.manifest)
             if known:
                 known.controller.edit(experiment)
-            elif not experiment.state.finished:
-                self._begin(experiment)
-            elif _has_more_trials(experiment):
-                self._begin(restarted(experiment))
+            elif _is_to_run(experiment) and (stored := self._stored(seen)):
+                self._begin(restarted(stored) if stored.state.finished else stored)
         except (InvalidInput, NotFound) as error:  # NotFound: of a sweep it is to learn from
             self._refuse(seen.name, error)
+
+    def _stored(self, seen: Resource) -> Experiment | None:
+        """Return an Experiment as it is now, if it is to run: a late event shows it as it was
+        before it ended here."""
+        with suppress(NotFound):
+            stored = self._cluster.experiment(seen.name)
+            if stored.uid == seen.uid and not stored.is_leaving and _is_to_run(stored):
+                return stored
+        return None
 
     def _begin(self, experiment: Experiment) -> None:
         assert self._leadership is not None
@@ -361,6 +368,10 @@ def run_all(engines: Sequence[Engine]) -> None:
             engine.stop()
         for thread in threads:
             thread.join(DURATION_SECONDS)
+
+
+def _is_to_run(experiment: Experiment) -> bool:
+    return not experiment.state.finished or _has_more_trials(experiment)
 
 
 def _has_more_trials(experiment: Experiment) -> bool:

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podium.cluster.local.cluster import LocalCluster
+from podium.cluster.local.jsonfile import write_json
 from podium.errors import PodiumError
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.optimization_job import with_status
 from podium.manifests.experiment.trial import Trial
+from podium.manifests.labels import OPTIMIZATION_JOB
 from podium.metrics import Reading
 from podium.sweeps.base import Documents
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 OBJECT, READINGS = "object.json", "readings.json"
 """Files in a trial's directory: the Trial, and every value it reported, as [name, value, time]."""
 
-AWAY_SECONDS = 900.0
+_AWAY_SECONDS = 900.0
 """Outage of the storage after which a sweep fails."""
 
 
@@ -70,6 +73,8 @@ class FileDocuments(Documents):
             self._written(file)
         parts = {"status": dict(resource.status), "spec": dict(resource.spec)}
         self._store.update(resource.kind, resource.name, lambda manifest: manifest.update(parts))
+        if OPTIMIZATION_JOB in resource.annotations and isinstance(resource, Experiment):
+            write_json(self.directory / "optimizationjob.json", with_status(resource.manifest))
         self._written(self._file(resource, OBJECT))
 
     def readings(self, trial: Trial) -> Sequence[Reading]:
@@ -79,9 +84,7 @@ class FileDocuments(Documents):
             return []
 
     def asked(self, kind: str, name: str) -> str:
-        if self._store.is_deletion_asked(kind, name):
-            return "delete"
-        return "stop" if self._store.is_stop_asked(kind, name) else ""
+        return self._store.asked(kind, name)
 
     def close(self, experiment: str, asked: str) -> None:
         if asked == "delete":
@@ -131,7 +134,7 @@ class StateCopy:
         """
         if self._storage is None or not file.is_file():
             return
-        end = time.monotonic() + AWAY_SECONDS
+        end = time.monotonic() + _AWAY_SECONDS
         while True:
             if leadership:
                 leadership.check()

@@ -7,25 +7,34 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from podium.cluster.local import pushed
 from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.logs import GrowingFile, last_line, read_last_run
 from podium.errors import NotFound
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.status import created
 from podium.manifests.experiment.trial import Trial
+from podium.manifests.kinds import TRAINJOB
+from podium.manifests.labels import PUSHES
 from podium.manifests.workload import Workload
-from podium.metrics import Reading
-from podium.sweeps.base import Executor, Save, TrialIO
-from podium.sweeps.checkpoints import prepare, trial_directory
+from podium.metrics import UNAVAILABLE, Reading, json_readings
+from podium.sweeps.base import Executor, NoMetricsFile, Save, TrialIO
 from podium.sweeps.metrics_collector import collect
 from podium.sweeps.trials import TrialRun
-from podium.sweeps.wrapping import Wrapped, check_trials, cores_of_a_trial, wrap
+from podium.sweeps.wrapping import (
+    Wrapped,
+    check_trials,
+    cores_of_a_trial,
+    prepare,
+    trial_directory,
+    wrap,
+)
 
-TAIL = 0.05
+_TAIL = 0.05
 """Seconds between checks of a metrics file while an early-stopping rule is in force."""
 
 
-class LocalTrial(TrialIO):
+class _LocalTrial(TrialIO):
     """Runs a trial's job as processes of the local cluster.
 
     Args:
@@ -39,6 +48,12 @@ class LocalTrial(TrialIO):
         self._directory = cluster.store.path("Trial", trial.name)
         self._directory.mkdir(parents=True, exist_ok=True)
         self._over = threading.Event()
+        # Trainer has TrainJobs post, and Katib reads what is pushed with this collector alone.
+        self._takes_pushes = (
+            self._kind == TRAINJOB
+            or experiment.collector.kind == "Push"
+            or PUSHES in experiment.annotations
+        )
         root = cluster.store.path("Experiment", experiment.name) / "checkpoints"
         checkpoints = prepare(root, trial) if trial_directory(experiment) else None
         job, share = cluster.with_entrypoints(trial.workload), cores_of_a_trial(experiment.limits)
@@ -54,10 +69,19 @@ class LocalTrial(TrialIO):
                 yield job
 
     def lines(self) -> Iterator[str]:
+        if self._experiment.collector.kind == "Push":
+            return iter(())
         if self._wrapped.metrics:
             return self._tail(self._wrapped.metrics[0])
         replica = next(iter(self._wrapped.replicas), None)
         return self._cluster.logs(self._kind, self._name, replica, follow=True)
+
+    def pushed(self) -> Iterator[Reading]:
+        return self._posted() if self._takes_pushes else iter(())
+
+    def _posted(self) -> Iterator[Reading]:
+        names = self._experiment.objective.metrics
+        return json_readings(self._tail(self._pushes), names)
 
     def stop(self) -> None:
         self._cluster.abandon(self._kind, self._name)
@@ -87,12 +111,23 @@ class LocalTrial(TrialIO):
                 self._cluster.store, self._kind, self._name, self._wrapped.replicas, names
             )
 
-        return collect(self._experiment, self._wrapped.metrics, log)
+        found = collect(self._experiment, self._wrapped.metrics, log, self.pushed())
+        first, *_ = found[1]
+        if first.value == UNAVAILABLE and any(first.name == name for name, *_ in self._posted()):
+            raise NoMetricsFile(
+                "The program posted it, which this collector does not read",
+                "use the collector Push, or TrainJobs",
+            )
+        return found
 
     def remove(self) -> None:
         with suppress(FileNotFoundError):
             shutil.copytree(self._logs, self._directory / "logs", dirs_exist_ok=True)
         self._cluster.delete(self._kind, self._name)
+
+    @property
+    def _pushes(self) -> Path:
+        return self._cluster.store.path(self._kind, self._name) / pushed.FILE
 
     @property
     def _logs(self) -> Path:
@@ -101,7 +136,7 @@ class LocalTrial(TrialIO):
     def _tail(self, path: Path) -> Iterator[str]:
         file, over = GrowingFile(path), False
         while not over:
-            over = self._over.wait(TAIL)
+            over = self._over.wait(_TAIL)
             yield from file.lines()
 
 
@@ -117,6 +152,8 @@ class ProcessExecutor(Executor):
 
     def __init__(self, cluster: LocalCluster, experiment: Experiment) -> None:
         directory = cluster.store.path("Experiment", experiment.name)
+        if experiment.collector.kind == "Push":
+            cluster.take_reports()
         self._cluster, self._likely_job = cluster, check_trials(cluster, experiment, directory)
 
     def begin(self, experiment: Experiment, trials: Sequence[Trial]) -> Sequence[Trial]:
@@ -132,7 +169,7 @@ class ProcessExecutor(Executor):
         self, experiment: Experiment, trial: Trial, save: Save, stopping: threading.Event
     ) -> TrialRun:
         return TrialRun(
-            lambda: LocalTrial(self._cluster, experiment, trial),
+            lambda: _LocalTrial(self._cluster, experiment, trial),
             experiment,
             trial,
             save=save,

@@ -24,7 +24,10 @@ MOST_READINGS = 10_000
 
 
 def collect(
-    experiment: Experiment, metrics: Sequence[Path], log: Callable[[], Iterable[str]]
+    experiment: Experiment,
+    metrics: Sequence[Path],
+    log: Callable[[], Iterable[str]],
+    pushed: Iterable[Reading] = (),
 ) -> tuple[dict[str, Any], list[Reading]]:
     """Read the metrics of a trial.
 
@@ -32,6 +35,7 @@ def collect(
         experiment: Experiment with the collector and the names of its metrics.
         metrics: Files, or one directory, of the collector; none reads the log.
         log: Returns the lines of the reporting replicas.
+        pushed: Readings that the program pushed.
 
     Returns:
         The observation for the trial's status, and the readings behind it.
@@ -40,7 +44,27 @@ def collect(
         NoMetricsFile: There is no file.
         Failed: The collector cannot read what is there; on a cluster the trial fails too.
     """
+    names = experiment.objective.metrics
+    return observe(with_pushed(_collected(experiment, metrics, log), pushed), names)
+
+
+def with_pushed(readings: Iterable[Reading], pushed: Iterable[Reading]) -> Iterator[Reading]:
+    """Yield the readings that a collector found, and those pushed of metrics that it did not
+    find: who prints and pushes a metric reports it once."""
+    found = set()
+    for reading in readings:
+        if reading.value != UNAVAILABLE:
+            found.add(reading.name)
+        yield reading
+    yield from (reading for reading in pushed if reading.name not in found)
+
+
+def _collected(
+    experiment: Experiment, metrics: Sequence[Path], log: Callable[[], Iterable[str]]
+) -> Iterable[Reading]:
     names, collector = experiment.objective.metrics, experiment.collector
+    if collector.kind == "Push":
+        return ()
     if collector.kind != "StdOut" and not metrics:
         labels = dict(experiment.template.primary_pod_labels)
         raise Failed(
@@ -48,11 +72,11 @@ def collect(
             "leave primaryPodLabels out, or give a pod these labels",
         )
     if collector.kind == "TensorFlowEvent":
-        return observe(read_events(metrics[0], names), names)
+        return read_events(metrics[0], names)
     if collector.reads_json:
-        return observe(json_readings(_lines(metrics[0]), names), names)
+        return json_readings(_lines(metrics[0]), names)
     lines = (line for path in metrics for line in _lines(path, names)) if metrics else log()
-    return observe(text_readings(lines, names, collector.filters or None), names)
+    return text_readings(lines, names, collector.filters or None)
 
 
 def observe(

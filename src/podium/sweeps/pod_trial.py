@@ -5,15 +5,17 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from itertools import chain
 from pathlib import PurePosixPath
+from queue import SimpleQueue
 from typing import Any
 
-from podium.background import Background
 from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import Leadership
+from podium.cluster.local.pushed import changed
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.shell import METRICS_FILE, join, named_folder, redirected
@@ -25,29 +27,34 @@ from podium.manifests.options.pool import pool_size
 from podium.manifests.workload import Workload, role_of
 from podium.metrics import RESUMED, Reading, json_readings, parse_line
 from podium.sweeps.base import Executor, Save, TrialIO
-from podium.sweeps.metrics_collector import MOST_READINGS, observe, shortened
+from podium.sweeps.metrics_collector import MOST_READINGS, observe, shortened, with_pushed
+from podium.sweeps.print_file import KATIB_DATABASE, PUSHED
 from podium.sweeps.trials import TrialRun
 from podium.sweeps.wrapping import needs_shell, words_of, wrap_command
+from podium.system.background import Background
 
-MOST_WORDS = 1000
+_MOST_WORDS = 1000
 """Characters of a failed replica's last words that its trial's condition keeps."""
 
 MOST_LINES = 10_000
 """Lines that wait for a stopping rule, and readings that are held before they are shortened."""
 
-SETTLE_SECONDS = 60.0
+_STOP_SECONDS = 5.0
+"""Time for which the removal of a job is tried again: who stops all of them has many."""
+
+_SETTLE_SECONDS = 60.0
 """Time that a log may continue after its job has ended."""
 
-SIDECAR = "metrics-logger-and-collector"
+_SIDECAR = "metrics-logger-and-collector"
 """The container that prints a metrics file, named as Katib's, whose log holds the same lines."""
 
-VOLUME = "metrics-volume"
+_VOLUME = "metrics-volume"
 
-READY = ".podium-reads"
+_READY = ".podium-reads"
 """File on that volume: the sidecar reads, so the trial may begin."""
 
 
-class PodTrial(TrialIO):
+class _PodTrial(TrialIO):
     """Runs a trial's job in a namespace.
 
     Args:
@@ -76,14 +83,18 @@ class PodTrial(TrialIO):
             leadership,
         )
         self._name, self._kind = trial.name, trial.workload.kind
-        self._job = job_of(experiment, trial, image, served=served)
+        self._job = _job_of(experiment, trial, image, served=served)
         pods = experiment.template.primary_pods(self._job) if self._job.has_roles else ()
         # As the sidecar prints its scalars.
-        self._as_json = (
-            experiment.collector.reads_json or experiment.collector.kind == "TensorFlowEvent"
+        self._as_json = experiment.collector.reads_json or experiment.collector.kind in (
+            "TensorFlowEvent",
+            "Push",
         )
         self._readers = [_LogReader(self, replica) for replica in pods or (None,)]
         self._readers[0].followed = bool(trial.stopping_rules)
+        self._posted: Mapping[str, Any] = {}
+        self._pushed = list[Reading]()
+        self._pushes = SimpleQueue[Reading | None]()
 
     def start(self) -> None:
         """Create the job as it is written, or take up the one that an earlier engine created for
@@ -109,25 +120,40 @@ class PodTrial(TrialIO):
         with suppress(NotFound):
             for job in self._cluster.watch(self._kind, self._name):
                 assert isinstance(job, Workload)
+                self._take(job.trainer_status)
                 yield job
+
+    def _take(self, status: Mapping[str, Any]) -> None:
+        """Take what the program has posted to Trainer since the last change of the job."""
+        names = self._experiment.objective.metrics
+        for name, value in changed(self._posted, status).items():
+            if name in names:
+                reading = Reading(name, value, datetime.fromisoformat(status["lastUpdatedTime"]))
+                self._pushed.append(reading)
+                self._pushes.put(reading)
+        self._posted = status
 
     def lines(self) -> Iterator[str]:
         return self._readers[0].follow()
 
+    def pushed(self) -> Iterator[Reading]:
+        return iter(self._pushes.get, None)
+
     def stop(self) -> None:
         if self._leadership.is_held:
-            self._cluster.abandon(self._kind, self._name)
+            self._cluster.api.delete(self._kind, self._name, patience=_STOP_SECONDS)
 
     def settle(self) -> None:
+        self._pushes.put(None)
         for reader in self._readers:
-            reader.join(SETTLE_SECONDS)
+            reader.join(_SETTLE_SECONDS)
 
     def last_words(self) -> str:
         end, lines = "", list[str]()
         with suppress(PodiumError):
             end, lines = kubernetes_pods.last_words(self._cluster.api, self._kind, self._name)
         lines = lines or [line for reader in self._readers for line in reader.tail]
-        said = " | ".join(filter(None, map(str.strip, lines)))[-MOST_WORDS:]
+        said = " | ".join(filter(None, map(str.strip, lines)))[-_MOST_WORDS:]
         return "; ".join(filter(None, (end, f"said last: {said}" if said else "")))
 
     def collect(self) -> tuple[dict[str, Any], list[Reading]]:
@@ -137,13 +163,16 @@ class PodTrial(TrialIO):
                 raise Failed(f"its log cannot be read: {reader.error.message}", reader.error.hint)
             if reader.refused:
                 raise reader.refused
-        return observe(chain.from_iterable(reader.readings for reader in self._readers), names)
+        found = chain.from_iterable(reader.readings for reader in self._readers)
+        return observe(with_pushed(found, self._pushed), names)
 
     def remove(self) -> None:
         self.stop()
 
     def keeps(self, line: str) -> bool:
         """Tell whether a line of the log may hold a metric, or is of use to stopping rules."""
+        if self._experiment.collector.kind == "Push":
+            return line.startswith("{")  # grpcio may have something to say, too
         if self._as_json:
             return bool(line)
         return line.startswith(RESUMED) or any(
@@ -185,7 +214,7 @@ class _LogReader:
     What it holds is bounded, whatever is printed.
     """
 
-    def __init__(self, trial: PodTrial, replica: str | None) -> None:
+    def __init__(self, trial: _PodTrial, replica: str | None) -> None:
         self._trial, self._replica = trial, replica
         self.readings: list[Reading] = []
         self.refused: Failed | None = None
@@ -227,7 +256,7 @@ class _LogReader:
     def _read(self) -> None:
         try:
             for line in self._trial.read(self._replica, self._restarted):
-                self.tail.append(line[-MOST_WORDS:])
+                self.tail.append(line[-_MOST_WORDS:])
                 if self._trial.keeps(line):
                     self._take(line)
         except NotFound:
@@ -298,14 +327,14 @@ class JobExecutor(Executor):
             if trial.has_ended and job in jobs:
                 self.settle(trial)
                 if trial.is_good and not trial.retain:
-                    self._cluster.abandon(*job)
+                    self._remove(*job)
         return trials
 
     def run(
         self, experiment: Experiment, trial: Trial, save: Save, stopping: threading.Event
     ) -> TrialRun:
-        def open() -> PodTrial:
-            return PodTrial(
+        def open() -> _PodTrial:
+            return _PodTrial(
                 self._cluster,
                 experiment,
                 trial,
@@ -322,10 +351,14 @@ class JobExecutor(Executor):
 
     def tidy(self) -> None:
         for job in self._failed if self._leadership.is_held else ():
-            self._cluster.abandon(*job)
+            self._remove(*job)
+
+    def _remove(self, kind: str, name: str) -> None:
+        with suppress(PodiumError):  # it goes with its owner
+            self._cluster.api.delete(kind, name, patience=_STOP_SECONDS)
 
 
-def job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = True) -> Workload:
+def _job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = True) -> Workload:
     """Return a trial's job as it is created on a cluster.
 
     Args:
@@ -354,6 +387,8 @@ def job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = T
     reporting = experiment.wrapped_roles(job)
     for role, container in editor.containers(experiment.template.primary_container):
         set_env(container, [{"name": "KATIB_TRIAL_NAME", "value": trial.name}])
+        if experiment.collector.kind == "Push":
+            _print_file(editor, role, container, METRICS_FILE, image, [PUSHED])
         if role_of(role, job.operator) not in reporting:
             continue
         if experiment.collector.kind == "File":
@@ -382,7 +417,6 @@ def job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = T
 
 
 def _of_run(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels or annotations by which the reaper finds the owner of an object."""
     return {name: text for name, text in texts.items() if name in (RUN, RUN_NAMESPACE, MANAGED_BY)}
 
 
@@ -394,15 +428,16 @@ def _print_file(
     image: str,
     events: Sequence[str] = (),
 ) -> None:
-    """Let a container beside the trial's print the lines of its metrics file, or metrics of its
-    directory of events."""
+    """Let a container beside the trial's print the lines of its metrics file, metrics of its
+    directory of events, or those that it pushes."""
     values = [str(entry.get("value")) for entry in items(container.get("env"))]
-    where = PurePosixPath(path) if events else PurePosixPath(path).parent
+    pushed = [*events] == [PUSHED]
+    where = PurePosixPath(path) if events and not pushed else PurePosixPath(path).parent
     folder = named_folder(where, [*words_of(container), *values])
-    ready = str(folder / READY)
+    ready = str(folder / _READY)
     sidecar = {
         **present(securityContext=container.get("securityContext")),
-        "name": SIDECAR,
+        "name": _SIDECAR,
         "image": image,
         "command": ["python", "-m", "podium.sweeps.print_file", path, ready, *events],
         "startupProbe": {
@@ -412,7 +447,8 @@ def _print_file(
         },
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
     }
-    editor.add_sidecar(role, container, sidecar, volume=VOLUME, folder=str(folder))
+    host = KATIB_DATABASE if pushed else ""
+    editor.add_sidecar(role, container, sidecar, volume=_VOLUME, folder=str(folder), host=host)
 
 
 def jobs_of_trials(

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from podium.background import Background
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import Leadership
 from podium.cluster.kubernetes.store_access import find_access
@@ -24,21 +23,22 @@ from podium.manifests.experiment.pool import as_workers_run, pool_job, pool_name
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import EXPERIMENT
 from podium.storage import local_path
-from podium.sweeps.base import Executor, Run, Save, TrialResult
+from podium.sweeps.base import Executor, RunningTrial, Save, TrialResult
 from podium.sweeps.pool_store import PoolStore, TrialEnd
+from podium.system.background import Background
 
-LOOK_SECONDS = 0.1
+_LOOK_SECONDS = 0.1
 """Interval between checks for results of workers, while trials run."""
 
-PODS_SECONDS = 2.0
+_PODS_SECONDS = 2.0
 """Interval between checks of the pods."""
 
 
-MOST_LOSSES = 3
+_MOST_LOSSES = 3
 """Workers that a trial may take along, by using up the memory or the like; then it has failed."""
 
 
-class _PooledRun(Run):
+class _PooledRun(RunningTrial):
     """One trial that a worker of a pool runs; the worker decides how it ended.
 
     Args:
@@ -209,7 +209,8 @@ class Pool(Executor):
             self._taken.discard(trial.name)
             self._losses.pop(trial.name, None)
         if uid:
-            self._store.drop(trial.name, uid)
+            with suppress(PodiumError):  # else it is taken for one that came too late
+                self._store.drop(trial.name, uid)
 
     def close(self, *, remove: bool) -> None:
         """Stop giving trials to workers."""
@@ -238,7 +239,7 @@ class Pool(Executor):
             self._fail(
                 Failed(
                     f"somebody deleted Job {self._name}, the pool of the trials",
-                    "begin the sweep again",
+                    "start the sweep again",
                 )
             )
         except Exception as error:
@@ -256,7 +257,7 @@ class Pool(Executor):
             self._changed.notify_all()
 
     def _serve(self) -> None:
-        while not self._closed.wait(LOOK_SECONDS) and self._leadership.is_held:
+        while not self._closed.wait(_LOOK_SECONDS) and self._leadership.is_held:
             try:
                 self._look_at_pods()
                 self._take_in()
@@ -267,11 +268,11 @@ class Pool(Executor):
                     return self._fail(error)
                 self._closed.wait(1.0)
             except Exception as error:  # else all trials would wait for ever
-                return self._fail(Failed(f"the pool failed: {error!r}", "begin the sweep again"))
+                return self._fail(Failed(f"the pool failed: {error!r}", "start the sweep again"))
 
     def _look_at_pods(self) -> None:
         """Update the set of workers; the trial of a worker that is gone waits for another."""
-        if time.monotonic() - self._looked < PODS_SECONDS:
+        if time.monotonic() - self._looked < _PODS_SECONDS:
             return
         self._looked = time.monotonic()
         pods = self._cluster.api.pods(f"job-name={self._name}")
@@ -294,7 +295,7 @@ class Pool(Executor):
                 del self._has[trial]
             lost = [trial for trial in lost if trial in self._runs]
             self._losses.update(lost)
-            harmful = [trial for trial in lost if self._losses[trial] >= MOST_LOSSES]
+            harmful = [trial for trial in lost if self._losses[trial] >= _MOST_LOSSES]
             self._ends |= {trial: _took_workers_along(self._runs[trial][0]) for trial in harmful}
             self._waiting = [*(trial for trial in lost if trial not in harmful), *self._waiting]
         for uid in known - alive:
@@ -346,5 +347,5 @@ class Pool(Executor):
 
 
 def _took_workers_along(trial: Trial) -> TrialEnd:
-    message = f"Trial has failed: {MOST_LOSSES} pods ended while they ran it, as when the memory is used up"
+    message = f"Trial has failed: {_MOST_LOSSES} pods ended while they ran it, as when the memory is used up"
     return TrialEnd.of(trial.with_condition("Failed", "TrialFailed", message), [])

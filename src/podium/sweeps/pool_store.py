@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from podium.cluster.local.metadata import new_metadata
-from podium.documents import load_json, parse
+from podium.cluster.local.jsonfile import new_metadata
 from podium.errors import NotFound
+from podium.files.documents import load_json, parse
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import READINGS
@@ -23,7 +23,7 @@ from podium.metrics import Reading
 from podium.storage import connect
 from podium.sweeps.base import Documents
 
-EXPERIMENT = "experiment.json"
+_EXPERIMENT = "experiment.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +54,6 @@ class TrialEnd:
 class PoolStore(Documents):
     """The storage of one Experiment's pool.
 
-    One class, because both sides of what is written, read and removed there belong together.
-
     Args:
         url: URL of the storage.
 
@@ -72,7 +70,7 @@ class PoolStore(Documents):
 
     def write_experiment(self, experiment: Experiment) -> None:
         """Write the Experiment as workers run it."""
-        self._storage.put(EXPERIMENT, _json(experiment.manifest))
+        self._storage.put(_EXPERIMENT, _json(experiment.manifest))
 
     def experiment(self) -> Experiment:
         """Return the Experiment as workers run it.
@@ -80,7 +78,7 @@ class PoolStore(Documents):
         Raises:
             NotFound: It is not there, or no longer.
         """
-        return Experiment.parse(load_json(self._storage.get(EXPERIMENT), EXPERIMENT))
+        return Experiment.parse(load_json(self._storage.get(_EXPERIMENT), _EXPERIMENT))
 
     def give(self, uid: str, trial: Trial) -> None:
         """Let the worker in the pod of a uid run a trial, when it has ended the one before."""
@@ -114,7 +112,7 @@ class PoolStore(Documents):
         """
         self._storage.put(f"logs/{trial}", log)
         self._storage.put(f"inbox/{trial}/{uid}", _json(asdict(end)))
-        if self._storage.head(EXPERIMENT) is None:  # nobody clears up after this any more
+        if self._storage.head(_EXPERIMENT) is None:  # nobody clears up after this any more
             self._storage.delete(f"logs/{trial}")
             self._remove(f"inbox/{trial}/", f"files/{trial}/")
             raise NotFound(f"the Experiment of trial {trial} was deleted")
@@ -203,7 +201,7 @@ class PoolStore(Documents):
         logs, too."""
         if whole:
             self._storage.delete(
-                EXPERIMENT
+                _EXPERIMENT
             )  # first: from here on a worker that comes late clears up after itself
         self._remove(*("",) if whole else ("slots/", "inbox/"))
 

@@ -2,7 +2,9 @@
 until SIGTERM.
 
 With names of metrics after READY, FILE is a directory of TensorBoard's event files, whose scalars
-are printed at the end as JSON lines, as Katib's collectors read them. The kubelet ends a sidecar
+are printed at the end as JSON lines, as Katib's collectors read them. With ``--pushed`` in their
+place FILE is not read: what the pod's containers report to Katib's database is printed, which this
+sidecar stands for. The kubelet ends a sidecar
 after the pod's other containers: what they wrote last is printed then. READY is a file that is made
 once SIGTERM is awaited: the sidecar's startup probe looks for it, and holds back the program until
 then.
@@ -12,34 +14,38 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from podium.errors import Failed
+from podium.errors import Failed, PodiumError
 from podium.metrics import UNAVAILABLE, read_events
 
-LOOK_SECONDS = 0.2
+KATIB_DATABASE, KATIB_PORT = "katib-db-manager.kubeflow", 6789
+"""Where Katib's SDK reports to if nobody says otherwise."""
 
-CHUNK = 1 << 20
+PUSHED = "--pushed"
+_LOOK_SECONDS = 0.2
+
+_CHUNK = 1 << 20
 """Bytes that are read at once."""
 
 
-def print_file(path: Path, ended: threading.Event) -> None:
+def _print_file(path: Path, ended: threading.Event) -> None:
     """Print the whole lines of a file as they are written; at the end also a last one without a
     line end."""
     at, rest = 0, b""
     while True:
-        over = ended.wait(LOOK_SECONDS)
+        over = ended.wait(_LOOK_SECONDS)
         if path.is_file():
             with path.open("rb") as file:
                 if path.stat().st_size < at:  # the program began the file anew
                     at, rest = 0, b""
                 file.seek(at)
-                while new := file.read(CHUNK):
+                while new := file.read(_CHUNK):
                     at += len(new)
                     whole, newline, rest = (rest + new).rpartition(b"\n")
                     sys.stdout.buffer.write(whole + newline)
-                    if len(rest) > CHUNK:  # no line of metrics is so long
+                    if len(rest) > _CHUNK:  # no line of metrics is so long
                         sys.stdout.buffer.write(rest)
                         rest = b""
         if over:
@@ -63,12 +69,35 @@ def print_events(directory: Path, ended: threading.Event, names: Sequence[str]) 
     sys.stdout.flush()
 
 
+def print_pushed(ended: threading.Event, begun: Callable[[], None]) -> None:
+    """Print what ``report_metrics`` of Katib's SDK sends, as JSON lines, until ended is set."""
+    from podium.cluster.local.pushed import serve_database
+
+    def report(trial: str, rows: Iterable[tuple[str, str, str]]) -> bool:
+        for time, name, value in rows:
+            print(json.dumps({"timestamp": time, name: value}), flush=True)
+        return True
+
+    server = None
+    try:
+        server = serve_database(f"127.0.0.1:{KATIB_PORT}", report, lambda trial: ())
+    except PodiumError as error:  # the program will say that nobody answers
+        print(error, flush=True)
+    begun()
+    ended.wait()
+    if server:
+        server.stop(1).wait()
+
+
 if __name__ == "__main__":
     over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: over.set())
     _, written, ready, *metrics = sys.argv
+    if metrics == [PUSHED]:
+        print_pushed(over, Path(ready).touch)
+        sys.exit()
     Path(ready).touch()
     if metrics:
         print_events(Path(written), over, metrics)
     else:
-        print_file(Path(written), over)
+        _print_file(Path(written), over)

@@ -11,12 +11,12 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.status import Status, shortened
 from podium.manifests.experiment.trial import Trial
 from podium.metrics import Reading, in_order
-from podium.sweeps.base import Documents, Executor, Run, Save
+from podium.sweeps.base import Documents, Executor, RunningTrial, Save
 
 if TYPE_CHECKING:
     from podium.cluster.kubernetes.leadership import Leadership
 
-KEPT_READINGS = 100
+_KEPT_READINGS = 100
 """Readings of the objective that are kept where not all are: a stopping rule needs only the first
 ones."""
 
@@ -112,7 +112,9 @@ class Records:
         if trial.state.finished:
             self._executor.settle(trial)
 
-    def run(self, experiment: Experiment, trial: Trial, save: Save, stopping: Event) -> Run:
+    def run(
+        self, experiment: Experiment, trial: Trial, save: Save, stopping: Event
+    ) -> RunningTrial:
         """Return the object that runs a trial."""
         return self._executor.run(experiment, trial, save, stopping)
 
@@ -165,4 +167,4 @@ class Records:
 
 def _first(trial: Trial, readings: Sequence[Reading]) -> Sequence[Reading]:
     metric = trial.objective.metric
-    return [reading for reading in in_order(readings) if reading.name == metric][:KEPT_READINGS]
+    return [reading for reading in in_order(readings) if reading.name == metric][:_KEPT_READINGS]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from podium.manifests.experiment.status import Status, same_conditions
 
-PAUSE_SECONDS = 0.2
+_PAUSE_SECONDS = 0.2
 """Interval between writes of mere counts: they grow with the number of trials."""
 
 
@@ -28,7 +28,7 @@ class StatusWriter:
         return (
             None
             if status == self._written
-            else max(0.0, self._at + PAUSE_SECONDS - time.monotonic())
+            else max(0.0, self._at + _PAUSE_SECONDS - time.monotonic())
         )
 
     def follow(self, status: Status) -> None:

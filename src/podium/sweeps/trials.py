@@ -1,7 +1,8 @@
 """One trial: its job is started, watched, perhaps stopped early, and its metrics collected."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
@@ -10,13 +11,13 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.expression import matches
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.workload import Workload
-from podium.metrics import Reading
-from podium.sweeps.base import NoMetricsFile, Run, Save, TrialIO, TrialResult
+from podium.metrics import Reading, number
+from podium.sweeps.base import NoMetricsFile, RunningTrial, Save, TrialIO, TrialResult
 from podium.sweeps.early_stopping import RuleWatch
 from podium.sweeps.metrics_collector import observe
 
 
-class TrialRun(Run):
+class TrialRun(RunningTrial):
     """Runs one trial in the calling thread.
 
     Args:
@@ -61,16 +62,18 @@ class TrialRun(Run):
             return TrialResult(refused=str(error) if isinstance(error, InvalidInput) else None)
         if self.trial.phase != "Running":
             self._mark("Running", "TrialRunning", "Trial is running")
-        watcher = self._watch_rules(io)
+        watchers = self._watch_rules(io)
         ended = self._wait(io)
         io.settle()
-        if watcher:
+        for watcher in watchers:
             watcher.join()
         if self._stopping.is_set() and (ended is None or not ended.state.succeeded):
             return TrialResult()
         readings = self._finish(io, ended)
         if not self.trial.retain and (self.trial.is_good or self._removes_failed):  # as in Katib
-            io.remove()
+            # The trial has its end, whatever becomes of its job.
+            with suppress(PodiumError, OSError):
+                io.remove()
         return TrialResult(readings=readings)
 
     def stop(self) -> None:
@@ -83,7 +86,10 @@ class TrialRun(Run):
         if self._io and not self._stopped_early.is_set():
             self._why_early = message
             self._stopped_early.set()
-            self._io.stop()
+            try:
+                self._io.stop()
+            except PodiumError:  # it is asked again
+                self._stopped_early.clear()
 
     def _wait(self, io: TrialIO) -> Workload | None:
         job: Workload | None = None
@@ -152,10 +158,10 @@ class TrialRun(Run):
             self._mark(kind, reason, message, readings)
         return readings
 
-    def _watch_rules(self, io: TrialIO) -> threading.Thread | None:
+    def _watch_rules(self, io: TrialIO) -> Sequence[threading.Thread]:
         rules = self.trial.stopping_rules
         if not rules:
-            return None
+            return ()
         objective, collector = self.trial.objective, self._experiment.collector
         watch = RuleWatch(
             rules,
@@ -164,14 +170,19 @@ class TrialRun(Run):
             formats=collector.filters or None,
             as_json=collector.reads_json,
         )
-        name = f"rules-{self.trial.name}"
-        thread = threading.Thread(target=self._follow, args=(watch, io), name=name, daemon=True)
-        thread.start()
-        return thread
+        printed = map(watch.sees, io.lines())
+        pushed = (watch.takes((name, number(value))) for name, value, _ in io.pushed())
+        threads = [
+            threading.Thread(target=self._follow, args=(met, io), name="podium-rules", daemon=True)
+            for met in (printed, pushed)
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
 
-    def _follow(self, watch: RuleWatch, io: TrialIO) -> None:
+    def _follow(self, met: Iterable[bool], io: TrialIO) -> None:
         try:
-            if not any(watch.sees(line) for line in io.lines()):
+            if not any(met):
                 return
             self._stopped_early.set()
         except Failed as error:
@@ -180,7 +191,8 @@ class TrialRun(Run):
             return
         except Exception as error:  # else nothing would stop it any more, in silence
             self._broken = Failed(f"its stopping rules cannot be followed: {error!r}")
-        io.stop()
+        with suppress(PodiumError):  # it ends by itself, and counts the same
+            io.stop()
 
     def _mark(self, kind: str, reason: str, message: str, readings: Sequence[Reading] = ()) -> None:
         self.trial = self.trial.with_condition(kind, reason, message, self._time.timestamp())

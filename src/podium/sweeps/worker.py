@@ -22,22 +22,22 @@ from podium.manifests.experiment.pool import POD_UID, TERMINATED
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import PBT_PARENT
 from podium.metrics import Reading
-from podium.sweeps.base import Run
-from podium.sweeps.checkpoints import trial_directory
+from podium.sweeps.base import RunningTrial
 from podium.sweeps.local_trial import ProcessExecutor
 from podium.sweeps.pool_store import PoolStore, TrialEnd
+from podium.sweeps.wrapping import trial_directory
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.05, 0.5
 """Intervals between checks for the next trial; they grow while there is none."""
 
-AWAY_SECONDS = 2.0
+_AWAY_SECONDS = 2.0
 """Interval between retries while the storage does not answer."""
 
-MOST_LOG = 1 << 20
+_MOST_LOG = 1 << 20
 """Bytes of a trial's log that are kept, the last ones."""
 
 
-class Worker:
+class _Worker:
     """Runs one trial after another.
 
     Args:
@@ -50,7 +50,7 @@ class Worker:
         self._store, self._uid = store, uid
         self._cluster = LocalCluster(directory)
         self._stopping = threading.Event()
-        self._run: Run | None = None
+        self._run: RunningTrial | None = None
 
     def stop(self) -> None:
         """End: the trial that runs is cut short."""
@@ -60,7 +60,6 @@ class Worker:
                 run.stop()
 
     def work(self) -> None:
-        """Run trials until stop."""
         last, pause = "", SHORTEST_SECONDS
         with self._cluster:
             while not self._stopping.wait(pause):
@@ -68,7 +67,7 @@ class Worker:
                     trial = self._store.given(self._uid)
                 except PodiumError as error:
                     print(f"waiting for the storage: {error.message}", flush=True)
-                    pause = AWAY_SECONDS
+                    pause = _AWAY_SECONDS
                     continue
                 if trial is None or trial.name == last:
                     pause = min(LONGEST_SECONDS, 1.5 * pause)
@@ -88,7 +87,7 @@ class Worker:
                 return  # the Experiment is gone, and this pod will be
             except PodiumError as error:
                 print(f"waiting for the storage: {error.message}", flush=True)
-                self._stopping.wait(AWAY_SECONDS)
+                self._stopping.wait(_AWAY_SECONDS)
 
     def _end_of(self, trial: Trial) -> tuple[TrialEnd | None, bytes]:
         """Run a trial and return its end, None if it was cut short, and its output."""
@@ -123,14 +122,14 @@ def _save_nothing(trial: Trial, readings: Sequence[Reading] = ()) -> None:
 
 def _tail(path: Path) -> bytes:
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - MOST_LOG))
+        file.seek(max(0, path.stat().st_size - _MOST_LOG))
         return file.read()
 
 
 def main(url: str) -> None:
     """Run trials until SIGTERM."""
     with tempfile.TemporaryDirectory(prefix="podium-worker-") as directory:
-        worker = Worker(PoolStore(url), os.environ[POD_UID], Path(directory))
+        worker = _Worker(PoolStore(url), os.environ[POD_UID], Path(directory))
         signal.signal(signal.SIGTERM, lambda *_: worker.stop())
         worker.work()
     sys.exit(TERMINATED)

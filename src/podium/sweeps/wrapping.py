@@ -3,7 +3,8 @@
 The primary container's command and args are joined with blanks, unquoted, and given to a shell
 whose output goes to a file. That decides what a value with a blank or a ``$`` means, so it is
 repeated here to the letter. A command without anything a shell would read runs as it is: the
-outcome is the same, and no shell stands between it and a signal.
+outcome is the same, and no shell stands between it and a signal. Trials of
+population based training hand files to one another in a directory of their own.
 """
 
 import re
@@ -17,14 +18,34 @@ from typing import Any
 from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.environment import MOST_PROCESSES
 from podium.errors import InvalidInput, require
-from podium.machine import cores
 from podium.manifests.experiment.experiment import Collector, Experiment, Limits
 from podium.manifests.experiment.shell import join, named_folder, redirected, takes_script
+from podium.manifests.experiment.trial import Trial
 from podium.manifests.job_editor import JobEditor, set_env
-from podium.manifests.labels import CPU_SHARE, EXPERIMENT, TRIAL
+from podium.manifests.labels import CPU_SHARE, EXPERIMENT, PBT_PARENT, TRIAL
 from podium.manifests.workload import Workload, role_of
 from podium.search.space import first_values
-from podium.sweeps.checkpoints import trial_directory
+from podium.system.machine import cores
+
+
+def trial_directory(experiment: Experiment) -> str | None:
+    """Return the path at which the trials of an Experiment find their own and their parent's files,
+    if they do."""
+    given = experiment.algorithm.settings.get("suggestion_trial_dir")
+    return str(PurePosixPath(given)) if given else None
+
+
+def prepare(root: Path, trial: Trial) -> Path:
+    """Return a trial's directory below root with its parent's files; files from before a restart
+    are deleted."""
+    own, parent = root / trial.name, trial.labels.get(PBT_PARENT)
+    shutil.rmtree(own, ignore_errors=True)
+    if parent:
+        shutil.copytree(root / parent, own)
+    else:
+        own.mkdir(parents=True)
+    return own
+
 
 _SAFE = re.compile(r"(?:[\w@%+=:,./^{}-]|[ \t]|'[^']*')*")
 _WORD = re.compile(r"[\w@%+:,./-]+", re.ASCII)

@@ -13,7 +13,7 @@ from podium.data.options import of_pipeline
 from podium.data.sources.known import DATASETS, known_dataset
 from podium.data.sources.source import SOURCES, Source, find_source
 from podium.errors import InvalidInput, require, suggestion
-from podium.settings import Settings
+from podium.system.settings import Settings
 
 if TYPE_CHECKING:
     from podium.data.artifact import DatasetInfo, Extras, Selection, Split
@@ -134,13 +134,12 @@ class DataSettings:
 
     @property
     def training_items(self) -> int | None:
-        """How many items the limit leaves for training at most; None without a limit."""
+        """Maximum number of training items under the limit; None without a limit."""
         from podium.data.splits import held_out
 
         return self.limit - held_out(self.limit, self.options.validation) if self.limit else None
 
     def _check_location(self) -> None:
-        """Refuse what is neither the name of a known dataset nor looks like a path or URI."""
         word, colon, rest = self.dataset.partition(":")
         if not self.is_prepared:
             known_dataset(self.dataset)
@@ -225,7 +224,7 @@ def check_model(
     trained on.
     """
     from podium.models import open_registry
-    from podium.models.comparison import check_comparable
+    from podium.models.shared_items import check_comparable
 
     model = open_registry(storage).model(name)
     champion = model.find_champion()
@@ -238,7 +237,7 @@ def _compare_columns(champion: "Version", info: "DatasetInfo") -> None:
     from podium.data import preprocessing
     from podium.data.contract_check import differences
     from podium.data.profile import Profile
-    from podium.documents import load_json, parse
+    from podium.files.documents import load_json, parse
     from podium.prediction import PREPROCESSING, PROFILE
 
     beside = {
@@ -270,8 +269,8 @@ def prepare(
 ) -> "DatasetInfo":
     """Write a dataset artifact, as `prepare_data` does, and nothing else."""
     from podium.data import artifact
-    from podium.data.duplicates import hash_parts
     from podium.data.splits import divide
+    from podium.data.suspects import hash_parts
 
     if settings.is_prepared:
         info = artifact.describe(settings.dataset)
@@ -312,7 +311,7 @@ def prepare(
             limit=limit,
             test=test,
             warnings=warnings,
-            extras=_extras(raw, division, parts, hashes, accepted=accepted),
+            extras=_extras(raw, division, parts, hashes, options.gap, accepted=accepted),
         )
 
 
@@ -350,7 +349,7 @@ def _check_overlaps(
 ) -> None:
     """Refuse items in two parts, or report them: where parts follow from hashes, these became equal
     as inputs only."""
-    from podium.data.duplicates import find_overlaps
+    from podium.data.suspects import find_overlaps
 
     overlaps = tuple(map(str, find_overlaps(parts, hashes)))
     if overlaps and not (accepted or by_hash):
@@ -367,6 +366,7 @@ def _extras(
     division: "Division",
     parts: "Mapping[str, Selection]",
     hashes: "Mapping[str, Hashes]",
+    gap: float,
     *,
     accepted: bool,
 ) -> "Extras":
@@ -407,11 +407,12 @@ def _extras(
     near = None if accepted else NearItems.of([parts[part] for part in learned], raw.descriptions)
     return Extras(
         seen=SeenItems(hashes=seen, near=() if near is None else (near,)),
-        groups=hashed.get("test"),
-        keys=keys["test"],
-        times=None
-        if raw.times is None or raw.test is not None
-        else raw.times[division.index["test"]],
+        groups=hashed,
+        keys=keys,
+        times={part: raw.times[at] for part, at in division.index.items()}
+        if raw.times is not None
+        else {},
+        gap=gap,
         originals=raw.originals(division.index.get("test")) if raw.originals else None,
     )
 

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from podium.documents import parse, read_json
 from podium.errors import InvalidInput
-from podium.metrics import Constraint, objective_value
+from podium.files.documents import parse, read_json
+from podium.metrics import Constraint, Goal, objective_value
 from podium.training.examples import Example, Points
 from podium.training.origin import Origin
 from podium.training.pictures import Picture
@@ -139,7 +139,7 @@ class EvaluatedDataset:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetRange:
-    """How the numbers of a regression's target are spread in a part."""
+    """Distribution of a regression's target in a part."""
 
     mean: float
     median: float
@@ -239,14 +239,6 @@ def _ranges(target: "np.ndarray") -> list[TargetRange]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableObjective:
-    """Objective of a sweep."""
-
-    metric: str
-    maximize: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class TableParameter:
     """Parameter of a sweep, as its Experiment writes it."""
 
@@ -271,6 +263,10 @@ class TrialRow:
     """Value by metric of what else it is judged by, that of the Experiment's strategies."""
     infeasible: list[str] = field(default_factory=list)
     """The constraints it breaks, and the metrics it lacks."""
+    repeats: str = ""
+    """Name of the trial that it runs again with a fresh seed."""
+    note: str = ""
+    """How its figures came about, where they are not those of one run."""
     front: int | None = None
     """Number of its Pareto front, from 1, where there are several objectives."""
     number: int
@@ -282,6 +278,10 @@ class TrialRow:
     """RFC3339; None before the start, and in tables of an older podium."""
     ended: str | None = None
     """As started."""
+    interval: tuple[float, float] | None = None
+    """95 % interval of the objective; None where the trial left no predictions that give it."""
+    tied: bool = False
+    """Whether it cannot be told from the best one by its predictions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,7 +290,7 @@ class TrialTable:
 
     experiment: str
     algorithm: str
-    objective: TableObjective
+    objective: Goal
     parameters: list[TableParameter]
     best: str
     """Name of the best trial; empty if there is none."""
@@ -298,6 +298,8 @@ class TrialTable:
     """Best first."""
     note: str | None = None
     """Why the best trial is another than Katib's, if it is."""
+    standing: str = ""
+    """How sure the order is, in a line; empty if nothing is known."""
     judged: dict[str, bool | None] = field(default_factory=dict)
     """Metrics that trials are judged by beside the objective: whether more is better, None of a
     constraint alone."""

@@ -14,11 +14,11 @@ from podium.data.seen import (
     unseen,
     write_test_items,
 )
-from podium.documents import load_json
 from podium.errors import Conflict, InvalidInput, NotFound
+from podium.files.documents import load_json
 from podium.models import Model, Version
-from podium.models.comparison import by_name
-from podium.models.document import check_name
+from podium.models.document import CARD, check_name
+from podium.models.shared_items import by_name
 from podium.models.signature import SIGNATURE
 from podium.models.task import Task, check_model_task
 from podium.models.version import METADATA, PREDICTIONS, TARGET
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo
     from podium.scoring import OnnxModel, Scores
 
-WRITTEN = (METADATA, PREDICTIONS, SIGNATURE, TARGET, TEST_ITEMS)
+WRITTEN = (CARD, METADATA, PREDICTIONS, SIGNATURE, TARGET, TEST_ITEMS)
 """Left out: what podium itself writes to a version, as in a directory that `podium models export`
 made."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class ModelSource:
     """A model directory made anywhere, and what is known of it."""
 
     uri: str
@@ -75,7 +75,7 @@ class Source:
             )
 
 
-def import_model(source: Source, model: Model, version: str = "") -> Version:
+def import_model(source: ModelSource, model: Model, version: str = "") -> Version:
     """Store a model directory as a version; nothing is stored if any of it is refused.
 
     With a dataset the version can be compared with others: it gets the metrics, the predictions and
@@ -140,7 +140,7 @@ def _open(directory: ModelDirectory, uri: str) -> "OnnxModel | CommandModel":
     return CommandModel(name=uri, fetch=directory.fetch)
 
 
-def _describe(directory: ModelDirectory, source: Source, url: str) -> dict[str, Any]:
+def _describe(directory: ModelDirectory, source: ModelSource, url: str) -> dict[str, Any]:
     """Return the metadata that the files themselves give."""
     trained = TrainedMetrics.read(directory)
     metadata: dict[str, Any] = {
@@ -162,7 +162,7 @@ def _describe(directory: ModelDirectory, source: Source, url: str) -> dict[str, 
 
 
 def _judge(
-    opened: "OnnxModel | CommandModel", directory: ModelDirectory, source: Source, judged: Path
+    opened: "OnnxModel | CommandModel", directory: ModelDirectory, source: ModelSource, judged: Path
 ) -> Mapping[str, Any]:
     """Score a model on the test part, and write what is stored of that to a directory; return the
     metadata."""

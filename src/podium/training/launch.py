@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from podium.cluster.base import Cluster
 from podium.cluster.kubernetes.store_access import Access, find_access, grant_access
 from podium.errors import Conflict, Denied, PodiumError, Unavailable
-from podium.interrupts import Terminated
 from podium.manifests.labels import RUN_NAMESPACE
-from podium.pod import pod_namespace
+from podium.system.interrupts import Terminated
+from podium.system.pod import pod_namespace
 from podium.training.base import say
 
 if TYPE_CHECKING:
@@ -103,11 +103,11 @@ def _create_or_adopt(cluster: Cluster, resource: "Workload | Experiment") -> Non
         existing = cluster.get(kind, name)
         state = existing.state
     if kind == "Experiment" and cluster.experiment(name).is_resumable:
-        say(f"{kind} {name} was stopped; going on with it")
+        say(f"{kind} {name} was stopped; continuing it")
         cluster.resume(kind, name)
     elif state.finished and not state.succeeded:
         say(f"{kind} {name} of an earlier attempt failed; starting it again")
         cluster.delete(kind, name)
         cluster.create(resource)
     else:
-        say(f"{kind} {name} of an earlier attempt is there; going on with it")
+        say(f"{kind} {name} of an earlier attempt exists; continuing it")

@@ -3,11 +3,13 @@ itself."""
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from podium.documents import parse
 from podium.errors import NotFound
-from podium.prediction.directory import ModelDirectory
+from podium.files.documents import parse
+
+if TYPE_CHECKING:
+    from podium.prediction.directory import ModelDirectory
 
 FILE = "origin.json"
 
@@ -28,7 +30,7 @@ class Runtime:
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """How a model came about."""
+    """Origin of a model."""
 
     kind: str
     """``trial`` or ``training``."""
@@ -71,10 +73,12 @@ class Origin:
 
     def write(self) -> None:
         """Put it into the model directory."""
+        from podium.prediction.directory import ModelDirectory  # which loads pyarrow and Pillow
+
         ModelDirectory(self.uri).put(FILE, (json.dumps(asdict(self), indent=1) + "\n").encode())
 
     @classmethod
-    def read(cls, directory: ModelDirectory) -> Self:
+    def read(cls, directory: "ModelDirectory") -> Self:
         """Read it from a model directory.
 
         Raises:
@@ -84,6 +88,7 @@ class Origin:
         document, name = directory.load(FILE), f"{directory.uri}/{FILE}"
         if document is None:
             raise NotFound(
-                f"there is no {name}", "a candidate is what a sweep or a training of podium left"
+                f"there is no {name}",
+                "a candidate is the output of a sweep or a training of podium",
             )
         return parse(cls, document, name)

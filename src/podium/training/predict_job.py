@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from podium.cluster import connect
 from podium.cluster.base import Cluster
 from podium.errors import Failed, NotFound, PodiumError
-from podium.identity import object_name
 from podium.manifests.batch import job_manifest
 from podium.manifests.workload import Workload
 from podium.models import Version
@@ -24,8 +23,8 @@ from podium.prediction.command import (
 from podium.prediction.directory import ModelDirectory
 from podium.storage import connect as open_storage
 from podium.training.base import say
-from podium.training.context import StepContext
 from podium.training.follow import follow
+from podium.training.identity import StepContext, object_name
 from podium.training.launch import DEADLINE, KEPT, launched
 from podium.training.origin import Runtime
 from podium.training.target import LaunchTarget, local_path

@@ -1,13 +1,12 @@
-"""How the best trial was trained, as the sweep hands it to the training, and the job that trains
-the same way again."""
+"""Recipe of the best trial's training, as the sweep hands it to the training, and the job that
+trains the same way again."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from podium.documents import load_json, parse, with_whole_numbers
-from podium.identity import RunIdentity
+from podium.files.documents import load_json, parse, with_whole_numbers
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.adapt import flags_of, give_gpus
 from podium.manifests.experiment.trainer import FLAGS, NAME, connect_trainer, fill, set_flags
@@ -16,6 +15,8 @@ from podium.manifests.job_kinds import AUTO, Admits, admits_all, as_kind, choose
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.pytorchjob import CONTAINER, build
 from podium.manifests.workload import Workload
+from podium.metrics import less_is_better
+from podium.training.identity import RunIdentity
 from podium.training.launch import DEADLINE, KEPT
 from podium.training.target import TRAINER_IMAGE, LaunchTarget
 
@@ -50,7 +51,7 @@ class Recipe:
             workload=Workload.parse(job),
             container=CONTAINER,
             hyperparameters=hyperparameters,
-            metrics=_known(),
+            metrics=tuple(reported_metrics()),
         )
 
     @classmethod
@@ -60,7 +61,12 @@ class Recipe:
         workload = Workload.parse(manifest)
         names = [container.name for _, container in workload.containers()]
         container = CONTAINER if CONTAINER in names else next(iter(names), "")
-        return cls(workload=workload, container=container, hyperparameters={}, metrics=_known())
+        return cls(
+            workload=workload,
+            container=container,
+            hyperparameters={},
+            metrics=tuple(reported_metrics()),
+        )
 
     @classmethod
     def of_trial(cls, experiment: Experiment, trial: Trial) -> "Recipe":
@@ -216,8 +222,13 @@ def as_arguments(flags: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name if value is True else f"{name}={value}" for name, value in written.items())
 
 
-def _known() -> tuple[str, ...]:
-    """Return the metrics to look for in the log of a training without an Experiment."""
+def reported_metrics(*first: str) -> dict[str, bool]:
+    """Return the metrics to look for in the log of a training, and whether more of each is better.
+
+    Args:
+        first: Metrics of the user's own, or an Experiment's; empty names do not count.
+    """
     from podium.scoring import METRICS
 
-    return (*METRICS, "loss")
+    names = [*filter(None, first), *METRICS, "loss"]
+    return {name: not less_is_better(name) for name in names}

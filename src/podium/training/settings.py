@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from podium.errors import InvalidInput
-from podium.identity import RunIdentity
 from podium.manifests.experiment import Experiment
 from podium.manifests.experiment.adapt import adapt, decided, tuned_for_numbers
 from podium.manifests.experiment.shell import is_shell
-from podium.manifests.experiment.source import QUICKEST, is_bundled, quickest
+from podium.manifests.experiment.source import AUTO as CHOSEN
+from podium.manifests.experiment.source import LINEAR, QUICKEST, RANDOM, TABLES, TREES, is_bundled
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
 from podium.manifests.job_kinds import (
     AUTO,
@@ -19,10 +19,12 @@ from podium.manifests.job_kinds import (
     choose_kind,
     trials_as,
 )
+from podium.manifests.options import read_settings
+from podium.manifests.options.folds import Folds
 from podium.manifests.workload import Workload, uses_builtin_trainer
 from podium.prediction.directory import ModelDirectory
 from podium.training.base import require_at_least, require_seed
-from podium.training.context import StepContext
+from podium.training.identity import RunIdentity, StepContext
 from podium.training.origin import Origin
 from podium.training.own_files import complete
 from podium.training.recipe import TRAINER, Recipe
@@ -35,7 +37,7 @@ class SweepSettings:
     """Settings of a sweep; fields are named as in the pipelines."""
 
     experiment: str
-    """Name of a bundled Experiment, or YAML."""
+    """Name of a bundled Experiment, or YAML; auto for the one that suits the data."""
 
     max_trials: int
     """spec.maxTrialCount"""
@@ -54,11 +56,24 @@ class SweepSettings:
     """``--model`` of podium's trainer; empty leaves it to the Experiment, if that does not come
     with podium."""
 
-    unnamed: str = QUICKEST
-    """``--model`` of a bundled Experiment's trials where nobody names one, see with_data."""
+    weights: str = ""
+    """``--weights`` of podium's trainer; empty leaves it to the Experiment."""
+
+    data_meaning: str = "image"
+    """Meaning of the input; see with_data."""
 
     data_kind: str = ""
     """``classification`` or ``regression``, where that is known; see with_data."""
+
+    ensemble: bool = False
+    """Whether trials become a candidate together."""
+
+    confirm: str = ""
+    """Sweep option of that name, ``3x3``; empty leaves it to the Experiment."""
+
+    folds: int = -1
+    """Sweep option of that name; 0 leaves it to the Experiment, and so does -1, unless podium
+    chooses the Experiment of a small table; see with_folds."""
 
     seed: int = 0
     """``random_state`` of the algorithm and ``--seed`` of podium's trainer; 0 leaves both to the
@@ -70,26 +85,50 @@ class SweepSettings:
     def __post_init__(self) -> None:
         check_choice(self.job_kind, self.trial_workers)
         require_at_least(self, max_trials=1, parallel_trials=1, trial_epochs=0, trial_workers=0)
+        Folds.of(read_settings({"confirm": self.confirm or None, "folds": self._folds}))
         require_seed(self.seed)
 
     @property
     def model(self) -> str:
         """``--model`` of the trials; empty for what the Experiment says."""
-        return self.network if self.names_network else self.unnamed
+        if self.data_meaning == "tokens" and not self.network and is_bundled(self.source):
+            return LINEAR
+        return (
+            self.network
+            if self.names_network
+            else QUICKEST.get(self.data_meaning, QUICKEST["image"])
+        )
 
     @property
     def names_network(self) -> bool:
-        """Whether somebody chose the network."""
-        return bool(self.network) or not is_bundled(self.experiment)
+        """Whether somebody chose the network, or the Experiment does."""
+        return bool(self.network) or self.source == TABLES or not is_bundled(self.source)
+
+    @property
+    def source(self) -> str:
+        """Name or YAML of the Experiment."""
+        if self.experiment != CHOSEN:
+            return self.experiment
+        is_fitted = self.data_meaning in ("table", "tokens") or self.network == TREES
+        return TABLES if is_fitted else RANDOM
 
     def with_data(self, meaning: str, kind: str = "") -> "SweepSettings":
         """Return the settings for data whose input is an image, a table or an array, and their kind
         if known."""
-        return replace(self, unnamed=quickest(meaning), data_kind=kind)
+        return replace(self, data_meaning=meaning, data_kind=kind)
+
+    def with_folds(self, usual: int) -> "SweepSettings":
+        """Return the settings with the folds that suit the data, where podium chooses them."""
+        is_chosen = self.folds < 0 and self.experiment == CHOSEN and self.source == TABLES
+        return replace(self, folds=usual) if is_chosen else self
+
+    @property
+    def _folds(self) -> int | None:
+        return None if self.folds in (-1, 0) else self.folds
 
     def load(self) -> Experiment:
         """Read the Experiment as it is written."""
-        return Experiment.load(self.experiment, self.model)
+        return Experiment.load(self.source, self.model)
 
     def adapt(
         self, target: LaunchTarget, *, name: str, run: RunIdentity, admits: Admits = admits_all
@@ -112,9 +151,11 @@ class SweepSettings:
         if self.data_kind == "regression" and experiment.uses_builtin_trainer:
             experiment = tuned_for_numbers(experiment)
         experiment = self._as_kind(experiment, admits)
+        is_tables = self.experiment == CHOSEN and self.source == TABLES
         fixed = decided(
-            epochs=self.trial_epochs,
+            epochs=0 if is_tables else self.trial_epochs,
             network=self.model,
+            weights=self.weights,
             seed=self.seed,
             gpus=target.gpus_per_worker,
         )
@@ -130,6 +171,8 @@ class SweepSettings:
             workers=None if own_workers else self.trial_workers,
             parallel_trials=min(self.parallel_trials, self.max_trials),
             seed=self.seed if seeded else None,
+            confirm=self.confirm or None,
+            folds=self._folds,
             labels=run.labels,
             owner=run.owner,
         )
@@ -166,7 +209,10 @@ class TrainSettings:
     """``--model`` of podium's trainer; empty leaves it to recipe or hyperparameters, else it is the
     unnamed one."""
 
-    unnamed: str = QUICKEST
+    weights: str = ""
+    """``--weights`` of podium's trainer; empty leaves it to the hyperparameters."""
+
+    unnamed: str = QUICKEST["image"]
     """``--model`` where nobody names one, see with_data."""
 
     epochs: int = 0
@@ -230,13 +276,17 @@ class TrainSettings:
 
     def with_data(self, meaning: str) -> "TrainSettings":
         """Return the settings for data whose input is an image, a table or an array."""
-        return replace(self, unnamed=quickest(meaning))
+        return replace(
+            self, unnamed=TREES if meaning == "table" else QUICKEST.get(meaning, QUICKEST["image"])
+        )
 
     def fixed(self, gpus: int) -> dict[str, Any]:
         """Return the flags of podium's trainer that the run decides, for replicas with this many
         GPUs."""
         network = self.network if self.names_network else self.unnamed
-        return decided(epochs=self.epochs, network=network, seed=self.seed, gpus=gpus)
+        return decided(
+            epochs=self.epochs, network=network, weights=self.weights, seed=self.seed, gpus=gpus
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

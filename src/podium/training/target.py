@@ -14,12 +14,12 @@ from podium.errors import InvalidInput, PodiumError
 from podium.manifests.placement import Pods, place
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
-from podium.pod import pod_namespace
-from podium.settings import CLUSTER
 from podium.storage import local_path as path_here
 from podium.storage import path_of
+from podium.system.pod import pod_namespace
+from podium.system.settings import CLUSTER
 from podium.training.base import require_at_least, say
-from podium.training.context import StepContext
+from podium.training.identity import StepContext
 
 T = TypeVar("T", bound=Resource)
 
@@ -71,7 +71,7 @@ class LaunchTarget:
             Code.parse(self.code)
         if self.install_requirements and not self.code:
             hint = "name the directory with requirements.txt: code=."
-            raise InvalidInput("install_requirements goes with code, but no code is given", hint)
+            raise InvalidInput("install_requirements needs code, but no code is given", hint)
         if self.cluster:
             traits_of(self.cluster)
         Pods.read(self.pods)
@@ -140,7 +140,7 @@ def say_kind(own: Workload, launched: Workload) -> None:
     """Print that a job is launched as another kind than it was written as."""
     if own.kind != launched.kind:
         say(
-            f"the {own.kind} is launched as a {launched.kind}; `podium migrate` tells what may be different"
+            f"the {own.kind} is launched as a {launched.kind}; `podium migrate` reports what may differ"
         )
 
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from podium.documents import parse
 from podium.errors import InvalidInput
-from podium.prediction.directory import ModelDirectory
+from podium.files.documents import parse
 
 if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo
+    from podium.prediction.directory import ModelDirectory
 
 FILE = "metrics.json"
 
@@ -36,8 +36,12 @@ class TrainedMetrics:
     epochs: list[dict[str, float]] = field(default_factory=list)
     """Metrics of every epoch, by name."""
 
+    folds: list[dict[str, float]] = field(default_factory=list)
+    """Metrics of each fold if it was cross-validated: then it has learned from the validation
+    part."""
+
     @classmethod
-    def read(cls, directory: ModelDirectory) -> "TrainedMetrics":
+    def read(cls, directory: "ModelDirectory") -> "TrainedMetrics":
         """Read it from a model directory; empty if there is no such file.
 
         Raises:
@@ -56,7 +60,7 @@ class TrainedMetrics:
         return parse(cls, document, f"{directory.uri}/{FILE}")
 
     @classmethod
-    def write(cls, directory: ModelDirectory, epochs: Sequence[Mapping[str, float]]) -> None:
+    def write(cls, directory: "ModelDirectory", epochs: Sequence[Mapping[str, float]]) -> None:
         """Put into a model directory what a training without such a file reported in its log, the
         last line last."""
         document = {**(epochs[-1] if epochs else {}), "epochs": [dict(epoch) for epoch in epochs]}

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-from podium.documents import parse
 from podium.errors import InvalidInput
+from podium.files.documents import parse
 from podium.manifests.experiment import Experiment, Trial, fronts_of, leaderboard
 from podium.manifests.options.objectives import Criteria
-from podium.prediction.directory import ModelDirectory
-from podium.training.handover import TableObjective, TableParameter, TrialRow, TrialTable
+from podium.metrics import Goal
+from podium.training.handover import TableParameter, TrialRow, TrialTable
+from podium.training.standing import standing
 from podium.training.trained import TrainedMetrics
 
 
@@ -25,6 +26,8 @@ def trial_table(
         model_of: Returns the URI of a trial's model directory; empty for none.
         note: Why the best trial is another than Katib's, if it is.
     """
+    ranked = leaderboard(trials)
+    sure = standing(experiment, ranked, model_of)
     numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
     objective, on = experiment.objective, fronts_of(trials)
     criteria = Criteria.of(objective, experiment.asked)
@@ -33,19 +36,21 @@ def trial_table(
     return TrialTable(
         experiment=experiment.name,
         algorithm=experiment.search.name,
-        objective=TableObjective(metric=objective.metric, maximize=objective.maximize),
+        objective=Goal(metric=objective.metric, maximize=objective.maximize),
         parameters=[
             parse(TableParameter, entry, "parameters")
             for entry in experiment.spec.get("parameters") or []
         ],
         best=best.name if best else "",
         note=note,
+        standing=sure.remark,
         judged=judged,
         strategies=dict(objective.strategies),
         constraints=list(criteria.constraints),
         trials=[
             TrialRow(
-                **trial.summary(),
+                **trial.to_json(),
+                **sure.to_json(trial.name),
                 number=numbers[trial.name],
                 model=url,
                 epochs=_curve(url) if url else [],
@@ -54,13 +59,15 @@ def trial_table(
                 started=trial.started or None,
                 ended=trial.completed or None,
             )
-            for trial in leaderboard(trials)
+            for trial in ranked
             for url in [model_of(trial)]
         ],
     )
 
 
 def _curve(url: str) -> list[dict[str, float]]:
+    from podium.prediction.directory import ModelDirectory  # which loads pyarrow and Pillow
+
     try:
         return TrainedMetrics.read(ModelDirectory(url)).epochs
     except InvalidInput:

@@ -8,146 +8,164 @@ import podium
 from podium.api.sweep import Sweep
 from podium.errors import InvalidInput
 from podium.kfp.runs import find_run, terminate
-from podium.models.promotion import NotPromoted
+from podium.models import Model
+from podium.models.decision import NotPromoted
 from podium.runner.detached import begin
 from podium.serving.raw import predict_raw, read_raw
-from podium.ui.house import House
+from podium.ui.sources import Sources
+from podium.ui.sweeps import SWEEPS
 
 
-def _stop_run(house: House, fields: Mapping[str, Any], *, run: str) -> str:
+def _stop_run(sources: Sources, fields: Mapping[str, Any], *, run: str) -> str:
     """Stop a run on this machine, whichever process carries it out."""
     podium.runs()[run].stop()
     return f"run {run} is stopped"
 
 
-def resume_run(house: House, fields: Mapping[str, Any], *, run: str) -> str:
+def resume_run(sources: Sources, fields: Mapping[str, Any], *, run: str) -> str:
     """Resume a run in a process of its own, which outlives the page."""
     begin("resume_run", {"run": run})
-    return f"run {run} goes on"
+    return f"run {run} continues"
 
 
-def _stop_server_run(house: House, fields: Mapping[str, Any], *, run: str) -> str:
-    """Cancel a run of the server."""
-    server = house.server
+def _stop_server_run(sources: Sources, fields: Mapping[str, Any], *, run: str) -> str:
+    server = sources.server
     if server is None:
         raise InvalidInput("no server is shown", "podium ui --server URL")
     terminate(server, str(find_run(server, run).run_id))
     return f"run {run} is being cancelled"
 
 
-def _stop_sweep(house: House, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
-    """Stop a sweep, whichever process runs it."""
-    house.cluster(run).stop("Experiment", name)
+def _stop_sweep(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
+    sources.cluster(run).stop("Experiment", name)
     return f"sweep {name} is being stopped"
 
 
-def resume_sweep(house: House, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
+def resume_sweep(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
     """Resume a sweep: on a cluster by its engine, on this machine in a process of its own."""
-    cluster = house.cluster(run)
+    cluster = sources.cluster(run)
     if cluster.outlives_client("Experiment"):
-        Sweep(house.spec, name, cluster).resume(wait=False)
+        Sweep(sources.spec, name, cluster).resume(wait=False)
     else:
         cluster.experiment(name)  # there is one
-        begin("resume_sweep", {"name": name, "cluster": house.url(run)})
-    return f"sweep {name} goes on"
+        begin("resume_sweep", {"name": name, "cluster": sources.url(run)})
+    return f"sweep {name} continues"
 
 
-def analyse(house: House, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
+def analyse(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
     """Open optuna-dashboard on a copy of a sweep's study."""
-    directory = house.cluster(run).directory("Experiment", name)
+    directory = sources.cluster(run).directory("Experiment", name)
     if directory is None:
         raise InvalidInput(
             f"the study of {name} is not on this machine", "sweeps of this machine have theirs here"
         )
-    return (
-        f"optuna-dashboard shows a copy of the study as of now: {house.dashboards.open(directory)}"
-    )
+    return f"optuna-dashboard shows a copy of the study as of now: {sources.dashboards.open(directory)}"
 
 
-def stop_trial(
-    house: House, fields: Mapping[str, Any], *, name: str, trial: str, run: str = ""
+def _stop_trial(
+    sources: Sources, fields: Mapping[str, Any], *, name: str, trial: str, run: str = ""
 ) -> str:
     """End a running trial; it counts with the metrics it has reported."""
-    house.cluster(run).stop("Trial", trial)
+    sources.cluster(run).stop("Trial", trial)
     return f"trial {trial} is being stopped"
 
 
-def add_trial(house: House, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
+def add_trial(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
     """Start a trial with values of the user's own; a sweep that does not run is resumed for it, in
     a process of its own."""
-    cluster = house.cluster(run)
+    cluster = sources.cluster(run)
     values = {parameter: str(value) for parameter, value in fields.items()}
     if not cluster.experiment(name).state.finished:
-        return f"trial {cluster.add_trial(name, values)} begins"
-    begin("add_trial", {"name": name, "cluster": house.url(run), "values": values})
-    return f"sweep {name} goes on with one more trial"
+        return f"trial {cluster.add_trial(name, values)} starts"
+    begin("add_trial", {"name": name, "cluster": sources.url(run), "values": values})
+    return f"sweep {name} continues with one more trial"
 
 
-def promote(house: House, fields: Mapping[str, Any], *, name: str) -> str:
+def _note_sweep(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
+    return _noted(sources, fields, "Experiment", name, run)
+
+
+def _note_trial(
+    sources: Sources, fields: Mapping[str, Any], *, name: str, trial: str, run: str = ""
+) -> str:
+    return _noted(sources, fields, "Trial", trial, run)
+
+
+def _noted(sources: Sources, fields: Mapping[str, Any], kind: str, name: str, run: str) -> str:
+    text = str(fields.get("note", ""))
+    sources.cluster(run).write_note(kind, name, text)
+    return f"{name} has {'a' if text.strip() else 'no'} note"
+
+
+def promote(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
     """Make a version champion, by a rule or in any case."""
-    version = str(fields.get("version", ""))
-    try:
-        house.registry.registry[name].promote(version, rule=fields.get("rule") or None)
-    except NotPromoted as refusal:
-        return "\n".join([refusal.message, *refusal.decision.reasons])
-    finally:
-        house.registry.forget()
-    return f"{version} is champion of {name}"
+    rule = fields.get("rule") or None
+    return _decided(sources, fields, name, lambda model, it: model.promote(it, rule=rule))
 
 
-def approve(house: House, fields: Mapping[str, Any], *, name: str) -> str:
+def approve(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
     """Say yes to a version that waits for a person; it is compared once more."""
+    reason = str(fields.get("reason", ""))
+    return _decided(sources, fields, name, lambda model, it: model.approve(it, reason))
+
+
+def _decided(
+    sources: Sources,
+    fields: Mapping[str, Any],
+    name: str,
+    decide: Callable[[Model, str], object],
+) -> str:
     version = str(fields.get("version", ""))
     try:
-        house.registry.registry[name].approve(version, str(fields.get("reason", "")))
+        decide(sources.registry.registry[name], version)
     except NotPromoted as refusal:
         return "\n".join([refusal.message, *refusal.decision.reasons])
     finally:
-        house.registry.forget()
+        sources.registry.forget()
     return f"{version} is champion of {name}"
 
 
-def reject(house: House, fields: Mapping[str, Any], *, name: str) -> str:
+def reject(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
     """Say no to a version that waits for a person."""
-    record = house.registry.registry[name].reject(
+    record = sources.registry.registry[name].reject(
         str(fields.get("version", "")), str(fields.get("reason", ""))
     )
     return f"{record.version} of {name} is rejected"
 
 
-def _roll_back(house: House, fields: Mapping[str, Any], *, name: str) -> str:
-    """Make the champion before this one champion again."""
-    moved = house.registry.registry[name].rollback()
-    house.registry.forget()
+def _roll_back(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
+    moved = sources.registry.registry[name].rollback()
+    sources.registry.forget()
     return f"{moved.version} is champion of {name} again, in place of {moved.replaced}"
 
 
-def try_model(house: House, body: bytes, media: str, *, name: str) -> list[dict[str, Any]]:
+def try_model(sources: Sources, body: bytes, media: str, *, name: str) -> list[dict[str, Any]]:
     """Return the champion's predictions for raw items.
 
     Raises:
         InvalidInput: It takes other items.
     """
     kind, content = read_raw(body, media)
-    return predict_raw(house.registry.predictor(name), kind, content)
+    return predict_raw(sources.registry.predictor(name), kind, content)
 
 
 Action = Callable[..., str]
+
+_OF_SWEEPS: Mapping[str, Action] = {
+    "stop": _stop_sweep,
+    "resume": resume_sweep,
+    "analyse": analyse,
+    "add": add_trial,
+    "note": _note_sweep,
+    "trials/{trial}/stop": _stop_trial,
+    "trials/{trial}/note": _note_trial,
+}
 
 ACTIONS: Mapping[str, Action] = {
     "/runs/{run}/stop": _stop_run,
     "/runs/{run}/resume": resume_run,
     "/server/{run}/stop": _stop_server_run,
-    "/sweeps/{name}/stop": _stop_sweep,
-    "/sweeps/{name}/resume": resume_sweep,
-    "/sweeps/{name}/analyse": analyse,
-    "/runs/{run}/sweeps/{name}/analyse": analyse,
-    "/sweeps/{name}/add": add_trial,
-    "/sweeps/{name}/trials/{trial}/stop": stop_trial,
-    "/runs/{run}/sweeps/{name}/add": add_trial,
-    "/runs/{run}/sweeps/{name}/trials/{trial}/stop": stop_trial,
-    "/runs/{run}/sweeps/{name}/stop": _stop_sweep,
-    "/runs/{run}/sweeps/{name}/resume": resume_sweep,
+    **{f"{sweep}/{path}": action for sweep in SWEEPS for path, action in _OF_SWEEPS.items()},
     "/models/{name}/promote": promote,
     "/models/{name}/approve": approve,
     "/models/{name}/reject": reject,

@@ -7,20 +7,21 @@ from typing import Any
 import podium
 from podium.errors import NotFound, PodiumError
 from podium.models import Model, Registry, Version
+from podium.models.described import described
 from podium.models.lineage import Lineage
 from podium.prediction import Predictor
 from podium.reports import plots
+from podium.serving.announced import servers_of
 from podium.serving.form import Form
-from podium.text import cut
 from podium.ui.view import View
 
-MOST_RECORDS = 50
+_MOST_RECORDS = 50
 """Events of the history that a page shows, the newest."""
 
-LONGEST = 200
-"""Characters of a fact about a version."""
+_SHOWN_APART = ("created", "metrics", "chosen by", "settings")
+"""Facts about a version that have a place of their own on its page."""
 
-KNOWN_SECONDS = 2.0
+_KNOWN_SECONDS = 2.0
 """Seconds for which a registry's answers are cached: it may be far away, and several pages ask
 it."""
 
@@ -34,16 +35,16 @@ class FollowedRegistry:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self._read = -KNOWN_SECONDS
+        self._read = -_KNOWN_SECONDS
         self._rows: list[dict[str, Any]] = []
         self._opened: dict[str, tuple[str, Predictor]] = {}
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the list entry of each model."""
-        if time.monotonic() - self._read > KNOWN_SECONDS:
+        if time.monotonic() - self._read > _KNOWN_SECONDS:
             overviews = [self.registry[name].overview() for name in self.registry]
             self._rows = [
-                vars(overview) | {"path": f"/models/{overview.name}"} for overview in overviews
+                overview.to_json() | {"path": f"/models/{overview.name}"} for overview in overviews
             ]
             self._read = time.monotonic()
         return self._rows
@@ -61,7 +62,7 @@ class FollowedRegistry:
 
     def forget(self) -> None:
         """Read again next time: something was changed."""
-        self._read = -KNOWN_SECONDS
+        self._read = -_KNOWN_SECONDS
 
 
 def view(model: Model, path: str, first: str, second: str) -> View:
@@ -90,7 +91,7 @@ def view(model: Model, path: str, first: str, second: str) -> View:
             "form": _form(champion),
             "versions": versions,
             "waiting": model.waiting,
-            "records": model.records()[::-1][:MOST_RECORDS],
+            "records": model.records()[::-1][:_MOST_RECORDS],
             "aliases": {alias: record.version for alias, record in aliases.items()},
             "first": first,
             "second": second or other,
@@ -109,7 +110,8 @@ def _compared(model: Model, first: str, second: str) -> dict[str, Any]:
     """Return the difference between two versions, or the reason why there is none."""
     if not (first and second):
         return {"difference": None, "trouble": ""}
-    from podium.models.comparison import chosen_metric, difference, predictions
+    from podium.models.comparison import chosen_metric, difference
+    from podium.models.shared_items import predictions
 
     versions = model.version(first), model.version(second)
     try:
@@ -124,18 +126,15 @@ def _compared(model: Model, first: str, second: str) -> dict[str, Any]:
 
 def version_view(model: Model, version: Version, path: str) -> View:
     """Return the page of a version."""
-    metadata = version.metadata
-    report = metadata.get("report") or {}
-    names = [str(each.get("name")) for each in report.get("classes") or ()]
-    confusion = report.get("confusion") or []
-    chosen = str((metadata.get("metric") or {}).get("name", ""))
-    shown = {
-        name: _flat(metadata.get(name)) for name in ("dataset", "origin", "code", "environment")
-    }
+    report = version.facts.report
+    chosen = version.facts.metric.name
+    facts = {name: fact for name, fact in described(version).items() if name not in _SHOWN_APART}
     return View(
         template="version.html.jinja",
         title=version.title,
-        figures={"confusion": plots.confusion_matrix(confusion, names)} if any(confusion) else {},
+        figures={"confusion": plots.confusion_matrix(report.confusion, report.names)}
+        if any(report.confusion)
+        else {},
         shown={
             "version": version,
             "path": path,
@@ -145,7 +144,7 @@ def version_view(model: Model, version: Version, path: str) -> View:
                 alias for alias, held in model.aliases().items() if held.version == version.version
             ],
             "lineage": _lineage(model, version),
-            "facts": {name: rows for name, rows in shown.items() if rows},
+            "facts": facts,
         },
     )
 
@@ -153,28 +152,17 @@ def version_view(model: Model, version: Version, path: str) -> View:
 def _lineage(model: Model, version: Version) -> list[tuple[str, str, str]]:
     """Return the rows of a version's lineage, each with its path; empty for what is not on this
     machine."""
-    found = Lineage.of(model, version)
+    found = Lineage.of(model, version, servers_of(version))
     here = found.run and (podium.runs().directory / found.run / "run.json").is_file()
     paths = {"champion": f"/models/{model.name}"}
+    if found.served_by:
+        paths["served by"] = found.served_by[0]
     if here:
         root = f"/runs/{found.run}"
         paths |= {"run": root, "sweep": f"{root}/sweeps/{found.sweep}"}
-        if found.sweep:
+        if found.sweep and found.kind == "trial":
             paths[found.kind] = f"{root}/sweeps/{found.sweep}/trials/{found.name}"
     return [(title, text, paths.get(title, "")) for title, text in found.rows()]
-
-
-def _flat(value: Any, name: str = "") -> dict[str, str]:
-    """Return the values of nested mappings by their path, as people read them."""
-    if isinstance(value, dict):
-        pairs = [_flat(each, f"{name} {key}".strip()) for key, each in value.items()]
-        return {key: text for pair in pairs for key, text in pair.items()}
-    if value in (None, "", [], {}):
-        return {}
-    if isinstance(value, bool):
-        value = "yes" if value else "no"
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return {name.replace("_", " "): cut(text, LONGEST)}
 
 
 def require_model(registry: Registry, name: str) -> Model:

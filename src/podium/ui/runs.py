@@ -4,51 +4,38 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import podium
+from podium.display.text import harmless
 from podium.errors import NotFound, PodiumError
-from podium.kfp.runs import OVER
+from podium.kfp.runs import OVER, ServerRun
+from podium.reports import plots
+from podium.runner.messages import KFP, STARTS
 from podium.runner.record import last_lines
 from podium.runner.run import Run
-from podium.text import harmless
+from podium.training.follow import read_metrics
 from podium.training.kept_logs import KeptLogs
+from podium.training.recipe import reported_metrics
+from podium.ui.sources import Sources
+from podium.ui.sweeps import FollowedSweep
 from podium.ui.view import LINES, View
 
-if TYPE_CHECKING:
-    from podium.kfp.runs import ServerRun
+_MOST_LINES = 20_000
+"""Last lines of a step's log in which metrics are looked for."""
 
 
 def rows_of(most: int | None = None) -> list[dict[str, Any]]:
     """Return the list entry of each run on this machine, the newest first."""
     known = podium.runs().all[::-1]
-    return [_row(run) for run in known[:most]]
+    return [run.to_json() | {"path": f"/runs/{run.id}"} for run in known[:most]]
 
 
-def _row(run: Run) -> dict[str, Any]:
-    return {
-        "id": run.id,
-        "subject": run.subject,
-        "state": run.state,
-        "began": run.began,
-        "seconds": run.seconds,
-        "path": f"/runs/{run.id}",
-        "result": _result(str(run.directory), run.state),
-        "steps": [{"title": step.title, "state": step.state} for step in run.record.steps.values()],
-    }
-
-
-@lru_cache(maxsize=4096)
-def _result(directory: str, state: str) -> str:
-    """Return the result of a run, which takes several files to read, once."""
-    ended = state in ("succeeded", "failed")
-    return podium.runs()[Path(directory).name].result if ended else ""
-
-
-def view(run: Run, path: str, step: str) -> View:
+def view(run: Run, sources: Sources, path: str, step: str) -> View:
     """Return the page of a run.
 
     Args:
+        sources: Has its sweep.
         path: Path of the page.
         step: Step whose log it shows; empty for the one that failed, runs, or ended last.
 
@@ -60,7 +47,7 @@ def view(run: Run, path: str, step: str) -> View:
         raise NotFound(f"run {run.id} has no step {step!r}")
     shown = step or _interesting(run)
     log = record.log(shown) if shown else None
-    lines = tail(log) if log and log.is_file() else []
+    lines = _tail(log) if log and log.is_file() else []
     outcome: dict[str, Any] = {}
     with suppress(PodiumError):
         outcome = run.outcome
@@ -71,13 +58,15 @@ def view(run: Run, path: str, step: str) -> View:
         template="run.html.jinja",
         title=f"{run.id}",
         over=run.state != "running",
+        figures=_curves(run, sources.sweep(sweep, run.id) if sweep else None),
         shown={
             "run": run,
-            "result": _result(str(run.directory), run.state) if outcome else "",
+            "result": run.result if outcome else "",
             "steps": record.steps,
             "path": path,
             "step": shown,
             "lines": lines,
+            "raw": _raw(record.log(KFP), shown),
             "sweep": sweep,
             "decision": outcome.get("decision"),
             "metric": (outcome.get("metric") or {}).get("name", ""),
@@ -87,22 +76,57 @@ def view(run: Run, path: str, step: str) -> View:
     )
 
 
+def _curves(run: Run, sweep: FollowedSweep | None) -> dict[str, str]:
+    """Return the figure of what trials and trainings report, as they do."""
+    objective = sweep.cluster.experiment(sweep.name).objective.metrics if sweep else ()
+    metrics = reported_metrics(*objective, str(run.parameters.get("metric") or ""))
+    rows: list[dict[str, Any]] = [
+        {"name": step.title, "epochs": _epochs(log, log.stat().st_size, tuple(metrics))}
+        for name, step in run.record.steps.items()
+        if (log := run.record.log(name)).is_file()
+    ]
+    rows = [row for row in rows if len(row["epochs"]) > 1]
+    if sweep:
+        return sweep.curves(rows)
+    return plots.learning_curves(rows, metrics, [row["name"] for row in rows], "")
+
+
+@lru_cache(maxsize=256)
+def _epochs(log: Path, size: int, names: tuple[str, ...]) -> list[dict[str, float]]:
+    """Return the metrics of each line of a step's log that has some; it is read when it grows."""
+    read = (read_metrics(line, names, ()) for line in last_lines(log, _MOST_LINES))
+    return [metrics for metrics in read if metrics]
+
+
+def _raw(log: Path, step: str) -> list[str]:
+    """Return what Kubeflow Pipelines printed of a step, the last time that it ran."""
+    own = [
+        line.removeprefix(f"{step}: ")
+        for line in _tail(log, _MOST_LINES)
+        if line.startswith(f"{step}: ")
+    ]
+    starts = [at for at, line in enumerate(own) if line == STARTS]
+    return own[starts[-1] :][:LINES] if starts else []
+
+
 def _interesting(run: Run) -> str:
     """Return the step that failed, else the one that runs, else the last that ended."""
     steps = run.record.steps
     for state in ("failed", "running"):
         if found := [name for name, step in steps.items() if step.state == state]:
             return found[-1]
-    ended = [name for name, step in steps.items() if step.state not in ("pending", "cached")]
+    ended = [
+        name for name, step in steps.items() if step.state not in ("pending", "cached", "skipped")
+    ]
     return ended[-1] if ended else ""
 
 
-def tail(log: Path, most: int = LINES) -> list[str]:
+def _tail(log: Path, most: int = LINES) -> list[str]:
     """Return the last lines of a file, of which only the end is read."""
     return list(map(harmless, last_lines(log, most)))
 
 
-def server_view(run: "ServerRun", path: str, storage: str, log: str) -> View:
+def server_view(run: ServerRun, path: str, storage: str, log: str) -> View:
     """Return the page of a run of a server.
 
     Args:
@@ -140,7 +164,7 @@ def server_view(run: "ServerRun", path: str, storage: str, log: str) -> View:
     )
 
 
-def _telling(names: Sequence[str], run: "ServerRun") -> str:
+def _telling(names: Sequence[str], run: ServerRun) -> str:
     """Return the log of a step that failed, else of the one that ended last."""
     steps = [name for name in names if name.startswith("steps/")]
     failed = [name for name in steps if run.tasks.get(name.removeprefix("steps/")) == "FAILED"]

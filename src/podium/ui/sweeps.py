@@ -1,32 +1,44 @@
 """Sweeps and their trials as pages."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
+from typing import Any
 
 from podium.api.sweep_report import command_of, epochs_printed
-from podium.api.trials import lines_of, measured, row_of, trials_of, with_printed
+from podium.api.trials import lines_of, measured, row_of, standing_of, trials_of, with_printed
 from podium.cluster.base import Cluster
 from podium.errors import NotFound
-from podium.manifests.experiment import Experiment, Trial, best_trial, fronts_of, leaderboard
+from podium.manifests.experiment import (
+    Experiment,
+    Trial,
+    best_trial,
+    fronts_of,
+    leaderboard,
+    why_none,
+)
 from podium.manifests.labels import BY_HAND
 from podium.manifests.options import describe
 from podium.reports import plots
 from podium.reports.leaderboard import Leaderboard
+from podium.training.standing import UNKNOWN, Standing
 from podium.training.trial_table import trial_table
 from podium.ui.view import LINES, View
 
-MOST_ROWS = 100
+SWEEPS = ("/sweeps/{name}", "/runs/{run}/sweeps/{name}")
+"""Paths of a sweep: of the cluster that is shown, and of a run."""
+
+_MOST_ROWS = 100
 """Trials of a leaderboard of which not all are asked for."""
 
-MOST_CURVES = 30
+_MOST_CURVES = 30
 """Trials whose curves are drawn: those that run, and the best."""
 
-GROWTH = 1.1
+_GROWTH = 1.1
 """Importance is computed again when the number of results has grown by this factor."""
 
-MANY = 50
+_MANY = 50
 """Trials that are read one by one before all are read at once."""
 
 
@@ -45,6 +57,7 @@ class FollowedSweep:
         self._whole: set[str] = set()  # trials whose curve will not grow
         self._figures: tuple[int, dict[str, str]] = (-1, {})
         self._importance: tuple[int, dict[str, str]] = (0, {})
+        self._standing: tuple[int, Standing] = (0, UNKNOWN)
 
     def read(self) -> tuple[Experiment, list[Trial]]:
         """Return the Experiment and its trials, oldest first, as they are now.
@@ -55,7 +68,7 @@ class FollowedSweep:
         experiment = self.cluster.experiment(self.name)
         listed = {name for names in experiment.trials.values() for name in names}
         unread = [name for name in listed if name not in self._ended]
-        if len(unread) > MANY or not self._ended:
+        if len(unread) > _MANY or not self._ended:
             trials = trials_of(self.cluster, experiment)
         else:
             trials = [trial for name, trial in self._ended.items() if name in listed]
@@ -68,12 +81,13 @@ class FollowedSweep:
             return [with_printed(self.cluster, self.cluster.trial(name), experiment)]
         return []
 
-    def view(self, path: str, *, every: bool = False) -> View:
+    def view(self, path: str, *, every: bool = False, picked: Sequence[str] = ()) -> View:
         """Return its page.
 
         Args:
             path: Path of the page.
             every: Whether the leaderboard has all trials.
+            picked: Numbers of trials that it shows whatever their rank.
 
         Raises:
             NotFound: There is no such Experiment.
@@ -81,26 +95,30 @@ class FollowedSweep:
         experiment, trials = self.read()
         ranked, best, on = leaderboard(trials), best_trial(trials), fronts_of(trials)
         numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
-        shown = ranked if every else _shown(ranked)
+        chosen = {name for name, number in numbers.items() if str(number) in picked}
+        shown = ranked if every else _shown(ranked, chosen)
+        sure = self._standing_of(experiment, ranked)
         board = Leaderboard(
-            rows=[row_of(trial, experiment, on, numbers[trial.name]) for trial in shown],
+            rows=[row_of(trial, experiment, on, numbers[trial.name], sure) for trial in shown],
             parameters=[parameter.name for parameter in experiment.space],
             metrics=experiment.objective.metrics,
             best=best.name if best else "",
+            remark=sure.remark,
         )
         counts = {phase: len(names) for phase, names in experiment.trials.items()}
         return View(
             template="sweep.html.jinja",
             title=self.name,
             over=experiment.state.finished,
-            figures=self._drawn(experiment, trials, ranked, best),
+            figures=self._drawn(experiment, trials, ranked, best, chosen),
             shown={
                 "experiment": experiment,
-                "state": experiment.state.phase,
+                "note": self.cluster.note(experiment),
+                "state": experiment.outcome,
                 "counts": counts,
                 "board": board,
                 "order": _order(board),
-                "cause": "" if best else _cause(trials),
+                "cause": "" if best else why_none(trials),
                 "best": best,
                 "path": path,
                 "count": len(trials),
@@ -113,10 +131,18 @@ class FollowedSweep:
                 "rank": {
                     trial.name: at
                     for at, trial in enumerate(ranked, 1)
-                    if trial.value is not None and not trial.infeasible
+                    if trial.value is not None and not trial.infeasible and not trial.repeats
                 },
             },
         )
+
+    def _standing_of(self, experiment: Experiment, ranked: Sequence[Trial]) -> Standing:
+        """Return how sure the figures are; read again by tenths of the trials, and at the end."""
+        results = sum(trial.is_good for trial in ranked)
+        is_last = experiment.state.finished and results != self._standing[0]
+        if is_last or results > _GROWTH * self._standing[0]:
+            self._standing = results, standing_of(experiment, ranked)
+        return self._standing[1]
 
     def _drawn(
         self,
@@ -124,6 +150,7 @@ class FollowedSweep:
         trials: Sequence[Trial],
         ranked: Sequence[Trial],
         best: Trial | None,
+        chosen: Container[str],
     ) -> dict[str, str]:
         """Return the figures; those of all trials only when there are other results than last time.
 
@@ -132,25 +159,62 @@ class FollowedSweep:
         """
         results = [trial for trial in trials if trial.value is not None and trial.has_ended]
         before, figures = self._figures
-        if before != len(results) or len(results) > GROWTH * self._importance[0]:
-            table = asdict(trial_table(experiment, results, best))
+        if before != len(results) or len(results) > _GROWTH * self._importance[0]:
+            table = asdict(trial_table(experiment, trials, best))
+            with_result = {trial.name for trial in results}
+            table["trials"] = [row for row in table["trials"] if row["name"] in with_result]
             figures = plots.of_trials(table) if len(results) > 1 else {}
-            if before >= 0 and len(results) > GROWTH * self._importance[0]:
+            if before >= 0 and len(results) > _GROWTH * self._importance[0]:
                 self._importance = len(results), plots.of_importance(table)
             self._figures = len(results), figures
+        return {
+            **figures,
+            **self._importance[1],
+            **self._curves_of(experiment, trials, ranked, best, chosen),
+        }
+
+    def curves(self, further: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        """Return the figure of learning curves, with those of what trained beside its trials.
+
+        Args:
+            further: Each with its ``name`` and ``epochs``; they stand out.
+        """
+        experiment, trials = self.read()
+        ranked, best = leaderboard(trials), best_trial(trials)
+        return self._curves_of(experiment, trials, ranked, best, (), further)
+
+    def _curves_of(
+        self,
+        experiment: Experiment,
+        trials: Sequence[Trial],
+        ranked: Sequence[Trial],
+        best: Trial | None,
+        chosen: Container[str],
+        further: Sequence[Mapping[str, Any]] = (),
+    ) -> dict[str, str]:
         running = [trial for trial in trials if trial.phase == "Running"]
-        others = [trial for trial in ranked if trial.has_ended and trial.is_good][:MOST_CURVES]
+        ended = [trial for trial in ranked if trial.has_ended and trial.is_good]
+        others = [
+            trial for at, trial in enumerate(ended) if at < _MOST_CURVES or trial.name in chosen
+        ]
         drawn = [*reversed(others), *running]  # what is drawn last lies above the rest
         drawn.sort(key=lambda trial: best is not None and trial.name == best.name)
-        rows = [{"name": trial.name, "epochs": self._curve(trial, experiment)} for trial in drawn]
+        numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
+        rows = [
+            {
+                "name": trial.name,
+                "number": numbers[trial.name],
+                "epochs": self._curve(trial, experiment),
+            }
+            for trial in drawn
+        ]
         named = [*([best.name] if best else []), *(trial.name for trial in running)]
-        curves = plots.learning_curves(
-            [row for row in rows if row["epochs"]],
+        return plots.learning_curves(
+            [*(row for row in rows if row["epochs"]), *further],
             {experiment.objective.metric: experiment.objective.maximize},
-            named,
+            [*named, *(row["name"] for row in further)],
             best.name if best else "",
         )
-        return {**figures, **self._importance[1], **curves}
 
     def _curve(self, trial: Trial, experiment: Experiment) -> list[dict[str, float]]:
         """Return a trial's curve as printed; for a trial whose pod is gone, the last one that was
@@ -187,6 +251,7 @@ class FollowedSweep:
             over=trial.has_ended,
             shown={
                 "trial": trial,
+                "note": self.cluster.note(trial),
                 "by_hand": BY_HAND in trial.labels,
                 "experiment": experiment,
                 "path": path,
@@ -208,17 +273,15 @@ def _order(board: Leaderboard) -> list[int]:
     return [*first, *sorted(others, key=lambda at: heads[at] == ">STARTED")]
 
 
-def _cause(trials: Sequence[Trial]) -> str:
-    """Return why the first of the trials that failed did; empty if none did."""
-    failed = [trial for trial in trials if trial.has_ended and not trial.is_good]
-    return f"{failed[0].name}: {failed[0].message}" if failed else ""
-
-
 def load_figures() -> None:
     """Import the computation of importance, which takes seconds, before it is needed."""
     with suppress(ImportError):
         import_module("optuna.importance").get_param_importances  # noqa: B018  optuna loads it when it is looked at
 
 
-def _shown(ranked: Sequence[Trial]) -> list[Trial]:
-    return [trial for at, trial in enumerate(ranked) if at < MOST_ROWS or not trial.has_ended]
+def _shown(ranked: Sequence[Trial], chosen: Container[str]) -> list[Trial]:
+    return [
+        trial
+        for at, trial in enumerate(ranked)
+        if at < _MOST_ROWS or not trial.has_ended or trial.name in chosen
+    ]

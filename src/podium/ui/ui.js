@@ -13,16 +13,49 @@ const figures = JSON.parse(document.getElementById("figures").textContent);
 
 // Changes a tree into another one of the same page, so that focus, scrolling and what was typed stay.
 function become(old, next) {
-  if (old.nodeType !== next.nodeType || old.nodeName !== next.nodeName) return old.replaceWith(next);
   if (old.nodeType !== Node.ELEMENT_NODE) { if (old.data !== next.data) old.data = next.data; return; }
-  if (old.matches("[data-figure], form.try, select, input")) return;
-  for (const {name} of [...old.attributes]) if (!next.hasAttribute(name)) old.removeAttribute(name);
+  if (old.matches("[data-figure], form.try, select, input, textarea")) return;
+  for (const {name} of [...old.attributes]) if (!next.hasAttribute(name) && name !== "open") old.removeAttribute(name);
   for (const {name, value} of next.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   const atEnd = old.matches("pre.log") && old.scrollHeight - old.scrollTop - old.clientHeight < 20;
-  const own = [...old.childNodes], other = [...next.childNodes];
-  other.forEach((child, at) => at < own.length ? become(own[at], child) : old.append(child));
-  own.slice(other.length).forEach(child => child.remove());
+  if (old.matches(".board tbody")) return becomeRows(old, [...next.rows]);
+  becomeAll(old, [...next.childNodes]);
   if (atEnd) old.scrollTop = old.scrollHeight;
+}
+
+// What is new goes between what stays, so that a table below it is not made anew.
+function becomeAll(old, children) {
+  let own = old.firstChild;
+  children.forEach((child, at) => {
+    const rest = children.slice(at + 1);
+    if (own && !like(own, child) && !rest.some(later => like(own, later))) own = after(own, child) ?? own;
+    const known = own;
+    if (!own || (!like(own, child) && rest.some(later => like(own, later)))) return old.insertBefore(child, own);
+    own = own.nextSibling;
+    like(known, child) ? become(known, child) : known.replaceWith(child);
+  });
+  while (own) { const gone = own; own = own.nextSibling; gone.remove(); }
+}
+
+// Drops what is before the next sibling that is like a node; nothing if there is none.
+function after(own, child) {
+  let found = own;
+  while (found && !like(found, child)) found = found.nextSibling;
+  if (found) for (let each = own; each !== found;) { const gone = each; each = each.nextSibling; gone.remove(); }
+  return found;
+}
+
+const key = node => node.nodeName + (node.dataset?.figure ?? node.firstElementChild?.dataset.figure ?? node.firstElementChild?.nodeName ?? "");
+const like = (one, other) => key(one) === key(other);
+
+// A row of a leaderboard stays that of its trial, wherever it moves.
+function becomeRows(body, rows) {
+  const known = new Map([...body.rows].map(row => [row.dataset.number, row]));
+  board.arrange(body, rows.map(row => {
+    const own = known.get(row.dataset.number);
+    if (own) become(own, row);
+    return own ?? row;
+  }));
 }
 
 // Times are the reader's, with UTC on hover; a list has its days as headings.
@@ -59,18 +92,18 @@ function loadPlotly() {
 }
 
 async function draw(names) {
-  const places = [...main.querySelectorAll("[data-figure]")].filter(place => names.includes(place.dataset.figure) && figures[place.dataset.figure]);
+  const shown = board.marked(figures);
+  const places = [...main.querySelectorAll("[data-figure]")].filter(({dataset: {figure}}) => shown[figure] && (figure === "picked" || names.includes(figure)));
   if (!places.length) return;
   await loadPlotly();
-  const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   for (const place of places) {
-    const {data, layout} = structuredClone(figures[place.dataset.figure]);
-    Object.assign(layout, {paper_bgcolor: "transparent", plot_bgcolor: "transparent", font: {...layout.font, color: color("--ink")}});
-    for (const axis of Object.keys(layout).filter(name => /^[xy]axis/.test(name)))
-      Object.assign(layout[axis], {gridcolor: color("--line"), zerolinecolor: color("--line"), linecolor: color("--line")});
+    const {data, layout} = shown[place.dataset.figure];
     Plotly.react(place, data, layout, {responsive: true, displayModeBar: false});
+    board.listen(place);
   }
 }
+
+const drawAll = () => draw(Object.keys(figures)).catch(error => tell(String(error), true));
 
 function tell(text, bad) {
   const link = /http:\/\/127\.0\.0\.1:\d+\//.exec(text);
@@ -99,13 +132,13 @@ document.addEventListener("submit", async event => {
   const answer = await fetch(form.dataset.post, {method: "POST", body, headers: {"Content-Type": "application/json", "X-Podium-Token": token}});
   const {said: text, error} = await answer.json();
   tell(text ?? error, !answer.ok);
-  if (answer.ok) follow();
+  if (answer.ok) { form.closest("details")?.removeAttribute("open"); follow(); }
 });
 
 let source = null;
 function follow() {
   source?.close();
-  source = new EventSource(location.href);
+  source = new EventSource(`${location.pathname}?${[location.search.slice(1), board.query()].filter(Boolean).join("&")}`);
   source.onopen = () => live.classList.add("on");
   source.onerror = () => live.classList.remove("on");
   source.addEventListener("over", () => { source.close(); live.classList.remove("on"); });
@@ -115,15 +148,17 @@ function follow() {
       const next = document.createElement("main");
       next.innerHTML = html.trim();
       localize(next);
+      board.dress(next);
       become(main, next);
       prepareTries();
     }
     Object.assign(figures, changed);
-    draw(html === undefined ? Object.keys(changed) : Object.keys(figures)).catch(error => tell(String(error), true));
+    html === undefined ? draw(Object.keys(changed)).catch(error => tell(String(error), true)) : drawAll();
   };
 }
 
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(Object.keys(figures)));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+Object.assign(board, {redraw: drawAll, ask: follow});
 for (const log of document.querySelectorAll("pre.log")) log.scrollTop = log.scrollHeight;
-draw(Object.keys(figures)).catch(error => tell(String(error), true));
+drawAll();
 follow();

@@ -2,15 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podium import __version__
-from podium.reports.page import chance
-from podium.text import brief, duration, figure, iso, size, when
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from podium.display.templates import environment
 
 LINES = 500
 """Last lines of a log that a page shows; its text file has all."""
@@ -34,7 +29,7 @@ class View:
     def html(self, **frame: Any) -> str:
         """Return the whole page, or its inner part if ``frame`` is left out."""
         return (
-            _environment()
+            environment("ui", "serving")
             .get_template(self.template)
             .render(
                 **self.shown,
@@ -44,27 +39,3 @@ class View:
                 frame=frame or None,
             )
         )
-
-
-@cache
-def _environment() -> "Environment":
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
-    rooms = ChoiceLoader([PackageLoader(f"podium.{room}", ".") for room in ("ui", "serving")])
-    environment = Environment(
-        loader=rooms,
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "figure": figure,
-        "number": brief,
-        "chance": chance,
-        "duration": duration,
-        "size": size,
-        "when": when,
-        "iso": iso,
-    }
-    return environment

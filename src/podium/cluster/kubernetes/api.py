@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from podium.cluster.base import KINDS
-from podium.documents import load_json
 from podium.errors import (
     Conflict,
     Denied,
@@ -21,17 +20,20 @@ from podium.errors import (
     Unavailable,
     UnknownKind,
 )
-from podium.kubeconfig import load_configuration
+from podium.files.documents import load_json
 from podium.manifests.conditions import Manifest
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 from podium.manifests.labels import TRAINER_API
-from podium.pod import pod_namespace
+from podium.system.pod import load_configuration, pod_namespace
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
 
-TIMEOUT = (5, 30)
+_TIMEOUT = (5, 30)
 """Seconds to connect and to wait for an answer."""
+
+_ROLES_SECONDS = 10.0
+"""Time in which a server that was away has read its roles."""
 
 _LACKS = (
     "the service account lacks a right: apply deploy/ and run the steps as podium-steps (podium submit "
@@ -39,7 +41,7 @@ _LACKS = (
 )
 _UNKNOWN = "the server does not know who asks: renew the token or certificate of the kubeconfig (kubectl auth whoami)"
 
-CREATION = "podium/creation"
+_CREATION = "podium/creation"
 """Annotation with a random id: identifies our own object, if an answer was lost, among others of
 the same name."""
 
@@ -81,7 +83,7 @@ USUAL_WAITS = Waits()
 
 
 @dataclass(frozen=True)
-class ApiResource:
+class _ApiResource:
     """API coordinates of a kind."""
 
     group: str
@@ -100,23 +102,23 @@ _KSERVE = "install KServe in this cluster, or use --to kubernetes"
 _TRAINER = "install Kubeflow Trainer 2.2 or later in this cluster, or run a PyTorchJob"
 RESOURCES = {
     **{
-        kind: ApiResource("kubeflow.org", "v1", f"{kind.lower()}s", _OPERATOR)
+        kind: _ApiResource("kubeflow.org", "v1", f"{kind.lower()}s", _OPERATOR)
         for kind in OPERATOR_KINDS
     },
-    TRAINJOB: ApiResource(TRAINER_API, "v1alpha1", "trainjobs", _TRAINER),
-    "Experiment": ApiResource("kubeflow.org", "v1beta1", "experiments", _KATIB),
-    "Trial": ApiResource("kubeflow.org", "v1beta1", "trials", _KATIB),
-    "Job": ApiResource(
+    TRAINJOB: _ApiResource(TRAINER_API, "v1alpha1", "trainjobs", _TRAINER),
+    "Experiment": _ApiResource("kubeflow.org", "v1beta1", "experiments", _KATIB),
+    "Trial": _ApiResource("kubeflow.org", "v1beta1", "trials", _KATIB),
+    "Job": _ApiResource(
         "batch", "v1", "jobs", "check that the address is that of a Kubernetes API server"
     ),
-    "Deployment": ApiResource(
+    "Deployment": _ApiResource(
         "apps", "v1", "deployments", "check that the address is that of a Kubernetes API server"
     ),
-    "InferenceService": ApiResource("serving.kserve.io", "v1beta1", "inferenceservices", _KSERVE),
+    "InferenceService": _ApiResource("serving.kserve.io", "v1beta1", "inferenceservices", _KSERVE),
 }
 
 
-def api_resource(kind: str) -> ApiResource:
+def api_resource(kind: str) -> _ApiResource:
     """Return where a kind lives.
 
     Raises:
@@ -214,9 +216,6 @@ class Unreachable(Unavailable):
 class Api:
     """One namespace of one API server.
 
-    One class, because every request shares its patience, its budget and what is known of the
-    server's silence.
-
     Args:
         configuration: Address and credentials.
         namespace: The namespace of every call.
@@ -242,6 +241,7 @@ class Api:
         self.silent_since: float | None = (
             None  # time.monotonic() of the first failure since the last answer
         )
+        self._silent_at = float("-inf")  # that of the last failure
 
     def call(
         self,
@@ -272,7 +272,7 @@ class Api:
         pause, started, self.asking = 0.25, time.monotonic(), doing
         while True:
             try:
-                answer = function(*args, **{"_request_timeout": TIMEOUT, **options})
+                answer = function(*args, **{"_request_timeout": _TIMEOUT, **options})
                 self.answered, self.silent_since = True, None
                 return answer
             except (ApiException, HTTPError) as error:
@@ -280,22 +280,29 @@ class Api:
             self.note(failed)
             self.answered = self.answered or bool(getattr(failed, "status", None))
             taken = time.monotonic() - started
+            passing = is_passing(failed) or self._denies_for_a_moment(failed)
             left = patience() if callable(patience) else self._limit(patience) - taken - pause
-            if not is_passing(failed) or left <= 0:
-                self.budget -= min(self.budget, taken) if is_passing(failed) else 0.0
+            if not passing or left <= 0:
+                self.budget -= min(self.budget, taken) if passing else 0.0
                 raise self.error(failed, doing, kind) from failed
             time.sleep(min(pause, left) if callable(patience) else pause)
             pause = min(pause * 2, 5.0)
 
     def _limit(self, patience: float | None) -> float:
-        """Return the time in seconds for which a request is retried."""
         limits = (
             limit for limit in (patience, self.patience, self.waits.patience) if limit is not None
         )
         return min(next(limits) if self.answered else 3.0, self.budget)
 
+    def _denies_for_a_moment(self, error: Any) -> bool:
+        """Return whether a server denies that was away just now: it has started, and knows no roles
+        yet (observed for 0.3 s)."""
+        since = time.monotonic() - self._silent_at
+        return getattr(error, "status", None) == 403 and since < _ROLES_SECONDS
+
     def note(self, error: Any) -> None:
         """Record the time since which requests get no answer."""
+        self._silent_at = time.monotonic() if is_passing(error) else self._silent_at
         self.silent_since = (self.silent_since or time.monotonic()) if is_passing(error) else None
 
     def error(self, error: Any, doing: str, kind: str | None = None) -> PodiumError:
@@ -327,7 +334,7 @@ class Api:
         """
         metadata = manifest.get("metadata") or {}
         name, creation = metadata.get("name"), uuid.uuid4().hex
-        annotations = {**(metadata.get("annotations") or {}), CREATION: creation}
+        annotations = {**(metadata.get("annotations") or {}), _CREATION: creation}
         stamped = {**manifest, "metadata": {**metadata, "annotations": annotations}}
         doing = f"create {kind} {name} in namespace {self.namespace}"
         create = self.custom.create_namespaced_custom_object
@@ -340,7 +347,7 @@ class Api:
             )
         except Conflict:
             present = self.get(kind, str(name))
-            if (present["metadata"].get("annotations") or {}).get(CREATION) != creation:
+            if (present["metadata"].get("annotations") or {}).get(_CREATION) != creation:
                 raise
             return present
 
@@ -400,7 +407,6 @@ class Api:
         )
 
     def _list(self, kind: str, **options: Any) -> tuple[list[Manifest], str]:
-        """Return the objects a selector matches, and the resourceVersion of the list."""
         doing = f"list {kind} objects in namespace {self.namespace}"
         function = self.custom.list_namespaced_custom_object
         answer = self.call(doing, function, *self._where(kind), kind=kind, **options)
@@ -446,13 +452,20 @@ class Api:
         body = {"status": change}
         return dict(self.call(doing, patch, *self._where(kind), name, body, kind=kind, **how))
 
-    def delete(self, kind: str, name: str) -> None:
-        """Ask for an object's removal; its pods follow. No error if it is not there."""
+    def delete(self, kind: str, name: str, **how: Any) -> None:
+        """Ask for an object's removal; its pods follow. No error if it is not there. The options
+        are those of call."""
         doing = f"delete {kind} {name} in namespace {self.namespace}"
         try:
             delete = self.custom.delete_namespaced_custom_object
             self.call(
-                doing, delete, *self._where(kind), name, propagation_policy="Background", kind=kind
+                doing,
+                delete,
+                *self._where(kind),
+                name,
+                propagation_policy="Background",
+                kind=kind,
+                **how,
             )
         except NotFound:
             return

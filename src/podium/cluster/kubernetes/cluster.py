@@ -13,11 +13,12 @@ from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.cluster.kubernetes.api import Waits, api_of, api_resource
 from podium.cluster.kubernetes.leadership import ENGINE_LEASE, RENEW_SECONDS, is_led
 from podium.cluster.kubernetes.queues import Queues
+from podium.display.text import as_note
 from podium.errors import Denied, Failed, InvalidInput, NotFound, PodiumError, suggestion
 from podium.manifests.conditions import Manifest
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB, or_list
 from podium.manifests.kueue import WAITING
-from podium.manifests.labels import METRICS_INJECTION
+from podium.manifests.labels import METRICS_INJECTION, NOTE
 from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 from podium.manifests.pod_security import ENFORCE, RESTRICTED
 from podium.manifests.resource import Resource
@@ -26,9 +27,9 @@ from podium.manifests.workload import Workload
 
 _log = logging.getLogger("podium")
 
-DELETE_WAIT = 30.0
+_DELETE_WAIT = 30.0
 
-ENGINES = ("auto", "cluster", "here")
+_ENGINES = ("auto", "cluster", "here")
 """Values of ``?engine=``: the cluster runs Experiments, this process does, or the cluster if it
 serves them and else this process."""
 
@@ -43,13 +44,11 @@ class KubernetesCluster(Cluster):
     """A namespace of a Kubernetes cluster with the training operator or Trainer and, for
     experiments, Katib.
 
-    One class, because it is a Cluster; what takes more than some lines is in the modules beside it.
-
     Args:
         url: ``kubernetes://namespace``; without a namespace the one of the kubeconfig's context, or
             of the pod this runs in. ``?grace=600``: seconds a pod may stay unschedulable before its
             job is given up. ``?engine=``: who runs Experiments, ``cluster`` or ``here``
-            (podium.sweeps.here). ``?state=URL``: where those that run here are kept.
+            (podium.sweeps.namespace). ``?state=URL``: where those that run here are kept.
 
     Raises:
         InvalidInput: The URL has parts that mean nothing here.
@@ -66,10 +65,10 @@ class KubernetesCluster(Cluster):
         if not grace.replace(".", "", 1).isdigit():
             raise InvalidInput(f"grace is not a number of seconds: {grace!r}", hint)
         self.engine = query.get("engine", ["auto"])[-1]
-        if self.engine not in ENGINES:
+        if self.engine not in _ENGINES:
             raise InvalidInput(
-                f"engine must be {or_list(ENGINES)}, but got {self.engine!r}",
-                suggestion(self.engine, ENGINES),
+                f"engine must be {or_list(_ENGINES)}, but got {self.engine!r}",
+                suggestion(self.engine, _ENGINES),
             )
         self.state = query.get("state", [""])[-1]
         self.api = api_of(url)
@@ -270,10 +269,14 @@ class KubernetesCluster(Cluster):
             )
         if not job.suspended:
             raise InvalidInput(
-                f"{kind} {name} is not suspended", "only a job that was stopped goes on"
+                f"{kind} {name} is not suspended", "only a stopped job can be resumed"
             )
         if not self.queues.set_active(job, True):
             self.api.patch(kind, name, _SUSPEND[kind](False))
+
+    def write_note(self, kind: str, name: str, text: str) -> None:
+        """As the interface says, into an annotation."""
+        self.api.patch(kind, name, {"metadata": {"annotations": {NOTE: as_note(text) or None}}})
 
     def delete(self, kind: str, name: str) -> None:
         selector = (
@@ -281,7 +284,7 @@ class KubernetesCluster(Cluster):
         )
         self.api.delete(kind, name)
         selector = selector or kubernetes_pods.selector_of(self.api, kind, name)
-        end = time.monotonic() + DELETE_WAIT
+        end = time.monotonic() + _DELETE_WAIT
         while self.api.pods(selector) and time.monotonic() < end:
             time.sleep(0.5)
 

@@ -14,9 +14,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from podium.background import Tries
 from podium.cluster.kubernetes.api import Api
 from podium.errors import Conflict, NotFound, PodiumError
+from podium.system.background import Tries
 
 ENGINE_LEASE = "podium-engine"
 """Lease of the engine that runs the Experiments of a namespace."""
@@ -27,12 +27,12 @@ DURATION_SECONDS = 15
 RENEW_SECONDS = 2.0
 """Interval between renewals, and between checks of a Lease that another process holds."""
 
-STOP_SECONDS = 10.0
+_STOP_SECONDS = 10.0
 """A leader that has not renewed for so long gives up its leadership: well before others may take
 it."""
 
 
-MOST_SKEW_SECONDS = 30.0
+_MOST_SKEW_SECONDS = 30.0
 """Clock skew that is tolerated between the leader and a process that only reads."""
 
 
@@ -88,7 +88,7 @@ class Leadership:
         What has run out does not come back with a renewal that was late: somebody was told
         meanwhile that it was lost.
         """
-        left = self._renewed + self._seconds * STOP_SECONDS / DURATION_SECONDS - time.monotonic()
+        left = self._renewed + self._seconds * _STOP_SECONDS / DURATION_SECONDS - time.monotonic()
         if self._renewed and left <= 0:
             self.lost.set()
         return 0.0 if self.lost.is_set() else max(0.0, left)
@@ -224,7 +224,7 @@ class Leadership:
 
 def is_led(api: Api, name: str, wait: float = 0.0) -> bool:
     """Return whether a process holds a Lease, as far as clocks that differ by less than
-    MOST_SKEW_SECONDS tell.
+    _MOST_SKEW_SECONDS tell.
 
     Args:
         wait: Seconds after which a Lease that looks old is read again: who leads has renewed it,
@@ -240,7 +240,7 @@ def is_led(api: Api, name: str, wait: float = 0.0) -> bool:
     if not spec.holder_identity or not spec.renew_time:
         return False
     age = abs((datetime.now(UTC) - spec.renew_time).total_seconds())
-    if age < float(spec.lease_duration_seconds or DURATION_SECONDS) + MOST_SKEW_SECONDS:
+    if age < float(spec.lease_duration_seconds or DURATION_SECONDS) + _MOST_SKEW_SECONDS:
         return True
     time.sleep(wait)
     return bool(wait) and _renewed_since(api, name, spec.renew_time)

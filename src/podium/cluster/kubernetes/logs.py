@@ -11,11 +11,11 @@ from podium.cluster.kubernetes.pods import by_replica, cannot_start, selector_of
 from podium.errors import Denied, NotFound, Unavailable
 from podium.manifests.conditions import SteadyTime
 
-COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
+_COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
 """Katib's sidecar: a trial's main container writes to a file, and the sidecar copies it to its own
 log."""
 
-TRIES = 5
+_TRIES = 5
 """Reads of an ended replica's log before giving up."""
 
 
@@ -23,7 +23,7 @@ def _reporting(pods: list[Any]) -> list[Any]:
     """Return the pods of the replica that reports metrics: the master's, the collected one's, else
     all."""
     if collected := [
-        pod for pod in pods if any(name in COLLECTORS for name in _container_names(pod))
+        pod for pod in pods if any(name in _COLLECTORS for name in _container_names(pod))
     ]:
         return collected
     for leader in ("master-0", "worker-0", "node-0"):
@@ -33,9 +33,10 @@ def _reporting(pods: list[Any]) -> list[Any]:
 
 
 def _container_of(pod: Any) -> str:
-    """Return the container whose log holds the program's output."""
     names = _container_names(pod)
-    return next((name for name in (*COLLECTORS, "pytorch", "node") if name in names), str(names[0]))
+    return next(
+        (name for name in (*_COLLECTORS, "pytorch", "node") if name in names), str(names[0])
+    )
 
 
 def _container_names(pod: Any) -> list[str]:
@@ -46,7 +47,7 @@ def _container_names(pod: Any) -> list[str]:
     ]
 
 
-def find(api: Api, kind: str, name: str, replica: str | None) -> Any | None:
+def _find(api: Api, kind: str, name: str, replica: str | None) -> Any | None:
     """Return the newest pod of a replica, or None if it has none now."""
     pods = api.pods(selector_of(api, kind, name))
     chosen = (
@@ -164,7 +165,7 @@ def logs(
     while True:
         try:
             over = not follow or is_over()
-            pod = find(api, kind, name, replica)
+            pod = _find(api, kind, name, replica)
             lost_at = None
         except (Unavailable, Denied) as error:  # a server that has just started denies for a moment
             lost_at = lost_at or time.monotonic()
@@ -192,7 +193,7 @@ def logs(
             except (ApiException, HTTPError) as error:
                 complete, tries = False, tries + 1
                 again = is_passing(error) or getattr(error, "status", None) in (400, 404)
-                if not again or (over and tries > TRIES):
+                if not again or (over and tries > _TRIES):
                     raise api.error(error, f"read the log of pod {pod.metadata.name}") from error
         if complete and (
             (over and not (follow and _is_coming(pod))) or (pod and pod.status.phase == "Succeeded")

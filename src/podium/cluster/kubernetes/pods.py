@@ -44,7 +44,7 @@ _log = logging.getLogger("podium")
 TAIL = 15
 """Log lines shown of a replica that failed."""
 
-JOB_SELECTOR = {
+_JOB_SELECTOR = {
     **dict.fromkeys(OPERATOR_KINDS, JOB_NAME),
     "Job": "job-name",
     TRAINJOB: JOBSET_NAME,
@@ -60,7 +60,7 @@ _ROOT = (
     'or let root in, pods={"security": "baseline"} or securityContext.runAsNonRoot: false'
 )
 _START = "check the container's command, security context and mounts"
-NEVER_STARTS = {
+_NEVER_STARTS = {
     "ErrImagePull": _IMAGE,
     "ImagePullBackOff": _IMAGE,
     "ErrImageNeverPull": "the image is not on the node: load it, or allow it to be pulled",
@@ -71,12 +71,12 @@ NEVER_STARTS = {
 }
 """Waiting reasons of a container that do not go away by themselves, with a hint each."""
 
-NON_ROOT = re.compile(r"non-?root", re.IGNORECASE)
+_NON_ROOT = re.compile(r"non-?root", re.IGNORECASE)
 """Matches the kubelet's messages about an image whose user is root, or may be: ``container has
 runAsNonRoot and image will run as root``, ``… image has non-numeric user``, ``container's runAsUser
 breaks non-root policy`` (kubernetes v1.34, pkg/kubelet/kuberuntime/security_context.go)."""
 
-ENDED = {
+_ENDED = {
     "OOMKilled": "raise the memory limit, or use a smaller batch size or fewer processes a node",
     "Evicted": "the node ran out of memory or disk: set requests, and limits that fit the node",
     "DeadlineExceeded": "raise activeDeadlineSeconds",
@@ -151,9 +151,9 @@ def _replica_status(name: str, pod: Any) -> ReplicaStatus:
 def selector_of(api: Api, kind: str, name: str) -> str:
     """Return the label selector of an object's pods; an experiment's are those of its trials."""
     if kind != "Experiment":
-        return f"{JOB_SELECTOR[kind]}={name}"
+        return f"{_JOB_SELECTOR[kind]}={name}"
     trials = [Trial.parse(trial).name for trial in api.objects("Trial", f"{EXPERIMENT}={name}")]
-    return f"{JOB_SELECTOR['Trial']} in ({','.join(trials) or 'none'})"
+    return f"{_JOB_SELECTOR['Trial']} in ({','.join(trials) or 'none'})"
 
 
 def statuses_of(pod: Any) -> list[Any]:
@@ -166,12 +166,12 @@ def cannot_start(pod: Any, waits: Waits = USUAL_WAITS) -> Trouble | None:
     name = pod.metadata.name
     for status in statuses_of(pod):
         waiting = status.state and status.state.waiting
-        if waiting and waiting.reason in NEVER_STARTS:
+        if waiting and waiting.reason in _NEVER_STARTS:
             reason, message = (
                 waiting.reason,
                 (waiting.message or "").strip() or f"image {status.image}",
             )
-            hint = _ROOT if NON_ROOT.search(message) else NEVER_STARTS[reason]
+            hint = _ROOT if _NON_ROOT.search(message) else _NEVER_STARTS[reason]
             return Trouble(
                 pod=name,
                 container=status.name,
@@ -205,7 +205,7 @@ def bad_end(pod: Any) -> Trouble | None:
     name, reason = pod.metadata.name, pod.status.reason
     if pod.status.phase == "Failed" and reason:
         return Trouble(
-            pod=name, reason=reason, message=pod.status.message or "", hint=ENDED.get(reason)
+            pod=name, reason=reason, message=pod.status.message or "", hint=_ENDED.get(reason)
         )
     for status in statuses_of(pod):
         states = (status.state, status.last_state)
@@ -215,7 +215,7 @@ def bad_end(pod: Any) -> Trouble | None:
                     ended.reason or "Error",
                     f"container {status.name}, exit code {ended.exit_code}",
                 )
-                hint = ENDED.get(reason) or (
+                hint = _ENDED.get(reason) or (
                     "it was killed from outside" if ended.exit_code == 137 else None
                 )
                 return Trouble(
@@ -394,12 +394,11 @@ def _jobs_of(api: Api, resource: Resource, pods: list[Any]) -> list[tuple[str, l
         return [(resource.name, pods, want)]
     trials = map(Trial.parse, api.objects("Trial", f"{EXPERIMENT}={resource.name}"))
     running = [trial.name for trial in trials if not trial.state.finished]
-    labels = [(pod, (pod.metadata.labels or {}).get(JOB_SELECTOR["Trial"])) for pod in pods]
+    labels = [(pod, (pod.metadata.labels or {}).get(_JOB_SELECTOR["Trial"])) for pod in pods]
     return [(name, [pod for pod, trial in labels if trial == name], want) for name in running]
 
 
 def _pods_of(job: Workload) -> int:
-    """Return how many pods a job has while it runs."""
     return max(1, sum(replica.count for replica in job.replicas))
 
 

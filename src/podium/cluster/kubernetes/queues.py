@@ -1,10 +1,11 @@
-"""Kueue's queues: which suspended jobs wait, and why; jobs and trials are shown with the reason in
-their status."""
+"""Limits of a namespace: Kueue's queues (which suspended jobs wait, and why; jobs and trials are
+shown with the reason in their status), and quotas, checked before a job is launched."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from podium.cluster.kubernetes.api import Api
+from podium.cluster.kubernetes.api import Api, api_resource
 from podium.errors import Denied, NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
@@ -17,14 +18,15 @@ from podium.manifests.kueue import (
     with_waiting_trials,
 )
 from podium.manifests.labels import JOB_UID, QUEUE
+from podium.manifests.pod_defaults import with_pod_defaults
 from podium.manifests.resource import Condition, Resource
-from podium.manifests.workload import Workload
+from podium.manifests.workload import Replica, Workload
 
-GROUP = "kueue.x-k8s.io"
-VERSIONS = ("v1beta2", "v1beta1")
+_GROUP = "kueue.x-k8s.io"
+_VERSIONS = ("v1beta2", "v1beta1")
 """Newest first; Kueue before 0.15 has the second only."""
 
-PATIENCE_SECONDS = 5.0
+_PATIENCE_SECONDS = 5.0
 """Seconds for which the reason is requested: without it a job is shown as waiting all the same."""
 
 
@@ -34,7 +36,7 @@ class Queues:
 
     def __init__(self, api: Api) -> None:
         self.api = api
-        self.versions: Sequence[str] = VERSIONS
+        self.versions: Sequence[str] = _VERSIONS
 
     def explain(self, resource: Resource) -> Resource:
         """Return an object of any kind with the reason for its waiting in its status."""
@@ -124,9 +126,9 @@ class Queues:
         none."""
         for version in self.versions:
             try:
-                where = (GROUP, version, self.api.namespace, "workloads")
+                where = (_GROUP, version, self.api.namespace, "workloads")
                 answer = self.api.call(
-                    doing, function, *where, *args, patience=PATIENCE_SECONDS, **options
+                    doing, function, *where, *args, patience=_PATIENCE_SECONDS, **options
                 )
             except NotFound:
                 continue
@@ -137,3 +139,97 @@ class Queues:
 
 def _explained(resource: Resource, reasons: dict[str, tuple[str, Condition]]) -> Resource:
     return with_reason(resource, *reasons[resource.name]) if resource.name in reasons else resource
+
+
+_SHORT = ("cpu", "memory", "ephemeral-storage")
+"""Resources whose name alone means their requests in a quota (Kubernetes' documentation, "Resource
+Quotas")."""
+
+
+def quota_use(resource: Workload | Experiment) -> dict[str, float]:
+    """Return a job's use of a quota while all of its pods run; for an Experiment with as many
+    trials as run at once.
+
+    Returns:
+        Amounts by a quota's names: ``requests.cpu`` in cores, ``limits.memory`` in bytes, ``pods``,
+        ``count/…``.
+    """
+    given = with_pod_defaults(resource)
+    trials = given.limits.parallel if isinstance(given, Experiment) else 1
+    job = given.template.workload if isinstance(given, Experiment) else given
+    used: Counter[str] = Counter()
+    for kind, count in (
+        ((given.kind, 1), (job.kind, trials)) if given is not job else ((job.kind, 1),)
+    ):
+        where = api_resource(kind)
+        used[f"count/{where.plural}.{where.group}"] += count
+    for replica in job.replicas:
+        pods = replica.count * trials
+        used["pods"] += pods
+        for name, amount in _of_pod(replica).items():
+            used[name] += amount * pods
+    return dict(used)
+
+
+def _of_pod(replica: Replica) -> Counter[str]:
+    """Return a pod's requests: the sum of its containers, or one init container's, whichever is
+    more."""
+    together: Counter[str] = Counter()
+    for container in replica.pod.containers:
+        together += Counter(_amounts(container.requests, container.limits))
+    for container in replica.pod.init_containers:
+        together |= Counter(_amounts(container.requests, container.limits))
+    return together
+
+
+def _amounts(requests: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, float]:
+    amounts: dict[str, float] = {}
+    for begins, given in (("requests", {**limits, **requests}), ("limits", limits)):
+        for name, amount in given.items():
+            value = _number(amount)
+            amounts |= {
+                f"{begins}.{name}": value,
+                **({name: value} if begins == "requests" and name in _SHORT else {}),
+            }
+    return amounts
+
+
+def _number(quantity: Any) -> float:
+    from kubernetes.utils import parse_quantity
+
+    return float(parse_quantity(str(quantity)))
+
+
+def beyond_quotas(api: Api, resource: Workload | Experiment) -> Iterator[str]:
+    """Report the parts of a job that do not fit the quotas of a namespace now.
+
+    Quotas with scopes are left out: whether a pod counts there depends on what admission makes of
+    it.
+
+    Raises:
+        PodiumError: The quotas cannot be read.
+    """
+    used = quota_use(resource)
+    listed = api.call(
+        "list quotas",
+        api.core.list_namespaced_resource_quota,
+        api.namespace,
+        patience=0,
+        _request_timeout=(2, 3),
+    )
+    for quota in listed.items:
+        spec, status = quota.spec, quota.status
+        if not spec or spec.scopes or spec.scope_selector:
+            continue
+        for name, hard in (spec.hard or {}).items():
+            asked, taken = used.get(name, 0.0), ((status and status.used) or {}).get(name, "0")
+            if asked and asked + _number(taken) > _number(hard):
+                yield (
+                    f"asks for {_short(name, asked)} of {name}, but quota {quota.metadata.name} of namespace "
+                    f"{api.namespace} has {hard}, {taken} in use"
+                )
+
+
+def _short(name: str, amount: float) -> str:
+    """Format an amount as in a manifest: memory in Mi."""
+    return f"{amount / 2**20:.0f}Mi" if name.endswith(("memory", "storage")) else f"{amount:g}"

@@ -15,15 +15,15 @@ from typing import NoReturn
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import NotFound, PodiumError, UnknownKind
-from podium.exposition import metric, serve
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import ARGO_PHASE, KFP_RUN, RUN, RUN_NAMESPACE
 from podium.manifests.resource import Resource
+from podium.system.exposition import metric, serve
 
-KINDS = ("Experiment", "PyTorchJob", TRAINJOB, "Job")
+_KINDS = ("Experiment", "PyTorchJob", TRAINJOB, "Job")
 """Looked at in this order: an Experiment takes its trials along."""
 
-METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 """Accept header of a list that needs metadata only."""
 
 
@@ -58,7 +58,7 @@ def look(cluster: KubernetesCluster) -> Look:
     """Find the unfinished objects of the namespace whose run is over or gone."""
     found = Look()
     over: dict[tuple[str, str], str | None] = {}
-    for kind in KINDS:
+    for kind in _KINDS:
         try:
             objects = [Resource.parse(manifest) for manifest in cluster.api.objects(kind, RUN)]
         except UnknownKind:
@@ -193,7 +193,7 @@ class Reaper:
             "deleted_total": (self.deleted, "Objects deleted since the start."),
             "errors_total": (
                 self.errors,
-                "What could not be read or deleted, counted in every round.",
+                "Objects that could not be read or deleted, counted in every round.",
             ),
             "last_success_timestamp_seconds": (
                 self.success,
@@ -232,7 +232,7 @@ def _count_runs(cluster: KubernetesCluster) -> dict[str, int]:
         path,
         "GET",
         query_params=[("labelSelector", KFP_RUN)],
-        header_params={"Accept": METADATA_ONLY},
+        header_params={"Accept": _METADATA_ONLY},
         response_type="object",
         auth_settings=["BearerToken"],
         _return_http_data_only=True,

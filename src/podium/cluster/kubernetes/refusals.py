@@ -21,7 +21,7 @@ REFUSED = ("FailedCreatePod", "FailedCreate", "TrainJobResourcesCreationFailed")
 """Reasons of the events about pods that could not be created: of the training operator, the job
 controller, Trainer."""
 
-ADDED_HINTS = {
+_ADDED_HINTS = {
     INIT_CONTAINER: INIT_HINT,
     COLLECTOR: COLLECTOR_HINT,
     EARLY_STOPPING_CONTAINER: EARLY_STOPPING_HINT,
@@ -30,7 +30,7 @@ ADDED_HINTS = {
 """Hint for each container that controllers add, by name; the first one that a refusal names
 applies."""
 
-INTERNAL = "Internal error occurred"
+_INTERNAL = "Internal error occurred"
 """Prefix of the API server's message for every error 500, including a webhook that does not
 answer."""
 
@@ -68,9 +68,9 @@ def refusal_of(event: Any, waits: Waits) -> Trouble:
     every error 500 tells a webhook that is away for a moment from a rule that holds.
     """
     message = str(event.message or "").strip()
-    head, refused, _ = message.partition(JOBSET_AS_JSON)
+    head, refused, _ = message.partition(_JOBSET_AS_JSON)
     message = head + refused
-    grace = waits.patience if INTERNAL in message else waits.refused_grace
+    grace = waits.patience if _INTERNAL in message else waits.refused_grace
     return Trouble(reason=event.reason, message=message, hint=refusal_hint(message), grace=grace)
 
 
@@ -84,14 +84,14 @@ def refusal_hint(message: str) -> str:
     if away := webhook_hint(message):
         return away
     if "violates PodSecurity" not in message:
-        return "a quota, a limit range or another policy of the namespace: change what the pods ask for, or it"
-    other = "Pod Security of the namespace: change what the pods ask for, or it"
+        return "a quota, a limit range or another policy of the namespace: change the pods' requests, or the policy"
+    other = "Pod Security of the namespace: change the pods' requests, or the policy"
     return next(
-        (hint for container, hint in ADDED_HINTS.items() if f'"{container}"' in message), other
+        (hint for container, hint in _ADDED_HINTS.items() if f'"{container}"' in message), other
     )
 
 
-JOBSET_AS_JSON = "spec.replicatedJobs: Invalid value"
+_JOBSET_AS_JSON = "spec.replicatedJobs: Invalid value"
 """In the refusal of a JobSet that was changed; all of it follows."""
 
 PATCHES_LOST = (

@@ -19,7 +19,7 @@ from podium.manifests.labels import INFERENCE_SERVICE, INSTANCE
 from podium.manifests.resource import Resource
 from podium.manifests.serving import PREDICTOR, is_current, rolled_out
 
-TRIES = 2
+_TRIES = 2
 """Restarts of a container that is not ready after which it will not be."""
 
 
@@ -101,7 +101,7 @@ class Rollout:
                 continue
             ended = (
                 bad_end(pod)
-                if any((status.restart_count or 0) >= TRIES for status in statuses)
+                if any((status.restart_count or 0) >= _TRIES for status in statuses)
                 else None
             )
             if trouble := ended or cannot_start(pod, waits) or self._unmounted(pod):

@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 from podium.errors import NotFound
 from podium.manifests.job_editor import JobEditor, set_env
 from podium.manifests.resource import Resource
-from podium.pod import pod_namespace, team_namespace
-from podium.settings import CLUSTER, STORAGE
 from podium.storage.s3.config import ENDPOINTS
+from podium.system.pod import pod_namespace, team_namespace
+from podium.system.settings import CLUSTER, STORAGE
 
-CONFIG_MAP = "podium-storage"
+_CONFIG_MAP = "podium-storage"
 SECRET = "mlpipeline-minio-artifact"
 """Secret of the store that Kubeflow Pipelines brings; the keys in it are accesskey and
 secretkey."""
 
-ENDPOINT = "AWS_ENDPOINT_URL"
+_ENDPOINT = "AWS_ENDPOINT_URL"
 OWN_CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
     "MINIO_ACCESS_KEY",
@@ -68,13 +68,13 @@ class Access:
         """
         secret = f"{namespace}/{self.secret}" if namespace else self.secret
         environ.update(
-            {ENDPOINT: self.endpoint, "AWS_REGION": self.region, "PODIUM_S3_SECRET": secret}
+            {_ENDPOINT: self.endpoint, "AWS_REGION": self.region, "PODIUM_S3_SECRET": secret}
         )
 
     def env(self) -> list[dict[str, Any]]:
         """Return the environment of a launched container."""
         return [
-            {"name": ENDPOINT, "value": self.endpoint},
+            {"name": _ENDPOINT, "value": self.endpoint},
             {"name": "AWS_REGION", "value": self.region},
             *_keys(self.jobs_secret or self.secret, self.access_key, self.secret_key),
         ]
@@ -90,11 +90,11 @@ class AccessByReference:
 
     def env(self) -> list[dict[str, Any]]:
         """Return the environment of a launched container."""
-        region = {"name": CONFIG_MAP, "key": "region", "optional": True}
+        region = {"name": _CONFIG_MAP, "key": "region", "optional": True}
         return [
             {
-                "name": ENDPOINT,
-                "valueFrom": {"configMapKeyRef": {"name": CONFIG_MAP, "key": "endpoint"}},
+                "name": _ENDPOINT,
+                "valueFrom": {"configMapKeyRef": {"name": _CONFIG_MAP, "key": "endpoint"}},
             },
             {"name": "AWS_REGION", "valueFrom": {"configMapKeyRef": region}},
             *(_keys(self.secret) if self.secret else ()),
@@ -130,9 +130,9 @@ def find_access(cluster: str = "") -> Access | None:
 
     with closing(api_of(cluster)) as api:
         try:
-            doing = f"read ConfigMap {CONFIG_MAP}"
+            doing = f"read ConfigMap {_CONFIG_MAP}"
             config_map = api.call(
-                doing, api.core.read_namespaced_config_map, CONFIG_MAP, api.namespace
+                doing, api.core.read_namespaced_config_map, _CONFIG_MAP, api.namespace
             )
         except NotFound:
             return None
@@ -167,7 +167,7 @@ def take_access(environ: MutableMapping[str, str] | None = None) -> None:
     if access and access.storage:
         env.setdefault(STORAGE, access.storage)
     if access and own:
-        env.update({ENDPOINT: access.endpoint, "AWS_REGION": access.region})
+        env.update({_ENDPOINT: access.endpoint, "AWS_REGION": access.region})
     elif access:
         access.take(env, team)
 

@@ -14,7 +14,7 @@ from podium.manifests.kueue import only_waits
 from podium.manifests.resource import Resource
 
 
-def changes(
+def _changes(
     api: Api, kind: str, name: str, remaining: Callable[[], float]
 ) -> Iterator[Manifest | None]:
     """Yield the object, then each version of it; None after every quiet window; end when it is
@@ -97,7 +97,7 @@ def watch(
     uid: str | None = None
     seen: Any = None
     stored = api.get(kind, name)
-    for change in changes(api, kind, name, lambda: min(clock.left(), api.waits.window)):
+    for change in _changes(api, kind, name, lambda: min(clock.left(), api.waits.window)):
         stored = change or stored
         current = read(stored)
         with suppress(
@@ -134,7 +134,6 @@ class _Clock:
         self._stopped = False
 
     def left(self) -> float:
-        """Return the seconds that are left."""
         now = time.monotonic()
         self._left -= 0 if self._stopped else now - self._at
         self._at = now

@@ -4,9 +4,10 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from podium.cluster.base import Cluster, R, ReplicaStatus
 from podium.cluster.local.batch_job import JobController
@@ -20,16 +21,19 @@ from podium.cluster.local.environment import (
 from podium.cluster.local.images import check_images
 from podium.cluster.local.jsonfile import read_json
 from podium.cluster.local.logs import read_log
-from podium.cluster.local.operator_job import OperatorJobController
+from podium.cluster.local.mpi_job import MPIJobController
+from podium.cluster.local.operator_job import OperatorJobController, TrainJobController
 from podium.cluster.local.pods import PodPlan, plan_pod
 from podium.cluster.local.processes.client import Command
 from podium.cluster.local.processes.launcher_pool import LauncherPool
+from podium.cluster.local.pushed import PushServer
 from podium.cluster.local.store import POLL_SECONDS, Store
-from podium.cluster.local.supervisor import Supervisor
-from podium.cluster.local.train_job import TrainJobController
+from podium.cluster.local.supplies import Supplies
+from podium.display.text import as_note
 from podium.errors import Failed, InvalidInput
+from podium.files.drafts import appearing
 from podium.manifests.admission import admit
-from podium.manifests.kinds import INSTEAD, JOB_KINDS, TRAINJOB, or_list
+from podium.manifests.kinds import JOB_KINDS, MPIJOB, TRAINJOB, or_list
 from podium.manifests.labels import IGNORED_FIELDS
 from podium.manifests.names import named
 from podium.manifests.resource import Resource
@@ -37,10 +41,31 @@ from podium.manifests.trainjob import TORCH
 from podium.manifests.typed import Reader
 from podium.manifests.workload import Workload
 
+
+class Supervisor(Protocol):
+    """Runs one object in the background."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """Ask for the end of everything it runs, without waiting; safe to call twice."""
+
+    def wake(self) -> None:
+        """Ask for a check of the object: it may have to be deleted."""
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is running; return whether that is so."""
+
+
 _NOBODY = PodIdentity(name="pod", namespace="default", uid="")
 
 DELETE_TIMEOUT = 30.0
 """Seconds that delete waits for the last process."""
+
+
+NOTE_FILE = "note.txt"
+"""A person's note, in the directory of an object."""
 
 
 class LocalCluster(Cluster):
@@ -48,14 +73,13 @@ class LocalCluster(Cluster):
 
     All that runs ends with this process, however it ends.
 
-    One class, because it is a Cluster; how jobs and pods run is in the modules beside it.
-
     Args:
         directory: Parent of ``{pytorchjobs,jobs,…}/<name>/``; created when needed.
         images: Directories that stand for container images; any other image is this Python.
         entrypoints: Entrypoints of images, for containers without a command.
         fork_server: Whether ``python -m`` may run in a fork of a process that has done its imports
             (PODIUM_FORK_SERVER=0 switches it off too).
+        supplies: Directories and files that stand for volumes, Secrets and ConfigMaps.
     """
 
     creates: tuple[str, ...] = tuple(JOB_KINDS)
@@ -67,13 +91,15 @@ class LocalCluster(Cluster):
         images: Mapping[str, str | Path] | None = None,
         entrypoints: Mapping[str, Sequence[str]] | None = None,
         fork_server: bool = True,
+        supplies: Supplies | None = None,
     ) -> None:
         self.url = f"local://{directory}"
         self.store = Store(directory)
         self._runtime = Runtime(
             store=self.store,
             launchers=LauncherPool(fork_server),
-            images=check_images(images or {}, entrypoints or {}),
+            images=check_images(images or {}, entrypoints or {}, supplies),
+            pushes=PushServer(self.store),
         )
         self._lock = threading.Lock()
         self._supervisors: dict[tuple[str, str], Supervisor] = {}
@@ -85,7 +111,7 @@ class LocalCluster(Cluster):
         podium.dev/ignored-fields."""
         if (kind := resource.kind) not in self.creates:
             problem = f"kind must be {or_list(self.creates)}, but got {kind or 'none'}"
-            raise InvalidInput(problem, INSTEAD.get(kind, "write kind: and one of these"))
+            raise InvalidInput(problem, "write kind: and one of these")
         stored, supervisor = self._store(named(resource))
         self._reader.remember(stored)
         self.supervise(stored.kind, stored.name, supervisor)
@@ -160,16 +186,27 @@ class LocalCluster(Cluster):
                 f"{kind} {name} does not run: it has {state.phase.lower()}",
                 "there is nothing to stop",
             )
-        self.store.ask_to_stop(kind, name)
+        self.store.ask("stop", kind, name)
 
     def resume(self, kind: str, name: str, changes: Mapping[str, int | str] | None = None) -> None:
         """Refuse: the processes of a stopped job are gone, and their state with them."""
         self.get(kind, name)
         raise InvalidInput(f"{kind} {name} cannot be resumed on this machine", "run its YAML again")
 
+    def note(self, resource: Resource) -> str:
+        with suppress(FileNotFoundError):
+            return (self.store.path(resource.kind, resource.name) / NOTE_FILE).read_text()
+        return ""
+
+    def write_note(self, kind: str, name: str, text: str) -> None:
+        """As the interface says: into a file of its own, since another process writes the object."""
+        self.get(kind, name)
+        with appearing(self.store.path(kind, name) / NOTE_FILE) as draft:
+            draft.write_text(as_note(text))
+
     def delete(self, kind: str, name: str) -> None:
         """Stop the object, whichever process supervises it, and remove its files, logs too."""
-        self.store.ask_to_delete(kind, name)
+        self.store.ask("delete", kind, name)
         deadline = time.monotonic() + DELETE_TIMEOUT
         with self._lock:
             supervisor = self._supervisors.get((kind, name))
@@ -207,6 +244,7 @@ class LocalCluster(Cluster):
         for supervisor in supervisors.values():
             supervisor.join(DELETE_TIMEOUT)
         self._runtime.launchers.close()
+        self._runtime.pushes.close()
         self.store.close()
 
     def plan(self, given: Resource) -> tuple[Workload, dict[str, PodPlan]]:
@@ -251,6 +289,14 @@ class LocalCluster(Cluster):
                 Command(argv=argv, env=env, cwd=folder, log=Path(os.devnull), own_python=own)
             )
 
+    def take_reports(self) -> None:
+        """Stand for Katib's database, too, for the jobs that start from now on.
+
+        Raises:
+            InvalidInput: The package grpcio is not installed.
+        """
+        self._runtime.pushes.serve_database()
+
     def _store(self, resource: R) -> tuple[R, Supervisor]:
         job, plans = self.plan(resource)
         written = _with_status(Workload(manifest=resource.manifest), _ignored(job, plans))
@@ -279,6 +325,8 @@ def directory_of(url: str) -> Path:
 def _controller_of(job: Workload) -> type[Controller]:
     if job.kind == TRAINJOB:
         return TrainJobController
+    if job.kind == MPIJOB:
+        return MPIJobController
     return OperatorJobController if job.operator else JobController
 
 

@@ -9,17 +9,18 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from podium.background import Background
 from podium.cluster.local.environment import PodIdentity, threads_per_process
 from podium.cluster.local.images import Images
 from podium.cluster.local.jsonfile import write_json
 from podium.cluster.local.pods import PodPlan
 from podium.cluster.local.processes.launcher_pool import LauncherPool
+from podium.cluster.local.pushed import Mailbox, PushServer
 from podium.cluster.local.running_pod import PodSetting, RunningPod
 from podium.cluster.local.store import POLL_SECONDS, Store
 from podium.errors import NotFound, PodiumError
 from podium.manifests.conditions import STYLES, Conditions, State, status_of
 from podium.manifests.workload import Replica, Workload
+from podium.system.background import Background
 
 LAST_SECONDS = 5.0
 """In which workers may end by themselves after a job that succeeded, if the cluster is closed."""
@@ -37,6 +38,9 @@ class Runtime:
 
     images: Images
     """Local environments for images."""
+
+    pushes: PushServer
+    """Takes what programs push."""
 
 
 class Controller(ABC):
@@ -59,6 +63,7 @@ class Controller(ABC):
         self.started = time.monotonic()
         self.finished: float | None = None
         self._wake, self._closing = threading.Event(), threading.Event()
+        self.mailbox = Mailbox(job, self.directory, self.wake)
         self._recorded: list[dict[str, Any]] = []
         self._thread = Background(self._run, f"podium-{self.kind}-{self.name}")
 
@@ -148,7 +153,7 @@ class Controller(ABC):
             replica=name,
             identity=identity,
             directory=self.directory,
-            forced=environment,
+            forced={**environment, **self.runtime.pushes.open(self.mailbox)},
             threads=threads_per_process(job),
             restart="Never"
             if policy == "ExitCode"
@@ -192,17 +197,19 @@ class Controller(ABC):
             self._write_at_last()
         finally:
             self._end_pods()
+            self.runtime.pushes.close_box(self.mailbox)
 
     def _step(self, now: float) -> bool:
         """Run one round; return whether the controller is done."""
         for pod in self.pods:
             pod.advance(now)
         store = self.runtime.store
-        if store.is_deletion_asked(self.kind, self.name) or not store.exists(self.kind, self.name):
+        asked = store.asked(self.kind, self.name)
+        if asked == "delete" or not store.exists(self.kind, self.name):
             self._end_pods()
             store.remove(self.kind, self.name)
             return True
-        closing = self._closing.is_set() or store.is_stop_asked(self.kind, self.name)
+        closing = self._closing.is_set() or asked == "stop"
         if closing and not self._may_end_by_themselves(now):
             self._end_pods()
             with suppress(OSError):  # a full disk

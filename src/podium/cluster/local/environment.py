@@ -8,17 +8,18 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from podium.cluster.local.pods import ContainerPlan
+from podium.cluster.local.pushed import reachable
 from podium.errors import InvalidInput
-from podium.machine import cores
 from podium.manifests.kinds import OPERATOR_KINDS
 from podium.manifests.labels import CPU_SHARE
-from podium.manifests.workload import Variable, Workload
+from podium.manifests.workload import Workload
+from podium.system.machine import cores
 
 _OF_A_RANK = re.compile(
     r"LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|OMP_NUM_THREADS|JOB_COMPLETION_INDEX|PET_.*|TORCHELASTIC_.*|ROLE_.*|KATIB_.*|"
+    r"OMPI_COMM_WORLD_.*|PMI_.*|PMIX_.*|MPI_LOCAL.*|SLURM_(?:PROCID|LOCALID|STEP_.*)|"
     + "|".join(name for kind in OPERATOR_KINDS.values() for name in kind.environment)
 )
 _REFERENCE = re.compile(r"\$(\$|\(([^()$]+)\))")
@@ -98,7 +99,7 @@ def container_environment(
         translate: Replaces mount paths by local ones.
 
     Raises:
-        InvalidInput: A secret or config map value is not in this process's environment.
+        InvalidInput: The downward API has no such field.
     """
     env = {name: value for name, value in os.environ.items() if not _OF_A_RANK.fullmatch(name)}
     loopback = "lo0" if sys.platform == "darwin" else "lo"
@@ -106,14 +107,17 @@ def container_environment(
     # A host name that does not resolve would stop gloo, and all replicas are here anyway.
     env = {"GLOO_SOCKET_IFNAME": loopback, **WAITING} | env
     env["PATH"] = plan.image.search_path(os.environ.get("PATH", ""))
-    declared: dict[str, str] = {}
+    declared = dict(plan.supplied)
     for number, variable in enumerate(plan.env):
         value: str | None = translate(expand(variable.value, declared))
-        if variable.source:
-            value = _from_source(variable, f"{plan.path}.env[{number}].valueFrom", pod)
+        if "fieldRef" in variable.source:
+            path = f"{plan.path}.env[{number}].valueFrom.fieldRef.fieldPath"
+            value = from_field(variable.source["fieldRef"].get("fieldPath") or "", path, pod)
+        elif variable.source:
+            value = plan.values.get(variable.name)
         if value is not None:
             declared[variable.name] = value
-    return {**env, **declared, **forced}
+    return reachable({**env, **declared, **forced})
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:
@@ -142,25 +146,15 @@ def translator(mounts: Iterable[tuple[str, Path]]) -> Callable[[str], str]:
     return translate
 
 
-def _from_source(variable: Variable, path: str, pod: PodIdentity) -> str | None:
-    name, source = variable.name, variable.source
-    if "fieldRef" in source:
-        return _from_field(
-            source["fieldRef"].get("fieldPath") or "", f"{path}.fieldRef.fieldPath", pod
-        )
-    reference: dict[str, Any] = next(iter(source.values()))
-    if name in os.environ:
-        return os.environ[name]
-    if reference.get("optional"):
-        return None
-    what = f"{reference.get('name')}/{reference.get('key')}"
-    raise InvalidInput(
-        f"{path}: {what} is taken from this process's environment here, but {name} is not set",
-        f"export {name}=…",
-    )
+def from_field(field_path: str, path: str, pod: PodIdentity) -> str:
+    """Return a field of a pod, as the downward API names it.
 
+    Args:
+        path: The field of the manifest that asks for it, for the error.
 
-def _from_field(field_path: str, path: str, pod: PodIdentity) -> str:
+    Raises:
+        InvalidInput: There is no such field here.
+    """
     plain = {
         "metadata.name": pod.name,
         "metadata.namespace": pod.namespace,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from podium.cluster.local.supplies import Supplies
 from podium.errors import InvalidInput
 
 
@@ -90,6 +91,9 @@ class Images:
     workdir: Path
     """Working directory of any other image."""
 
+    supplies: Supplies
+    """What stands in for volumes, Secrets and ConfigMaps."""
+
     def entrypoint(self, name: str) -> tuple[str, ...]:
         """Return the entrypoint of an image, for a container without a command; empty if
         unknown."""
@@ -109,7 +113,9 @@ def _untagged(name: str) -> str:
 
 
 def check_images(
-    images: Mapping[str, str | Path], entrypoints: Mapping[str, Sequence[str]]
+    images: Mapping[str, str | Path],
+    entrypoints: Mapping[str, Sequence[str]],
+    supplies: Supplies | None = None,
 ) -> Images:
     """Return the mapping with absolute directories; any other image works where this process is.
 
@@ -124,4 +130,6 @@ def check_images(
         if not words:
             raise InvalidInput(f"the entrypoint of image {name} is empty")
     commands = {name: tuple(words) for name, words in entrypoints.items()}
-    return Images(roots=roots, entrypoints=commands, workdir=Path.cwd())
+    return Images(
+        roots=roots, entrypoints=commands, workdir=Path.cwd(), supplies=supplies or Supplies()
+    )

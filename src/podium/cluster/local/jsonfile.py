@@ -1,12 +1,17 @@
-"""JSON files that any process may read at any time."""
+"""JSON files that any process may read at any time, and the metadata that an API server fills in."""
 
 import json
+import secrets
+import time
+import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from podium.cluster.base import KINDS
-from podium.drafts import appearing
 from podium.errors import Damaged
+from podium.files.drafts import appearing
+from podium.manifests.conditions import Manifest, timestamp
 
 T = TypeVar("T")
 
@@ -70,7 +75,7 @@ def _is_object(value: dict[str, Any]) -> bool:
 
 
 def _refuse(path: Path) -> NoReturn:
-    raise Damaged(f"{path} is damaged", f"put back what it held, or remove {path.parent}")
+    raise Damaged(f"{path} is damaged", f"restore its content, or remove {path.parent}")
 
 
 def write_json(path: Path, value: object) -> None:
@@ -88,3 +93,16 @@ def _indented(value: object, levels: int, separator: str) -> str:
         for name, member in value.items()
     )
     return f"{{{separator}{f',{separator}'.join(members)}{separator[:-1]}}}"
+
+
+def new_metadata(metadata: Mapping[str, Any]) -> Manifest:
+    """Return the metadata that a new object has beside its own."""
+    # The uid begins with the time, so that objects of the same second still sort by age.
+    uid = uuid.UUID(int=time.time_ns() << 64 | secrets.randbits(64))
+    return {
+        "namespace": metadata.get("namespace") or "default",
+        "uid": str(uid),
+        "resourceVersion": "1",
+        "generation": 1,
+        "creationTimestamp": timestamp(),
+    }

@@ -7,11 +7,11 @@ from pathlib import Path
 from podium.cluster.base import MOST_LINE
 from podium.cluster.local.jsonfile import read_json
 from podium.cluster.local.store import Store
+from podium.display.text import last_said
 from podium.errors import NotFound
 from podium.manifests.conditions import status_of
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.workload import Workload
-from podium.text import last_said
 
 _LOOK = 0.1
 """Seconds between checks of a growing file."""

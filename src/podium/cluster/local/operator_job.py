@@ -1,7 +1,15 @@
-"""A PyTorchJob, TFJob, XGBoostJob or JAXJob as processes, reconciled as the training operator does.
+"""Jobs of the training operators as processes.
 
-Source of the rules: kubeflow/trainer release-1.9, pkg/controller.v1/common/{job,pod}.go, pkg/core,
-and the controller of each kind under pkg/controller.v1; of restarts in place: the kubelet.
+A PyTorchJob, TFJob, XGBoostJob or JAXJob is reconciled as the training operator does: kubeflow/trainer
+release-1.9, pkg/controller.v1/common/{job,pod}.go, pkg/core, and the controller of each kind under
+pkg/controller.v1; of restarts in place: the kubelet.
+
+A TrainJob's nodes run as Trainer, JobSet and the Job controller run those of ``torch-distributed``:
+a JobSet of one Indexed Job called ``node``, whose pods restart in place, six times in all, and whose
+first failed Job fails the JobSet (kubeflow/trainer v2.3.0, pkg/controller/trainjob_controller.go and
+manifests/base/runtimes/torch_distributed.yaml; jobset v0.12.0, pkg/webhooks/jobset_webhook.go and
+pkg/controllers/{jobset_controller,failure_policy}.go; kubernetes,
+pkg/controller/job/job_controller.go).
 """
 
 from collections.abc import Mapping
@@ -14,7 +22,14 @@ from podium.cluster.local.running_pod import RunningPod, backoff
 from podium.errors import InvalidInput
 from podium.manifests.conditions import timestamp
 from podium.manifests.kinds import OPERATOR_KINDS
-from podium.manifests.labels import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE
+from podium.manifests.labels import (
+    JOB_NAME,
+    JOBSET_NAME,
+    OPERATOR_NAME,
+    REPLICA_TYPE,
+    TRAINJOB_MANAGERS,
+)
+from podium.manifests.trainjob import BACKOFF_LIMIT, NODE, OTHER_RUNTIMES, ROLE
 from podium.manifests.workload import Replica, Workload
 
 
@@ -63,7 +78,7 @@ class OperatorJobController(Controller):
             self.fail("Failed", text)
         else:
             for replica in self.job.replicas:
-                self._reconcile_pods(replica)
+                self.reconcile_pods(replica)
             self._update_status()
 
     def fail(self, reason: str, message: str) -> None:
@@ -91,7 +106,8 @@ class OperatorJobController(Controller):
         )
         return restarts > 0 and restarts >= limit
 
-    def _reconcile_pods(self, replica: Replica) -> None:
+    def reconcile_pods(self, replica: Replica) -> None:
+        """Start, count and replace the pods of a role."""
         counts: dict[str, Any] = {}
         kind, policy = replica.role, replica.restart_policy
         for index in range(replica.count):
@@ -131,10 +147,14 @@ class OperatorJobController(Controller):
             replica,
             f"{replica.role.lower()}-{index}",
             labels=replica.labels_of(index) | self._labels(replica),
-            environment=operator_environment(member),
+            environment=self.environment(member),
             delay=backoff(again - 1) if again else 0.0,
         )
         self.pods = list(self._pods.values())
+
+    def environment(self, member: Member) -> dict[str, str]:
+        """Return the variables by which the replicas of a job find each other."""
+        return operator_environment(member)
 
     def _update_status(self) -> None:
         self.status.setdefault("startTime", timestamp())
@@ -188,3 +208,86 @@ class OperatorJobController(Controller):
             for counts in self.status.get("replicaStatuses", {}).values():
                 if active := counts.pop("active", 0):
                     counts["succeeded"] = counts.get("succeeded", 0) + active
+
+
+class TrainJobController(Controller):
+    """Supervises the nodes of one TrainJob."""
+
+    def __init__(self, runtime: Runtime, job: Workload, plans: Mapping[str, PodPlan]) -> None:
+        super().__init__(runtime, job, plans)
+        (self.nodes,) = job.replicas
+        self._ports = free_ports(job)
+
+    @staticmethod
+    def check(job: Workload) -> None:
+        """Refuse a job that this machine cannot run as written.
+
+        Raises:
+            InvalidInput: Another controller is to run the job, its runtime is not for PyTorch, or
+                it has initializers.
+        """
+        if job.managed_by not in ("", TRAINJOB_MANAGERS[0]):
+            raise InvalidInput(
+                f"spec.managedBy is {job.managed_by}, but this cluster stands for Trainer",
+                "remove it",
+            )
+        if job.runtime in OTHER_RUNTIMES:
+            hint = "run it on a cluster, or use torch-distributed, which sets PET_NNODES, PET_NODE_RANK and so on"
+            raise InvalidInput(f"spec.runtimeRef: this machine has no runtime {job.runtime}", hint)
+        if job.has_initializer:
+            hint = "let the program load its data, or run the TrainJob on a cluster"
+            raise InvalidInput("spec.initializer: this machine cannot honor it", hint)
+
+    def reconcile(self, now: float) -> None:
+        """Do the work of three controllers in one."""
+        if self.finished is not None:
+            return
+        if self.mailbox.status:
+            self.status["trainerStatus"] = self.mailbox.status
+        if self.job.suspended:
+            self._count(suspended=1)
+            self.conditions.add("Suspended", "Suspended", "TrainJob is suspended")
+            return
+        for index in range(self.nodes.count if not self.pods else 0):
+            self._create_pod(index)
+        if self._past_backoff_limit():
+            first = f"{self.name}-{NODE}-0"
+            self.fail(
+                "FailedJobs",
+                f"jobset failed due to one or more job failures (first failed job: {first})",
+            )
+        elif self.past_deadline:
+            self.fail("DeadlineExceeded", "TrainJob exceeded its active deadline")
+        elif all(pod.phase == "Succeeded" for pod in self.pods):
+            self._count(succeeded=1)
+            self.conditions.add("Complete", "AllJobsCompleted", "jobset completed successfully")
+        else:
+            self._count(
+                active=1, ready=int(all(pod.phase in ("Running", "Succeeded") for pod in self.pods))
+            )
+
+    def fail(self, reason: str, message: str) -> None:
+        """End all nodes and write the failure."""
+        for pod in self.pods:
+            pod.stop()
+        self._count(failed=1)
+        self.conditions.add("Failed", reason, message)
+
+    def _past_backoff_limit(self) -> bool:
+        cannot_start = any(pod.phase == "Failed" for pod in self.pods)
+        return cannot_start or sum(pod.restarts for pod in self.pods if pod.active) >= BACKOFF_LIMIT
+
+    def _count(self, **counts: int) -> None:
+        """Write the number of Jobs of the JobSet in each state; there is one Job."""
+        zero = dict.fromkeys(("ready", "succeeded", "failed", "active", "suspended"), 0)
+        self.status["jobsStatus"] = [{"name": NODE, **zero, **counts}]
+
+    def _create_pod(self, index: int) -> None:
+        member = Member(job=self.job, replica=self.nodes, index=index, ports=self._ports)
+        labels = self.nodes.labels_of(index) | {JOBSET_NAME: self.name}
+        name = f"{ROLE.lower()}-{index}"
+        self.pods.append(
+            self.start_pod(
+                self.nodes, name, labels=labels, environment=operator_environment(member)
+            )
+        )

@@ -2,20 +2,90 @@
 notice or refused, never dropped."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from podium.cluster.local.images import Image, Images, find_image
 from podium.cluster.local.imports import check_imports
-from podium.cluster.local.podfields import (
-    HONORED_CONTAINER,
-    HONORED_POD,
-    NO_MEANING_CONTAINER,
-    NO_MEANING_POD,
-)
 from podium.cluster.local.scripts import script_of
+from podium.cluster.local.supplies import Supplies
 from podium.errors import InvalidInput
+from podium.manifests.fields import mapping, objects, text
 from podium.manifests.workload import Container, Mount, Pod, Variable, Volume
+
+HONORED_POD = {
+    "containers",
+    "initContainers",
+    "volumes",
+    "terminationGracePeriodSeconds",
+    "restartPolicy",
+}
+
+NO_MEANING_POD = {
+    "nodeSelector",
+    "nodeName",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "schedulerName",
+    "priority",
+    "priorityClassName",
+    "preemptionPolicy",
+    "runtimeClassName",
+    "overhead",
+    "os",
+    "resources",
+    "resourceClaims",
+    "readinessGates",
+    "schedulingGates",
+    "serviceAccountName",
+    "serviceAccount",
+    "automountServiceAccountToken",
+    "imagePullSecrets",
+    "securityContext",
+    "dnsPolicy",
+    "dnsConfig",
+    "hostname",
+    "subdomain",
+    "setHostnameAsFQDN",
+    "hostAliases",
+    "hostNetwork",
+    "hostPID",
+    "hostIPC",
+    "hostUsers",
+    "shareProcessNamespace",
+    "enableServiceLinks",
+}
+
+HONORED_CONTAINER = {
+    "name",
+    "image",
+    "command",
+    "args",
+    "env",
+    "envFrom",
+    "workingDir",
+    "volumeMounts",
+}
+
+NO_MEANING_CONTAINER = {
+    "imagePullPolicy",
+    "resources",
+    "resizePolicy",
+    "ports",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "securityContext",
+    "stdin",
+    "stdinOnce",
+    "tty",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+}
+
 
 MAX_GRACE = 30
 """Seconds at most between SIGTERM and SIGKILL, whatever terminationGracePeriodSeconds says."""
@@ -44,7 +114,17 @@ class ContainerPlan:
     """The working directory on this machine; None for a directory of the pod's own."""
 
     mounts: tuple[tuple[str, str, Path | None], ...]
-    """Mount path, name and sub path of a volume, and where a hostPath lies; None is an emptyDir."""
+    """Mount path, name and sub path of a volume, and the directory that it is; None is one of the
+    pod's own."""
+
+    files: Mapping[str, Mapping[str, str]]
+    """Files of Secrets and ConfigMaps by the name of their volume, which is the pod's own."""
+
+    supplied: Mapping[str, str]
+    """Variables of envFrom, which those of env override."""
+
+    values: Mapping[str, str]
+    """Values of variables that a Secret or ConfigMap has, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +144,14 @@ class PodPlan:
     """Fields that mean nothing on this machine."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Volume:
+    """A volume: a directory, files of the pod's own, or neither for an empty one."""
+
+    host: Path | None = None
+    files: Mapping[str, str] | None = None
+
+
 def plan_pod(pod: Pod, images: Images) -> PodPlan:
     """Return how the pods of a template run here.
 
@@ -80,7 +168,7 @@ def plan_pod(pod: Pod, images: Images) -> PodPlan:
             "remove the sidecar",
         )
     volumes = {
-        volume.name: _volume_path(volume, f"{path}.volumes[{number}]")
+        volume.name: _volume(volume, f"{path}.volumes[{number}]", images.supplies)
         for number, volume in enumerate(pod.volumes)
     }
     init = tuple(_plan(container, volumes, images, ignored) for container in pod.init_containers)
@@ -95,7 +183,7 @@ def plan_pod(pod: Pod, images: Images) -> PodPlan:
 
 
 def _plan(
-    container: Container, volumes: dict[str, Path | None], images: Images, ignored: list[str]
+    container: Container, volumes: dict[str, _Volume], images: Images, ignored: list[str]
 ) -> ContainerPlan:
     path = container.path
     fields = _sort_fields(container.fields, HONORED_CONTAINER, NO_MEANING_CONTAINER, path)
@@ -106,9 +194,6 @@ def _plan(
         raise _refuse(
             f"{path}.command", f"a command, or the entrypoint of image {container.image}", hint
         )
-    for number, variable in enumerate(container.variables):
-        if variable.source:
-            _check_source(variable, f"{path}.env[{number}].valueFrom")
     mounts = enumerate(container.mounts)
     return ContainerPlan(
         name=container.name,
@@ -121,6 +206,19 @@ def _plan(
             _plan_mount(mount, f"{path}.volumeMounts[{at}]", volumes, container)
             for at, mount in mounts
         ),
+        files={
+            mount.volume: files
+            for mount in container.mounts
+            if (files := volumes[mount.volume].files) is not None
+        },
+        supplied=_all_keys(container, images.supplies),
+        values={
+            variable.name: value
+            for number, variable in enumerate(container.variables)
+            if variable.source
+            and (value := _value(variable, f"{path}.env[{number}].valueFrom", images.supplies))
+            is not None
+        },
     )
 
 
@@ -133,33 +231,81 @@ def _sort_fields(
     return sorted(fields & no_meaning)
 
 
-def _volume_path(volume: Volume, path: str) -> Path | None:
-    """Return the directory of a hostPath; None for an emptyDir."""
+def _volume(volume: Volume, path: str, supplies: Supplies) -> _Volume:
+    """Return the directory or the files of a volume.
+
+    Raises:
+        InvalidInput: It is not on this machine, and no option names a directory for it.
+    """
+    claim = volume.claim
+    for name in (volume.name, claim):
+        if name and name in supplies.volume:
+            return _Volume(host=supplies.directory(name, path))
     if "emptyDir" in volume.sources:
-        return None
+        return _Volume()
+    for source, kind in (("secret", "secret"), ("configMap", "config_map")):
+        if source in volume.sources:
+            return _Volume(
+                files=_files(kind, volume.manifest[source], f"{path}.{source}", supplies)
+            )
     if volume.host_path:
         host = Path(volume.host_path)
         if not host.exists():
-            raise _refuse(
-                f"{path}.hostPath.path",
-                f"a path that exists, not {host}",
-                "create it, or correct the path",
-            )
-        return host
-    rule = f"a volume that is an emptyDir or a hostPath, not {', '.join(volume.sources) or 'no source'}"
-    raise _refuse(path, rule, "pass data by URI, credentials by environment")
+            hint = f"create it, correct the path, or name another: --volume {volume.name}=DIR"
+            raise _refuse(f"{path}.hostPath.path", f"a path that exists, not {host}", hint)
+        return _Volume(host=host)
+    where = f"{path}.{volume.sources[0]}" if volume.sources else path
+    return _Volume(host=supplies.directory(claim or volume.name, where))
+
+
+def _files(kind: str, source: Any, path: str, supplies: Supplies) -> Mapping[str, str]:
+    """Return the files of a Secret's or ConfigMap's volume by their path in it."""
+    given = mapping(source)
+    name = text(given.get("secretName") or given.get("name"))
+    values = supplies.files(kind, name, field=path, optional=given.get("optional"))
+    if not given.get("items"):
+        return values
+    files = {}
+    for number, item in enumerate(objects(given["items"])):
+        where, key = f"{path}.items[{number}]", text(item.get("key"))
+        value = supplies.value(kind, name, key, field=where, optional=given.get("optional"))
+        target = PurePosixPath(text(item.get("path")))
+        if target.is_absolute() or ".." in target.parts:
+            raise _refuse(f"{where}.path", f"a path inside the volume, not {target}", None)
+        if value is not None:
+            files[str(target)] = value
+    return files
+
+
+def _all_keys(container: Container, supplies: Supplies) -> dict[str, str]:
+    """Return the variables of envFrom; as on a cluster, the last one of a name counts."""
+    given: dict[str, str] = {}
+    for number, entry in enumerate(container.env_from):
+        path = f"{container.path}.envFrom[{number}]"
+        for source, kind in (("secretRef", "secret"), ("configMapRef", "config_map")):
+            if reference := mapping(entry.get(source)):
+                name, optional = text(reference.get("name")), reference.get("optional")
+                where = f"{path}.{source}"
+                if supplies.is_environment(kind, name):
+                    hint = f"name its keys: --{kind.replace('_', '-')} {name}=FILE"
+                    raise _refuse(where, f"the keys of {name}, not all of the environment", hint)
+                values = supplies.values(kind, name, field=where, optional=optional)
+                given |= {
+                    f"{text(entry.get('prefix'))}{key}": value for key, value in values.items()
+                }
+    return given
 
 
 def _plan_mount(
-    mount: Mount, path: str, volumes: dict[str, Path | None], container: Container
+    mount: Mount, path: str, volumes: dict[str, _Volume], container: Container
 ) -> tuple[str, str, Path | None]:
     where = mount.path
     if mount.volume not in volumes:
         raise _refuse(f"{path}.name", f"the name of a volume, not {mount.volume!r}", None)
     if mount.fields & {"subPathExpr", "mountPropagation"}:
         raise _refuse(path, "a mount without subPathExpr and mountPropagation", None)
-    host = volumes[mount.volume]
-    host = host and host / mount.sub_path
+    volume = volumes[mount.volume]
+    host = volume.host and volume.host / mount.sub_path
     # Nothing can be mounted without root: a path is honored by writing the local one where the manifest names it.
     words = [
         *container.words,
@@ -167,7 +313,7 @@ def _plan_mount(
         *(variable.value for variable in container.variables),
     ]
     same = (host is not None and str(host) == where) or (
-        host is None and where in ("/dev/shm", "/tmp")
+        host is None and volume.files is None and where in ("/dev/shm", "/tmp")
     )
     if not same and not any(where in word for word in words):
         hint = f"pass {where} to the program as an argument: nothing can be mounted here, but arguments are translated"
@@ -188,16 +334,27 @@ def _working_dir(path_in_image: str, path: str, image: Image) -> Path | None:
     return here
 
 
-def _check_source(variable: Variable, path: str) -> None:
-    kind, reference = next(iter(variable.source.items()))
-    if kind not in ("fieldRef", "secretKeyRef", "configMapKeyRef") or not isinstance(
-        reference, dict
-    ):
-        raise _refuse(
-            path,
-            f"a fieldRef, secretKeyRef or configMapKeyRef, not {kind}",
-            "give the value itself",
-        )
+def _value(variable: Variable, path: str, supplies: Supplies) -> str | None:
+    """Return the value of a variable that a Secret or ConfigMap has, or podium's own environment;
+    None for the downward API's, and where it is optional and not there.
+
+    Raises:
+        InvalidInput: It comes from elsewhere, or is not there.
+    """
+    source, reference = next(iter(variable.source.items()))
+    if source == "fieldRef" and isinstance(reference, dict):
+        return None
+    kind = {"secretKeyRef": "secret", "configMapKeyRef": "config_map"}.get(source)
+    if kind is None or not isinstance(reference, dict):
+        rule = f"a fieldRef, secretKeyRef or configMapKeyRef, not {source}"
+        raise _refuse(path, rule, "give the value itself")
+    name, key = text(reference.get("name")), text(reference.get("key"))
+    if name not in getattr(supplies, kind) and variable.name in os.environ:
+        return os.environ[variable.name]
+    optional = reference.get("optional")
+    return supplies.value(
+        kind, name, key, field=f"{path}.{source}", variable=variable.name, optional=optional
+    )
 
 
 def _check_program(plan: ContainerPlan) -> None:

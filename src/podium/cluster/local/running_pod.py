@@ -11,6 +11,7 @@ from podium.cluster.local.environment import PodIdentity, container_environment,
 from podium.cluster.local.pods import ContainerPlan, PodPlan
 from podium.cluster.local.processes.client import Command, Process
 from podium.cluster.local.processes.launcher_pool import LauncherPool
+from podium.cluster.local.supplies import write_files
 from podium.errors import PodiumError
 from podium.manifests.conditions import timestamp
 
@@ -182,10 +183,13 @@ class RunningPod:
 
     def _command(self, container: ContainerPlan) -> Command:
         setting = self.setting
-        mounts = []
+        own, mounts = setting.directory / "volumes" / setting.replica, []
+        for volume, files in container.files.items():
+            write_files(own / volume, files)
         for where, key, host in container.mounts:
-            here = host or setting.directory / "volumes" / setting.replica / key
-            here.mkdir(parents=True, exist_ok=True) if host is None else None
+            here = host or own / key
+            if host is None and not here.is_file():
+                here.mkdir(parents=True, exist_ok=True)
             mounts.append((where, here))
         translate = translator((where, here) for where, here in mounts if str(here) != where)
         env = container_environment(

@@ -6,6 +6,7 @@ leaving a file beside it.
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -14,19 +15,63 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from podium.cluster.base import KINDS
-from podium.cluster.local.jsonfile import read_json, read_object, write_json
-from podium.cluster.local.lease import Lease, alone, drop_dead, is_held
-from podium.cluster.local.metadata import new_metadata
+from podium.cluster.local.jsonfile import new_metadata, read_json, read_object, write_json
+from podium.display.text import cut
 from podium.errors import Conflict, Failed, InvalidInput, NotFound
 from podium.manifests.conditions import LOST, Conditions, Manifest, status_of
 from podium.manifests.labels import EXPERIMENT
 from podium.manifests.names import is_dns_1123
-from podium.settings import Settings
-from podium.text import cut
+from podium.system.settings import Settings
+
+
+class _Lease:
+    """A lock held as long as this process lives or until it is released."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._path = directory / self.name
+        self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def release(self) -> None:
+        """Let go and remove the file."""
+        self._path.unlink(missing_ok=True)
+        os.close(self._file)
+
+
+def _is_held(path: Path) -> bool:
+    """Return whether the holder of a lease is alive."""
+    try:
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _drop_dead(directory: Path) -> None:
+    """Remove the leases that killed processes left; to be called alone: a new one is not held for a
+    moment."""
+    for path in directory.glob("*"):
+        if not _is_held(path):
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Hold a directory's only lock, waiting for its current holder."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
 
 PLURALS = {kind: f"{kind.lower()}s" for kind in KINDS}
 """Folder of each kind, which is also its name in the Kubernetes API."""
@@ -40,13 +85,11 @@ Token = tuple[int, int] | None
 class Store:
     """The objects under one directory; safe to use from several threads, readable from several
     processes.
-
-    One class, because whoever reads or writes a file of an object has to know who supervises it,
-    and what was asked of it.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._folders = {kind: directory / plural for kind, plural in PLURALS.items()}
         self.option = ""  # of a command that is to find its Experiments, where that is not --dir
         self.runs_elsewhere: Callable[[str], bool] = lambda name: (
             False
@@ -55,7 +98,7 @@ class Store:
             False  # without the process that began them, where their jobs are a namespace's
         )
         self._changed = threading.Condition(threading.RLock())
-        self._lease: Lease | None = None
+        self._lease: _Lease | None = None
 
     def path(self, kind: str, name: str) -> Path:
         """Return the directory of an object, whether it exists or not.
@@ -72,7 +115,7 @@ class Store:
             raise NotFound(
                 f"no {kind} {cut(name, 100)} in {self.directory}", _names_hint(self, kind)
             )
-        return self.directory / PLURALS[kind] / name
+        return self._folders[kind] / name
 
     def create(self, manifest: Manifest) -> Manifest:
         """Store a new object, supervised by this process from now on; metadata is filled in as an
@@ -101,12 +144,12 @@ class Store:
         """Record that this process supervises an object now; to be called alone."""
         with self._changed:
             if self._lease is None:
-                drop_dead(self.directory / "supervisors")
+                _drop_dead(self.directory / "supervisors")
                 for grave in self.directory.glob(
                     "*/.*.????????/"
                 ):  # of a removal whose process was killed
                     shutil.rmtree(grave, ignore_errors=True)
-                self._lease = Lease(self.directory / "supervisors")
+                self._lease = _Lease(self.directory / "supervisors")
             write_json(
                 self.path(kind, name) / "supervisor.json",
                 {"lease": self._lease.name, "pid": os.getpid()},
@@ -136,7 +179,7 @@ class Store:
         lease = self._lease_of(kind, name)
         if self._lease and lease == self._lease.name:
             return True
-        return lease is not None and is_held(self.directory / "supervisors" / lease)
+        return lease is not None and _is_held(self.directory / "supervisors" / lease)
 
     def is_supervised_elsewhere(self, kind: str, name: str) -> bool:
         """Return whether another store than this one supervises an object and is alive."""
@@ -261,26 +304,20 @@ class Store:
             self._changed.notify_all()
         shutil.rmtree(grave, ignore_errors=True)
 
-    def ask_to_delete(self, kind: str, name: str) -> None:
-        """Ask the supervising process, whichever it is, to stop and remove an object."""
+    def ask(self, what: str, kind: str, name: str) -> None:
+        """Ask the supervising process, whichever it is, to ``stop`` an object and keep it, or to
+        ``delete`` it."""
         if self.exists(kind, name):  # else the file would end the next object of this name
             with contextlib.suppress(FileNotFoundError):
-                (self.path(kind, name) / "delete").touch()
+                (self.path(kind, name) / what).touch()
 
-    def is_deletion_asked(self, kind: str, name: str) -> bool:
-        """Return whether deletion of the object was requested."""
-        return (self.path(kind, name) / "delete").exists()
-
-    def ask_to_stop(self, kind: str, name: str) -> None:
-        """Ask the supervising process, whichever it is, to stop an object and keep it."""
-        (self.path(kind, name) / "stop").touch()
-
-    def is_stop_asked(self, kind: str, name: str) -> bool:
-        """Return whether a stop of the object was requested."""
-        return (self.path(kind, name) / "stop").exists()
+    def asked(self, kind: str, name: str) -> str:
+        """Return what the supervising process is asked: ``delete``, ``stop`` or nothing."""
+        directory = self.path(kind, name)
+        return next((what for what in ("delete", "stop") if (directory / what).exists()), "")
 
     def forget_stop(self, kind: str, name: str) -> None:
-        """Take that request back: the object continues."""
+        """Take a stop back: the object continues."""
         (self.path(kind, name) / "stop").unlink(missing_ok=True)
 
     def wait_for_change(self, kind: str, name: str, seen: Token, timeout: float) -> Token:

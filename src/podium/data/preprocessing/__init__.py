@@ -1,5 +1,5 @@
-"""How raw pictures, rows or sentences become the inputs of a model: fitted at preparation, applied
-ever after.
+"""Preprocessing of raw pictures, rows or sentences to the inputs of a model: fitted at preparation,
+applied ever after.
 
 Preparing a dataset and predicting go through the same ``apply``, so they cannot differ.
 """
@@ -10,8 +10,8 @@ from podium.data.preprocessing.applied import Applied
 from podium.data.preprocessing.image import ImagePreprocessing
 from podium.data.preprocessing.table import TablePreprocessing
 from podium.data.preprocessing.text import TextPreprocessing
-from podium.documents import parse
 from podium.errors import InvalidInput
+from podium.files.documents import parse
 
 __all__ = [
     "Applied",

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from podium.data.digits import SIDE
-from podium.data.pictures import as_colors, open_whole, prepare_picture
+from podium.data.pictures import SIDE, as_colors, open_whole, prepare_picture
 from podium.data.preprocessing.applied import Applied, Fitted
 from podium.data.rows import Problem
 from podium.errors import InvalidInput, NotFound, require, suggestion
-from podium.machine import cores
+from podium.system.machine import cores
 
-RECIPES = ("digit", "garment")
+_RECIPES = ("digit", "garment")
 """Those of MNIST and Fashion-MNIST, with rules of their own."""
 
 PICTURE, FOLDER = "picture", "folder"
@@ -25,8 +24,8 @@ PICTURE, FOLDER = "picture", "folder"
 
 @dataclass(frozen=True, kw_only=True)
 class ImagePreprocessing(Fitted):
-    """How pictures become the input ``images``: uint8 [n, height, width], or [n, height, width, 3]
-    in color.
+    """Preprocessing of pictures to the input ``images``: uint8 [n, height, width], or [n, height,
+    width, 3] in color.
 
     ``resize`` scales a picture to the size, whatever its proportions; ``digit`` and ``garment`` are
     the recipes of MNIST and Fashion-MNIST.
@@ -56,9 +55,10 @@ class ImagePreprocessing(Fitted):
             raise InvalidInput(
                 f"not a size of pictures: {list(self.size)}", "[height, width], each 1 to 8192"
             )
-        if self.recipe not in ("resize", *RECIPES):
+        if self.recipe not in ("resize", *_RECIPES):
             raise InvalidInput(
-                f"there is no recipe {self.recipe!r}", suggestion(self.recipe, ("resize", *RECIPES))
+                f"there is no recipe {self.recipe!r}",
+                suggestion(self.recipe, ("resize", *_RECIPES)),
             )
         if self.recipe != "resize" and (tuple(self.size), self.channels) != ((SIDE, SIDE), 1):
             raise InvalidInput(
@@ -98,7 +98,7 @@ class ImagePreprocessing(Fitted):
             NotFound: There is no such file.
             InvalidInput: It is not a picture, or damaged, or shows nothing.
         """
-        if self.recipe in RECIPES:
+        if self.recipe in _RECIPES:
             return prepare_picture(picture, self.recipe)
         height, width = self.size
         opened = open_whole(picture, (width, height)) if isinstance(picture, Path) else picture

@@ -29,10 +29,10 @@ MISSING, UNKNOWN = "(missing)", "(unknown)"
 """The last two categories of every column: no value, and a value that the training part does not
 have."""
 
-OFFSET = 16
+_OFFSET = 16
 """A number that lies farther from zero than so many times its spread loses digits as a float32."""
 
-DAY = 86_400
+_DAY = 86_400
 """Seconds of a day."""
 
 MAX_CATEGORIES = 1000
@@ -113,7 +113,7 @@ class TableColumn(Field):
 
 @dataclass(frozen=True, kw_only=True)
 class TablePreprocessing(Fitted):
-    """How rows become the input ``table``: float32 [n, columns].
+    """Preprocessing of rows to the input ``table``: float32 [n, columns].
 
     A missing number becomes the median of the training part, a missing category the category
     ``(missing)``, and a category that the training part does not have ``(unknown)``. Dates are days
@@ -202,7 +202,7 @@ class TablePreprocessing(Fitted):
 
     @property
     def notation(self) -> dict[str, str]:
-        """How a new CSV file is read: arguments of podium.data.row_files.open_rows. A point that
+        """Format of a new CSV file: arguments of podium.data.row_files.open_rows. A point that
         was said stays one; a comma is what is usual, since the same columns may come from another
         program."""
         usual = {"usual": ","} if self.decimal == "," else {"decimal": self.decimal}
@@ -233,7 +233,7 @@ class TablePreprocessing(Fitted):
                 ]
             table[:, at] = np.floor(codes) if column.clock else codes
             if column.clock:
-                table[:, at + 1] = (codes - np.floor(codes)) * DAY
+                table[:, at + 1] = (codes - np.floor(codes)) * _DAY
             at += len(column.names)
             if column.indicator:
                 table[:, at - 1] = absent_here
@@ -334,4 +334,4 @@ def _center(numbers: NDArray[np.float64]) -> float:
         return 0.0
     low, middle, high = np.quantile(numbers, (0.25, 0.5, 0.75), method="lower").tolist()
     spread = high - low or float(numbers.std())
-    return middle if abs(middle) > OFFSET * spread > 0 else 0.0
+    return middle if abs(middle) > _OFFSET * spread > 0 else 0.0

@@ -15,7 +15,7 @@ from podium.data.rows import Rows
 from podium.data.values import to_text
 from podium.errors import InvalidInput, require
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 PADDING, UNKNOWN_WORD = "(padding)", "(unknown)"
 """The first two entries of every vocabulary."""
@@ -40,8 +40,8 @@ def words(text: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class TextPreprocessing(Fitted):
-    """How sentences become ``tokens`` int64 [n, length] and ``mask`` float32 [n, length]; longer
-    ones are cut."""
+    """Preprocessing of sentences to ``tokens`` int64 [n, length] and ``mask`` float32 [n, length];
+    longer ones are cut."""
 
     vocabulary: tuple[str, ...]
     """Words by index; 0 is padding, 1 any word that the training part does not have."""
@@ -100,7 +100,7 @@ class TextPreprocessing(Fitted):
         length = length or min(longest, MAX_LENGTH)
         cut = sum(count for taken, count in lengths.items() if taken > length)
         if cut:
-            log.warning(
+            _log.warning(
                 "%s of the %s training sentences are cut, the longest from %d words to %d: length=%d takes all",
                 f"{cut:,}",
                 f"{lengths.total():,}",

@@ -23,27 +23,27 @@ from podium.data.schema import PART_NAMES, InputDescription
 from podium.data.sources.fetching import fetch_folder
 from podium.data.sources.source import Raw, Source
 from podium.data.split import Split
+from podium.display.text import plural
 from podium.errors import InvalidInput, PodiumError
-from podium.machine import cores
-from podium.text import plural
+from podium.system.machine import cores
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
-GROUP = r"(patient\d+)"
+_GROUP = r"(patient\d+)"
 """A pattern that finds a group in a name, as an example."""
 
-BATCH = 256
+_BATCH = 256
 """Pictures decoded at a time."""
 
-KEY_SIZE = (32, 32)
+_KEY_SIZE = (32, 32)
 """Height and width that the keys of pictures are computed at where these are resized."""
 
-MOST_NAMED = 5
+_MOST_NAMED = 5
 """Files that an error names."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pictures:
+class _Pictures:
     """The picture files of one part."""
 
     files: tuple[Path, ...]
@@ -76,9 +76,9 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     if isinstance(options.test, str):
         parts = _with_test(parts, options.test, location, scratch)
     everything = [file for pictures in parts.values() for file in pictures.files]
-    preprocessing = fit(everything, root, options.resize, options.channels)
+    preprocessing = _fit(everything, root, options.resize, options.channels)
     classes = tuple(sorted(set(parts["train"].labels)))
-    log.info(
+    _log.info(
         "%s: %s pictures in %d classes, read as %s",
         location,
         f"{len(everything):,}",
@@ -118,7 +118,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     )
 
 
-def _groups(pictures: Pictures, group: str) -> NDArray[np.str_]:
+def _groups(pictures: _Pictures, group: str) -> NDArray[np.str_]:
     """Return the group of each picture, [n], wherever the whole folder lies: its folder below that
     of its class (a picture without one is a group), or what the parentheses of a pattern find in
     its path from the class on.
@@ -130,7 +130,7 @@ def _groups(pictures: Pictures, group: str) -> NDArray[np.str_]:
     places = pictures.places()
     if group == "folder":
         if all(len(place) == 2 for place in places):
-            hint = f"take a group from the names: {written('group', GROUP)}"
+            hint = f"take a group from the names: {written('group', _GROUP)}"
             raise InvalidInput(
                 f"no picture lies in a folder below that of its class, but {places[0][-1]} in "
                 f"{places[0][0]}",
@@ -148,13 +148,13 @@ def _groups(pictures: Pictures, group: str) -> NDArray[np.str_]:
         if pattern.groups != 1 or match is None or not match[1]:
             raise InvalidInput(
                 f"group {group!r} finds no group in {'/'.join(place)}",
-                f"put what names it into parentheses, as in {written('group', GROUP)}",
+                f"put the part that names it into parentheses, as in {written('group', _GROUP)}",
             )
     return np.array([match[1] for match in found if match])
 
 
 def _keys(
-    pictures: Pictures,
+    pictures: _Pictures,
     items: Split,
     preprocessing: ImagePreprocessing,
     resized: bool,
@@ -162,7 +162,7 @@ def _keys(
 ) -> NDArray[np.uint64]:
     """Return a key of each picture, [n], independent of the input size."""
     if resized:
-        gray = ImagePreprocessing(size=KEY_SIZE, channels=1, bits=preprocessing.bits)
+        gray = ImagePreprocessing(size=_KEY_SIZE, channels=1, bits=preprocessing.bits)
         array = _decode(pictures.files, pictures.root, gray, scratch / "keys.npy")
         items = Split(inputs={gray.input: array}, target=items.target)
     return key_pictures(Selection(part=items), _hash_files(pictures.files))
@@ -180,15 +180,15 @@ def _hash_files(files: Sequence[Path]) -> NDArray[np.uint64]:
 
 
 def _originals(
-    parts: Mapping[str, Pictures], positions: NDArray[np.int64] | None
+    parts: Mapping[str, _Pictures], positions: NDArray[np.int64] | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the bytes of pictures of the training folder at some positions, or of all of the test
     folder."""
     pictures = parts["test" if positions is None else "train"]
     places = pictures.places()
     chosen = range(len(places)) if positions is None else positions.tolist()
-    for start in range(0, len(chosen), BATCH):
-        batch = chosen[start : start + BATCH]
+    for start in range(0, len(chosen), _BATCH):
+        batch = chosen[start : start + _BATCH]
         yield pa.record_batch(
             {
                 "name": [pictures.files[at].name for at in batch],
@@ -201,8 +201,8 @@ def _originals(
 
 
 def _with_test(
-    parts: dict[str, Pictures], test: str, location: str, scratch: Path
-) -> dict[str, Pictures]:
+    parts: dict[str, _Pictures], test: str, location: str, scratch: Path
+) -> dict[str, _Pictures]:
     if "test" in parts:
         raise InvalidInput(
             f"{location} has a test part, but {test} is given too", "leave out the option test"
@@ -212,7 +212,7 @@ def _with_test(
     return parts
 
 
-def _find_parts(root: Path, location: str) -> dict[str, Pictures]:
+def _find_parts(root: Path, location: str) -> dict[str, _Pictures]:
     """Return the pictures of each part; all are ``train`` if the folder does not divide them.
 
     Raises:
@@ -234,7 +234,7 @@ def _find_parts(root: Path, location: str) -> dict[str, Pictures]:
             f"{location} has the parts {', '.join(folders)}, but none to train with",
             "add a folder train",
         )
-    log.info("%s: folders are parts: %s", location, ", ".join(parts.values()))
+    _log.info("%s: folders are parts: %s", location, ", ".join(parts.values()))
     divided = {
         part: _find_classes(root / name, f"{location}/{name}") for part, name in parts.items()
     }
@@ -242,7 +242,7 @@ def _find_parts(root: Path, location: str) -> dict[str, Pictures]:
     return divided
 
 
-def _check_classes(parts: Mapping[str, Pictures], location: str) -> None:
+def _check_classes(parts: Mapping[str, _Pictures], location: str) -> None:
     known = set(parts["train"].labels)
     for part, pictures in parts.items():
         if strange := sorted(set(pictures.labels) - known):
@@ -252,7 +252,7 @@ def _check_classes(parts: Mapping[str, Pictures], location: str) -> None:
             )
 
 
-def _find_classes(folder: Path, location: str) -> Pictures:
+def _find_classes(folder: Path, location: str) -> _Pictures:
     files: list[Path] = []
     labels: list[str] = []
     others: Counter[str] = Counter()
@@ -272,9 +272,9 @@ def _find_classes(folder: Path, location: str) -> Pictures:
         labels += [inner.name] * len(pictures)
     if others:
         counts = ", ".join(
-            f"{count:,} {ending}" for ending, count in others.most_common(MOST_NAMED)
+            f"{count:,} {ending}" for ending, count in others.most_common(_MOST_NAMED)
         )
-        log.warning(
+        _log.warning(
             "%s: %s left out, since pictures end in %s: %s",
             location,
             plural(others.total(), "file"),
@@ -286,7 +286,7 @@ def _find_classes(folder: Path, location: str) -> Pictures:
             f"{location} has {len(set(labels))} folders of pictures, but a class is a folder",
             "put the pictures of each class into a folder with its name",
         )
-    return Pictures(files=tuple(files), labels=tuple(labels), root=folder)
+    return _Pictures(files=tuple(files), labels=tuple(labels), root=folder)
 
 
 def _folders(root: Path) -> list[Path]:
@@ -295,7 +295,7 @@ def _folders(root: Path) -> list[Path]:
     )
 
 
-def fit(
+def _fit(
     files: Sequence[Path], root: Path, resize: Sequence[int], channels: int
 ) -> ImagePreprocessing:
     """Choose size and channels from the headers of all pictures.
@@ -349,8 +349,8 @@ def _decode(
     shape = (len(files), *preprocessing.shape)
     array = np.lib.format.open_memmap(target, mode="w+", dtype=np.uint8, shape=shape)
     bad: list[str] = []
-    for start in range(0, len(files), BATCH):
-        batch = files[start : start + BATCH]
+    for start in range(0, len(files), _BATCH):
+        batch = files[start : start + _BATCH]
         applied = preprocessing.apply(batch, [_shown(file, root) for file in batch])
         array[start + applied.kept] = applied.inputs[preprocessing.input]
         bad += map(str, applied.problems)
@@ -371,9 +371,9 @@ def _look(file: Path) -> tuple[tuple[int, int], int, int] | PodiumError:
 
 def _refuse(bad: Sequence[str], hint: str | None = None) -> None:
     if bad:
-        more = f"\n… and {len(bad) - MOST_NAMED:,} more" if len(bad) > MOST_NAMED else ""
+        more = f"\n… and {len(bad) - _MOST_NAMED:,} more" if len(bad) > _MOST_NAMED else ""
         raise InvalidInput(
-            "\n".join(bad[:MOST_NAMED]) + more, hint or "remove these files, or save them again"
+            "\n".join(bad[:_MOST_NAMED]) + more, hint or "remove these files, or save them again"
         )
 
 

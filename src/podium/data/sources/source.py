@@ -15,7 +15,7 @@ from podium.data.schema import Array, InputDescription, check_kind
 from podium.data.sources.known import DATASETS
 from podium.data.split import Split
 from podium.errors import InvalidInput, require, suggestion
-from podium.plugins import Table
+from podium.system.plugins import Table
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -153,14 +153,14 @@ SOURCES = Table[str | Source](
 """Where the Source of each name is, which is imported when it is needed; of another distribution
 the Source itself."""
 
-KNOWN_SOURCES = "podium.data.sources.mnist"
+_KNOWN_SOURCES = "podium.data.sources.mnist"
 """Module whose ``known_source`` makes the Source of a known dataset."""
 
 
 def find_source(name: str) -> Source:
     """Return the source of a name of SOURCES, or of a known dataset."""
     if name in DATASETS:
-        return import_module(KNOWN_SOURCES).known_source(DATASETS[name])
+        return import_module(_KNOWN_SOURCES).known_source(DATASETS[name])
     found = SOURCES[name]
     if isinstance(found, Source):
         return found

@@ -19,10 +19,10 @@ from podium.data.sources.source import Raw, Source
 from podium.data.sources.tabular import ROWS, Survey, open_table, survey
 from podium.data.suspects import UNIQUE
 from podium.data.values import Guess
+from podium.display.text import plural
 from podium.errors import InvalidInput, suggestion
-from podium.text import plural
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 summary = logging.getLogger("podium.data.summary")
 
 
@@ -41,14 +41,13 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     fields = _choose_fields(seen, options)
     if options.contract:
         _hold(options.contract, seen, fields, options)
-    report(seen, fields, options)
+    _report(seen, fields, options)
     by = options.split_by or [field.name for field in fields]
     raw = seen.unfitted(location, options, _keys(seen, by))
     return replace(raw, fit=lambda train: _fit(raw, seen, fields, options, train, scratch))
 
 
 def _keys(seen: Survey, by: Sequence[str]) -> Hashes:
-    """Return a key of each row, by some columns."""
     fractions = [name for name in by if seen.guesses[name].type == "number"]
     few = {*(name for name in by if name not in fractions), *few_of(fractions)}
     booleans = {name for name, guess in seen.guesses.items() if guess.type == "boolean"}
@@ -130,13 +129,13 @@ def _hold(contract: Contract, seen: Survey, fields: Sequence[Field], options: Da
         lines = [f"{seen.file.name} breaks the data contract:", *said]
         raise InvalidInput(
             "\n  ".join(lines),
-            "mend the data, or change the contract; on_violation: warn takes them",
+            "fix the data, or change the contract; on_violation: warn accepts them",
         )
     for sentence in said:
-        log.warning("the data contract is broken: %s", sentence)
+        _log.warning("the data contract is broken: %s", sentence)
 
 
-def report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> None:
+def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> None:
     """Say how columns were understood, and which of them look like a mistake."""
     chosen = {field.name: field for field in fields}
     index = set(seen.file.index) - {
@@ -146,17 +145,17 @@ def report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> Non
         options.part,
         *options.drop,
     }
-    log.info("%s: %s rows, read as %s", seen.file.name, f"{seen.count:,}", seen.file.note)
+    _log.info("%s: %s rows, read as %s", seen.file.name, f"{seen.count:,}", seen.file.note)
     for name, guess in seen.guesses.items():
         missing = f", {guess.missing:,} missing" if guess.missing else ""
         if name in chosen:
-            log.info("  %s: %s (%s%s)", name, chosen[name].kind, guess.type, missing)
+            _log.info("  %s: %s (%s%s)", name, chosen[name].kind, guess.type, missing)
         if not guess.count:
-            log.warning("column %s has no value and is left out", name)
+            _log.warning("column %s has no value and is left out", name)
         elif name in index and name not in chosen:
-            log.warning("column %s is the index of a DataFrame and is left out", name)
+            _log.warning("column %s is the index of a DataFrame and is left out", name)
         elif name in chosen and chosen[name].loose and guess.type != guess.exact:
-            log.warning(
+            _log.warning(
                 "column %s holds %s, but for %s such as %s, which count as missing; as categories: %s",
                 name,
                 "dates" if guess.type in DATES else "numbers",
@@ -165,30 +164,30 @@ def report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> Non
                 written("categories", name),
             )
         elif name in chosen and guess.huge:
-            log.warning(
+            _log.warning(
                 "column %s holds whole numbers beyond 2^53, which no float64 holds: they are categories",
                 name,
             )
         elif name in chosen and guess.slashed and guess.type == "text":
-            log.warning(
+            _log.warning(
                 "column %s looks like dates, but is read as categories, since the day or the month may be "
                 "first in %s: write it as 2026-01-31",
                 name,
                 guess.first,
             )
         elif name in chosen and guess.constant:
-            log.warning(
+            _log.warning(
                 "column %s is always %r; leave it out: %s", name, guess.first, written("drop", name)
             )
         elif name in chosen and guess.counting:
-            log.warning(
+            _log.warning(
                 "column %s counts the rows, as an id does; leave it out: %s",
                 name,
                 written("drop", name),
             )
     dates = [field.name for field in fields if field.type in DATES]
     if dates and not (options.time or options.group or options.part):
-        log.warning(
+        _log.warning(
             "column %s holds dates: if rows are to be predicted in the order of time, divide them so: %s",
             dates[0],
             written("time", dates[0]),
@@ -210,7 +209,7 @@ def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> N
     for column in categories:
         different, present = len(column.categories) - 2, train - column.missing
         if different > 20 and different >= UNIQUE * present:
-            log.warning(
+            _log.warning(
                 "column %s has %s different values in %s rows, as an id does; leave it out: %s",
                 column.name,
                 f"{different:,}",

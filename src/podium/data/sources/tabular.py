@@ -24,7 +24,7 @@ from podium.data.split import Split
 from podium.data.values import FLAGS, MISSING_VALUES, Guess, to_days, to_flags, to_numbers, to_text
 from podium.errors import InvalidInput
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 ROWS = (
     "target",
@@ -40,18 +40,18 @@ ROWS = (
 )
 """The options of all sources of rows."""
 
-MANY_NUMBERS = 100
+_MANY_NUMBERS = 100
 """A target of more different whole numbers is a quantity rather than a class."""
 
-FEW_NUMBERS = 10
+_FEW_NUMBERS = 10
 """A target of so few different whole numbers is a class, also where they are written as 1.0."""
 
-MANY_CLASSES = 1000
+_MANY_CLASSES = 1000
 """A target of more different texts is a name rather than a class."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class _Target:
     """The target of all rows."""
 
     values: Array
@@ -168,7 +168,7 @@ class Survey:
             preprocessing=preprocessing.to_json(),
         )
 
-    def target(self, name: str, kind: str) -> Target:
+    def target(self, name: str, kind: str) -> _Target:
         """Read the target.
 
         Args:
@@ -187,7 +187,7 @@ class Survey:
         if (
             kind or ("regression" if self._is_quantity(name) else "classification")
         ) == "regression":
-            return Target(values=self._numbers(name, "the target"), kind="regression", classes=())
+            return _Target(values=self._numbers(name, "the target"), kind="regression", classes=())
         return self._classes(name, certain=kind == "classification")
 
     def _is_quantity(self, name: str) -> bool:
@@ -196,10 +196,10 @@ class Survey:
         if self.guesses[name].exact != "number":
             return False
         values = np.unique(self._numbers(name, "the target"))
-        if len(values) > FEW_NUMBERS or not np.array_equal(values, np.trunc(values)):
+        if len(values) > _FEW_NUMBERS or not np.array_equal(values, np.trunc(values)):
             return True
         named = ", ".join(f"{value:g}" for value in values)
-        log.warning(
+        _log.warning(
             "the target %s has the values %s alone, so these are classes; if it is a quantity: %s",
             name,
             named,
@@ -279,7 +279,7 @@ class Survey:
             )
         return numbers
 
-    def _classes(self, name: str, *, certain: bool) -> Target:
+    def _classes(self, name: str, *, certain: bool) -> _Target:
         kind = self.guesses[name].exact
         text = to_text(self.kept[name], self.missing_values)
         encoded = (
@@ -287,13 +287,13 @@ class Survey:
         ).dictionary_encode()
         seen = encoded.dictionary.to_pylist()
         where = f"{self.file.name}: the target {name}"
-        if not certain and kind == "integer" and len(seen) > MANY_NUMBERS:
+        if not certain and kind == "integer" and len(seen) > _MANY_NUMBERS:
             hint = (
                 f"if it is a quantity: {written('kind', 'regression')}; if they are classes: "
                 f"{written('kind', 'classification')}"
             )
             raise InvalidInput(f"{where} has {len(seen):,} different whole numbers", hint)
-        if not certain and len(seen) > MANY_CLASSES:
+        if not certain and len(seen) > _MANY_CLASSES:
             hint = (
                 f"is it the right column? if these are classes: {written('kind', 'classification')}"
             )
@@ -309,7 +309,7 @@ class Survey:
         rank = np.empty(len(seen), np.int64)
         rank[order] = np.arange(len(seen))
         indices = rank[encoded.indices.to_numpy()]
-        return Target(
+        return _Target(
             values=indices, kind="classification", classes=tuple(seen[at] for at in order)
         )
 
@@ -370,7 +370,7 @@ def _warn_of_twins(column: str, names: list[str]) -> None:
         alike.setdefault(re.sub(r"(^|[^\d.])0+(?=\d)", r"\1", bare), []).append(name)
     twins = [group for group in alike.values() if len(group) > 1]
     if twins:
-        log.warning(
+        _log.warning(
             "%d groups of %s may be one under two names, for example %r and %r: they count as two",
             len(twins),
             column,

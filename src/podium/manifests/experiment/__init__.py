@@ -12,6 +12,7 @@ from podium.manifests.experiment.trial import (
     news,
     no_best,
     pareto_front,
+    why_none,
 )
 
 __all__ = [
@@ -31,4 +32,5 @@ __all__ = [
     "no_best",
     "pareto_front",
     "parse",
+    "why_none",
 ]

@@ -20,6 +20,8 @@ from podium.manifests.experiment.trainer import (
 )
 from podium.manifests.fields import items, mapping
 from podium.manifests.job_editor import JobEditor, merge
+from podium.manifests.labels import SWEEP
+from podium.manifests.options import annotation, fix
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +30,15 @@ OURS = ("data", "output")
 """Flags the run decides, never the Experiment."""
 
 
-def decided(*, epochs: int, network: str, seed: int, gpus: int) -> dict[str, Any]:
+def decided(*, epochs: int, network: str, weights: str, seed: int, gpus: int) -> dict[str, Any]:
     """Return the flags of podium's trainer that a run sets: 0 and empty text leave one unset."""
-    flags = {"epochs": epochs, "model": network, "seed": seed, "backend": "nccl" if gpus else ""}
+    flags = {
+        "epochs": epochs,
+        "model": network,
+        "weights": weights,
+        "seed": seed,
+        "backend": "nccl" if gpus else "",
+    }
     return {name: value for name, value in flags.items() if value}
 
 
@@ -40,10 +48,12 @@ def tuned_for_numbers(experiment: Experiment) -> Experiment:
     if experiment.objective.metric != "accuracy":
         return experiment
     best = {"rmse": "min", "loss": "min", "r2": "max"}
+    if "folds" in experiment.asked:
+        best["rmse_se"] = "latest"
     objective = {
         "type": "minimize",
         "objectiveMetricName": "rmse",
-        "additionalMetricNames": ["loss", "r2"],
+        "additionalMetricNames": [name for name in best if name != "rmse"],
         "metricStrategies": [{"name": name, "value": value} for name, value in best.items()],
     }
     return experiment.changed(lambda manifest: manifest["spec"].update(objective=objective))
@@ -77,19 +87,29 @@ def adapt(
     flags |= _without_use(experiment, flags.get("model", ""))
     if builtin:
         flags |= reporting_flag(experiment)
-    given = {**{f"--{name}": value for name, value in flags.items()}, **(FLAGS if builtin else {})}
+    parameters = map(mapping, items(experiment.spec.get("parameters")))
+    names = {str(parameter.get("name")) for parameter in parameters}
+    fixed_names = {name: flags[flag_name(name)] for name in names if flag_name(name) in flags}
+    settings, idle = fix(experiment.asked, fixed_names)
+    given = {
+        **{f"--{flag_name(name)}": None for name in idle},
+        **{f"--{name}": value for name, value in flags.items()},
+        **(FLAGS if builtin else {}),
+    }
 
     def prepare(manifest: dict[str, Any]) -> None:
         spec = manifest["spec"] = manifest.get("spec") or {}
         # Nobody resumes the sweep of a run that is over, and until then Katib keeps its suggestion pod (observed).
         spec["resumePolicy"] = "Never"
         template = spec["trialTemplate"] = spec.get("trialTemplate") or {}
-        searched = map(mapping, items(spec.get("parameters")))
-        fixed_names = {
-            parameter["name"] for parameter in searched if flag_name(parameter["name"]) in flags
-        }
-        _drop(spec, "parameters", "name", fixed_names)
-        _drop(template, "trialParameters", "reference", fixed_names)
+        _drop(spec, "parameters", "name", {*fixed_names, *idle})
+        _drop(template, "trialParameters", "reference", {*fixed_names, *idle})
+        if fixed_names and settings:
+            kept = {name: value for name, value in settings.items() if value != ()}
+            metadata = manifest["metadata"] = dict(mapping(manifest.get("metadata")))
+            others = {**mapping(metadata.get("annotations"))}
+            others.pop(SWEEP, None)
+            metadata["annotations"] = {**others, **annotation(kept)}
 
     adapted = customize(experiment.changed(prepare), name=name, flags=given, **changes)
     searched = [

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import PLACEHOLDER
-from podium.manifests.experiment.trainer import set_flags
+from podium.manifests.experiment.trainer import set_flags, set_folds
 from podium.manifests.fields import mapping, present, unshared
 from podium.manifests.job_editor import JobEditor, merge, set_env
 from podium.manifests.labels import SWEEP
@@ -104,7 +104,7 @@ def customize(
         for setting, value in in_job.items():
             if value:
                 raise InvalidInput(
-                    f"{setting} go with a trialSpec, but this Experiment has none",
+                    f"{setting} need a trialSpec, but this Experiment has none",
                     "write a trialSpec",
                 )
     given = dict(flags or {})
@@ -112,6 +112,8 @@ def customize(
         experiment, own = own_name(experiment)
         given["--output"] = f"{output}/{own}"
     edited = _with_job(experiment, given, changes)
+    if folds := changes.get("folds") or experiment.asked.get("folds"):
+        edited = with_folds(edited, folds)
 
     def change(manifest: dict[str, Any]) -> None:
         owners = [dict(owner)] if (owner := changes.get("owner")) else None
@@ -124,6 +126,8 @@ def customize(
         asked = read_settings(
             {name: value for name, value in changes.items() if name in settings()}
         )
+        if folds:
+            asked["folds"] = folds
         if asked:
             _ask(manifest, prepare(manifest["spec"], experiment.asked, asked))
         _set_search(manifest["spec"], changes.get("goal"), changes.get("seed"))
@@ -164,6 +168,13 @@ def _with_job(
         set_flags(container, flags, quoted=wrapped)
 
     return with_primary_containers(experiment.changed_job(change_job), change_container)
+
+
+def with_folds(experiment: Experiment, count: int) -> Experiment:
+    """Return an Experiment each of whose trials runs so many folds."""
+    return with_primary_containers(
+        experiment, lambda container, wrapped: set_folds(container, count, quoted=wrapped)
+    )
 
 
 def own_name(experiment: Experiment) -> tuple[Experiment, str]:

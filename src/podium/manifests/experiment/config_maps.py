@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podium.documents import load_yaml
 from podium.errors import InvalidInput
+from podium.files.documents import load_yaml
 from podium.manifests.fields import mapping, text
 from podium.manifests.resource import Resource
 

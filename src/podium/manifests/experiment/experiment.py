@@ -47,7 +47,7 @@ SHAPE = Rules[Mapping[str, Any]]()
 
 
 @SHAPE.rule("fail", "Katib's webhook refuses the Experiment.", "refused-by-webhook", refuses=True)
-def well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
+def _well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
     """Check the types of a manifest's fields; missing fields pass."""
     return wrong_types(manifest, EXPERIMENT)
 
@@ -265,9 +265,6 @@ class TrialTemplate(ManifestView):
 class Experiment(Resource):
     """A Katib Experiment: its manifest as written, and all else with Katib's defaults. ``check``
     applies the rules.
-
-    One class, because they are fields of one manifest, read once; what changes and checks it is in
-    the modules beside it.
     """
 
     defaulted: Mapping[str, Any] = field(repr=False)
@@ -280,7 +277,7 @@ class Experiment(Resource):
         Raises:
             BrokenRules: A field has another type than an Experiment's.
         """
-        raise_for(well_formed.findings(Resource.parse(manifest).manifest))
+        raise_for(_well_formed.findings(Resource.parse(manifest).manifest))
         spec = unshared(manifest.get("spec")) or {}
         set_defaults(spec)
         return cls(manifest=dict(manifest), defaulted=spec)
@@ -477,6 +474,12 @@ class Experiment(Resource):
         return datetime.fromisoformat(given) if given else None
 
     @property
+    def outcome(self) -> str:
+        """Its phase; ``Failed`` too where it has had its trials and none has a result."""
+        is_empty = self.state.succeeded and not self.optimal_trial
+        return "Failed" if is_empty else self.state.phase
+
+    @property
     def completed(self) -> str:
         """End, RFC3339; empty before, and of one that was stopped."""
         return text(self.status.get("completionTime"))
@@ -503,17 +506,6 @@ class Experiment(Resource):
     def trial_count(self) -> int:
         """Number of trials in any phase."""
         return integer(self.status.get("trials")) or 0
-
-    def summary(self) -> dict[str, Any]:
-        """Return the Experiment in a few words, as ``--json`` shows it in a list."""
-        return {
-            "name": self.name,
-            "state": self.state.phase,
-            "message": self.state.message,
-            "trials": self.trial_count,
-            "algorithm": self.search.name,
-            "created": self.created,
-        }
 
 
 def _with_job(spec: Mapping[str, Any], job: Workload) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from podium.errors import PodiumError, suggestion
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.schema import EXPERIMENT
 from podium.manifests.fields import mapping
+from podium.manifests.kinds import MPIJOB
 from podium.manifests.labels import SWEEP
 from podium.manifests.options import OPTIONS, SweepOption
 from podium.manifests.rules import KATIB, Rules, Violation
 from podium.manifests.structure import Schema
-from podium.metrics import is_share, number, parse_line
+from podium.metrics import STRICT_FORMAT, is_share, number, parse_line
 from podium.search.space import DISTRIBUTIONS
 
 EXPERIMENT_RULES = Rules[Experiment]()
@@ -61,6 +62,22 @@ def _bad_values_count(experiment: Experiment) -> Iterator[Violation]:
             where = "spec.metricsCollectorSpec.source.filter.metricsFormat"
             hint = r"let it ask for a digit: ([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
             yield Violation(f"a line `{name}=nan` is taken as a value{more}", where, hint)
+
+
+@trap
+def _exponents(experiment: Experiment) -> Iterator[Violation]:
+    """Yield the filter that reads 1.5e-05 as 1.5: such a trial is judged by a wrong value."""
+    if not experiment.collector.reads_text or not experiment.collector.filters:
+        return
+    name = experiment.objective.metric
+    try:
+        found = parse_line(f"{name}=1.5e-05 ", [name], experiment.collector.filters)
+    except (PodiumError, UnicodeError):
+        return
+    if any(number(reading.value) == 1.5 for reading in found):
+        what = f"metricsFormat reads {name}=1.5e-05 as {name}=1.5"
+        where = "spec.metricsCollectorSpec.source.filter.metricsFormat"
+        yield Violation(what, where, f"let it read exponents: {STRICT_FORMAT}")
 
 
 @rule("fail", "Katib's own pattern finds names of ASCII letters, digits, _, - and | only.")
@@ -272,8 +289,33 @@ def _collector_without_image(experiment: Experiment) -> Iterator[Violation]:
         yield Violation("the collector is PrometheusMetric", where, "use StdOut")
 
 
+@rule(
+    "fail",
+    "Katib's webhook refuses every pod of a trial that lacks the primary container: they never start.",
+)
+def _workers_lack_the_container(experiment: Experiment) -> Iterator[Violation]:
+    job, name = experiment.template.workload, experiment.template.primary_container
+    worker = job.replica("Worker") if job.kind == MPIJOB else None
+    if worker and worker.pod.container(name) is None:
+        names = [container.name for container in worker.pod.containers]
+        what = f"the Worker's pod has no container {name!r}, only {names}"
+        where = "spec.trialTemplate.primaryContainerName"
+        yield Violation(what, where, f"call the Worker's container {name}, too")
+
+
 @trap
-def commands(experiment: Experiment) -> Iterator[Violation]:
+def _strategies_of_no_metric(experiment: Experiment) -> Iterator[Violation]:
+    """Yield names that no metric has: Katib passes them over, and takes its default instead."""
+    metrics = experiment.objective.metrics
+    for index, name in enumerate(experiment.written_objective.strategies):
+        if name not in metrics:
+            where = f"spec.objective.metricStrategies[{index}].name"
+            what = f"{name} is no metric of this objective: Katib passes the strategy over"
+            yield Violation(what, where, suggestion(name, metrics))
+
+
+@trap
+def _commands(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         if not container.command:
             hint = "without it Katib must read the image's entrypoint from its registry"

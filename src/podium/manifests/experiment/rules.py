@@ -24,7 +24,7 @@ from podium.manifests.rules import (
     worst_first,
 )
 
-STAGES = (KIND, WEBHOOK, OTHER_SWEEPS, STUCK, SEARCH)
+STAGES = (WEBHOOK, OTHER_SWEEPS, STUCK, SEARCH)
 """Rules by stage. A finding in one stage ends the check: later rules build on earlier ones."""
 
 
@@ -70,6 +70,8 @@ def findings_of(experiment: Experiment, *, job: bool = True) -> list[Finding]:
     Args:
         job: Whether the job of its trials is examined too.
     """
+    if another := apply(KIND, experiment):  # whose fields are not these
+        return another
     first = next(filter(None, (apply(stage, experiment) for stage in STAGES)), [])
     refused = any(finding.level == "fail" for finding in first)
     findings = [*first, *apply(EXPERIMENT_RULES, experiment)]

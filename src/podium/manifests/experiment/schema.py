@@ -76,7 +76,7 @@ EXPERIMENT: Schema = {
     },
 }
 
-_KUBEFLOW_KINDS = (*OPERATOR_KINDS, "MPIJob", "PaddleJob")
+_KUBEFLOW_KINDS = (*OPERATOR_KINDS, "PaddleJob")
 _CONDITION = 'status.conditions.#(type=="{}")#|#(status=="True")#'
 
 

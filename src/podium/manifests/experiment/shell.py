@@ -174,7 +174,7 @@ def _special(word: str, index: int, quote: str) -> Special | None:
     return None
 
 
-class Script(NamedTuple):
+class _Script(NamedTuple):
     """A script given to ``sh -c``, cut where commands end."""
 
     commands: tuple[str, ...]
@@ -184,7 +184,7 @@ class Script(NamedTuple):
     """``;``, ``&&``, ``||``, ``|``, ``&`` or a line break between and after them."""
 
 
-def split_script(script: str) -> Script:
+def split_script(script: str) -> _Script:
     """Cut a script at the operators that stand outside quotes, brackets and braces."""
     commands, operators = [""], []
     index, quote, depth = 0, "", 0
@@ -210,4 +210,4 @@ def split_script(script: str) -> Script:
             continue
         commands[-1] += here
         index += 1
-    return Script(tuple(command.strip() for command in commands), tuple(operators))
+    return _Script(tuple(command.strip() for command in commands), tuple(operators))

@@ -31,7 +31,6 @@ def _variables(experiment: Experiment, container: Container) -> list[str]:
 
 
 def _plain(word: str) -> str:
-    """Replace placeholders by a letter that means nothing to a shell."""
     return PLACEHOLDER.sub("x", word)
 
 
@@ -46,7 +45,6 @@ def _listed(experiment: Experiment, container: Container) -> Iterator[tuple[str,
 
 
 def _first_of(text: str, limit: int = 60) -> str:
-    """Return a word as shown in a finding."""
     shown = text.replace("\n", "\\n").replace("\t", "\\t")
     return shown if len(shown) <= limit else f"{shown[:limit]}…"
 

@@ -7,9 +7,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from podium.documents import load_yaml, read_text
 from podium.errors import InvalidInput
+from podium.files.documents import load_yaml, read_text
+from podium.files.yaml_loader import dump
 from podium.manifests.experiment.config_maps import is_config_map, with_template
+from podium.manifests.experiment.optimization_job import as_experiment
 from podium.manifests.fields import mapping
 
 ADADELTA_NETWORKS = ("", "tutorial")
@@ -19,9 +21,17 @@ of it."""
 SGD_NETWORKS = ("fast", "best")
 """Networks of the trainer whose recipes use SGD; those of all others use AdamW."""
 
-QUICKEST = "fast"
-"""Network of pipelines that name none, for trials of a bundled Experiment and for podium's own
-command: of pictures."""
+LINEAR = "linear"
+"""Network of sentences where nobody names one."""
+
+QUICKEST = {"image": "fast", "table": "mlp", "array": "mlp", "tokens": LINEAR}
+"""Network of trials of a bundled Experiment where nobody names one, by the meaning of the input."""
+
+TREES = "trees"
+"""Network of tables where nobody names one."""
+
+AUTO, RANDOM, TABLES = "auto", "random", "tables"
+"""The Experiment that podium chooses: tables, which searches the network too, for tables."""
 
 SGD_SHARE = 0.1
 """Learning rates of SGD by those of Adadelta, with the batch sizes that are searched: 0.005 to 0.2
@@ -40,15 +50,6 @@ def bundled() -> list[str]:
         if entry.name.endswith(".yaml")
     )
     return [name for name in names if "kind: Experiment" in (folder / f"{name}.yaml").read_text()]
-
-
-def quickest(meaning: str) -> str:
-    """Return the network of pipelines that name none.
-
-    Args:
-        meaning: Kind of input: image, table, array.
-    """
-    return "mlp" if meaning in ("table", "array") else QUICKEST
 
 
 def is_bundled(name_or_text: str) -> bool:
@@ -85,9 +86,27 @@ def load(name_or_text: str, network: str = "", config_maps: Sequence[Path] = ())
         hint = f"did you mean {close[0]}?" if close else f"a file, or one of {', '.join(bundled())}"
         raise InvalidInput(f"no file and no bundled experiment is called {name_or_text!r}", hint)
     manifest = parse(entry.read_text(), name_or_text)
-    if network not in ADADELTA_NETWORKS:
+    if network not in ADADELTA_NETWORKS and name_or_text != TABLES:
         _scale_learning_rates(manifest, SGD_SHARE if network in SGD_NETWORKS else ADAMW_SHARE)
     return manifest
+
+
+def each_of(name_or_text: str) -> list[str]:
+    """Return what load takes for each Experiment of a file that holds several, with the ConfigMaps
+    beside them; else what was given."""
+    path = Path(name_or_text)
+    if not path.is_file():
+        return [name_or_text]
+    documents = load_yaml(read_text(path), name_or_text)
+    kinds = [mapping(document).get("kind") for document in documents]
+    if kinds.count("Experiment") < 2 or set(kinds) - {"Experiment", "ConfigMap"}:
+        return [name_or_text]
+    beside = [document for document in documents if is_config_map(document)]
+    return [
+        "---\n".join(map(dump, [document, *beside]))
+        for document, kind in zip(documents, kinds, strict=True)
+        if kind == "Experiment"
+    ]
 
 
 def _scale_learning_rates(experiment: dict[str, Any], share: float) -> None:
@@ -143,4 +162,4 @@ def parse(text: str, origin: str, config_maps: Sequence[Mapping[str, Any]] = ())
         raise InvalidInput(
             f"a manifest holds one object, but {origin} holds {kind}", "write a Kubernetes object"
         )
-    return with_template(documents[0], [*beside, *config_maps], origin)
+    return with_template(as_experiment(documents[0]), [*beside, *config_maps], origin)

@@ -3,11 +3,22 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from podium.manifests.experiment.hints import SPACE
 from podium.manifests.fields import items, mapping, text
 from podium.manifests.rules import Violation, broken, shorten, unsupported
 from podium.metrics import number
 from podium.search.space import LOG, Parameter
+
+OBJECTIVE = "objective: {type: maximize, objectiveMetricName: accuracy}"
+SPACE = '- {name: lr, parameterType: double, feasibleSpace: {min: "0.1", max: "1"}}'
+TEMPLATE = (
+    "a trialTemplate has a primaryContainerName, trialParameters like {name: lr, reference: lr}, and as trialSpec a "
+    "Job, PyTorchJob or TrainJob with apiVersion and kind that says ${trialParameters.lr}"
+)
+PODS = (
+    "containers stand in spec.template.spec of a Job, in spec.pytorchReplicaSpecs.Master.template.spec of a "
+    "PyTorchJob, in spec.trainer of a TrainJob"
+)
+
 
 NUMERIC, LISTED = ("double", "int"), ("discrete", "categorical")
 

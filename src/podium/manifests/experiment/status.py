@@ -42,14 +42,18 @@ class TrialSummary:
     optimal: Mapping[str, Any]
     """``currentOptimalTrial`` of the Experiment's status if this trial is the best."""
 
+    repeats: bool = False
+    """Whether it runs another one again: it is listed, but not counted or the best."""
+
     @classmethod
     def of(cls, trial: Trial) -> "TrialSummary":
         """Summarize a trial."""
         return cls(
             name=trial.name,
             phase=trial.state.phase,
-            value=trial.reached,
+            value=None if trial.repeats else trial.reached,
             rank=trial.rank,
+            repeats=bool(trial.repeats),
             optimal={
                 "bestTrialName": trial.name,
                 "parameterAssignments": trial.spec.get("parameterAssignments"),
@@ -150,10 +154,11 @@ def summarize(status: Status, trials: Iterable[TrialSummary]) -> None:
     status["trials"] = 0
     known = list(trials)
     for trial in known:
-        status["trials"] += 1
         names, count = TRIAL_LISTS[trial.phase]
         status.setdefault(names, []).append(trial.name)
-        status[count] = len(status[names])
+        if not trial.repeats:
+            status["trials"] += 1
+            status[count] = status.get(count, 0) + 1
     if status["trials"] == 0:
         del status["trials"]
     measured = [trial for trial in known if trial.value is not None and trial.value.feasible]
@@ -192,7 +197,8 @@ def completion_condition(
     )
     why = "Experiment has succeeded because"
     values = (trial.value for trial in trials if trial.value is not None and trial.value.feasible)
-    if any(map(experiment.objective.is_reached, values)):
+    has_goal = experiment.objective.goal is not None
+    if has_goal and any(map(experiment.objective.is_reached, values)):
         return "Succeeded", "ExperimentGoalReached", f"{why} Objective goal has reached"
     if full and stopped:
         return "Succeeded", full[0], f"{why} {full[1]}"

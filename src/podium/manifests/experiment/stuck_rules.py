@@ -11,12 +11,17 @@ from collections.abc import Callable, Iterator, Mapping
 from podium.errors import InvalidInput, suggestion
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.expression import parse_condition
-from podium.manifests.experiment.hints import PODS, SPACE
-from podium.manifests.experiment.space import broken_values, read_parameter, repeated_values
+from podium.manifests.experiment.space import (
+    PODS,
+    SPACE,
+    broken_values,
+    read_parameter,
+    repeated_values,
+)
 from podium.manifests.experiment.template import fill, meta_key, meta_value
 from podium.manifests.experiment.webhook_rules import bad_patterns
 from podium.manifests.fields import mapping, numbered, text
-from podium.manifests.kinds import INSTEAD, JOB_KINDS, or_list
+from podium.manifests.kinds import JOB_KINDS, MPIJOB, or_list
 from podium.manifests.labels import SWEEP
 from podium.manifests.options import OPTIONS, read_annotation
 from podium.manifests.rules import (
@@ -56,7 +61,7 @@ not_run, other_sweep = _not_run(STUCK), _not_run(OTHER_SWEEPS)
 
 
 @other_sweep
-def architectures(experiment: Experiment) -> Iterator[Violation]:
+def _architectures(experiment: Experiment) -> Iterator[Violation]:
     if experiment.spec.get("nasConfig") is not None:
         runs = "podium runs Experiments that search over spec.parameters"
         given = "one that searches for a neural network's architecture (nasConfig)"
@@ -71,9 +76,7 @@ def _template_in_cluster(experiment: Experiment) -> Iterator[Violation]:
         config_map = mapping(template.get("configMap"))
         runs = "podium reads the trial's job from the Experiment's own file or a ConfigMap that it is given"
         given = f"from ConfigMap {text(config_map.get('configMapName'))} in a cluster"
-        hint = (
-            "kubectl get configmap NAME -o yaml > templates.yaml, and --config-map templates.yaml"
-        )
+        hint = "kubectl get configmap NAME -o yaml > templates.yaml, and --template templates.yaml"
         yield unsupported("spec.trialTemplate.configMap", runs, given, hint)
 
 
@@ -92,16 +95,15 @@ def _search_space(experiment: Experiment) -> Iterator[Violation]:
 
 
 @not_run
-def lists(experiment: Experiment) -> Iterator[Violation]:
+def _lists(experiment: Experiment) -> Iterator[Violation]:
     for path, parameter in numbered("spec.parameters", experiment.spec.get("parameters")):
         yield from repeated_values(parameter, path)
 
 
 @stuck
-def strategies(experiment: Experiment) -> Iterator[Violation]:
+def _strategies(experiment: Experiment) -> Iterator[Violation]:
     given = mapping(experiment.spec.get("objective")).get("metricStrategies")
     for path, strategy in numbered("spec.objective.metricStrategies", given):
-        yield from one_of(f"{path}.name", strategy.get("name"), experiment.objective.metrics)
         yield from one_of(f"{path}.value", strategy.get("value"), ("min", "max", "latest"))
 
 
@@ -132,7 +134,7 @@ def settings(experiment: Experiment) -> Iterator[Violation]:
 
 
 @not_run
-def algorithms(experiment: Experiment) -> Iterator[Violation]:
+def _algorithms(experiment: Experiment) -> Iterator[Violation]:
     if experiment.algorithm.name not in ALGORITHMS:
         runs = f"podium searches with {', '.join(ALGORITHMS)}"
         yield unsupported("spec.algorithm.algorithmName", runs, experiment.algorithm.name)
@@ -155,7 +157,7 @@ def _other_jobs(experiment: Experiment) -> Iterator[Violation]:
         kinds = or_list([f"{kind} ({version})" for kind, version in JOB_KINDS.items()])
         job, path = template.workload, "spec.trialTemplate.trialSpec.kind"
         given = f"{job.kind} ({job.api_version})"
-        yield unsupported(path, f"podium runs trials of kind {kinds}", given, INSTEAD.get(job.kind))
+        yield unsupported(path, f"podium runs trials of kind {kinds}", given)
         return
     conditions = {
         "successCondition": template.success_condition,
@@ -170,7 +172,7 @@ def _other_jobs(experiment: Experiment) -> Iterator[Violation]:
 
 
 @stuck
-def pods(experiment: Experiment) -> Iterator[Violation]:
+def _pods(experiment: Experiment) -> Iterator[Violation]:
     template, job, name = (
         experiment.template,
         experiment.template.workload,
@@ -189,29 +191,25 @@ def pods(experiment: Experiment) -> Iterator[Violation]:
             PODS,
         )
         return
+    container = job.operator.container if job.operator else NODE if job.has_roles else ""
+    if container and name != container:
+        yield broken(path, f"must be {container} for a {job.kind}", name, f"set it to {container}")
     for replica in job.replicas:
-        if replica.pod.container(name) is None:
-            names = [container.name for container in replica.pod.containers]
-            hint = f"call the container that trains {name}, or change primaryContainerName"
-            what = f"the {replica.role or 'trial'}'s pod has no container {name!r}, only {names}"
-            yield Violation(what, path, hint)
-    if job.has_roles:
-        container = job.operator.container if job.operator else NODE
-        if name != container:
-            hint = (
-                "set primaryContainerName and the containers' names"
-                if job.operator
-                else "set primaryContainerName"
+        if job.kind == MPIJOB and replica.role == "Worker":
+            continue  # mpirun starts it from the launcher's container, whatever its own is called
+        if replica.pod.container(container or name) is None:
+            names = [given.name for given in replica.pod.containers]
+            what = f"the {replica.role or 'trial'}'s pod has no container {container or name!r}, only {names}"
+            hint = f"call the container that trains {container or name}"
+            yield Violation(
+                what, path, hint if container else f"{hint}, or change primaryContainerName"
             )
-            yield broken(path, f"must be {container} for a {job.kind}", name, hint)
-        if "." in experiment.name:
-            yield broken(
-                "metadata.name", "must have no dot", experiment.name, "pods need DNS labels"
-            )
+    if job.has_roles and "." in experiment.name:
+        yield broken("metadata.name", "must have no dot", experiment.name, "pods need DNS labels")
 
 
 @stuck
-def references(experiment: Experiment) -> Iterator[Violation]:
+def _references(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template
     if not template.is_supported:
         return
@@ -230,7 +228,7 @@ def references(experiment: Experiment) -> Iterator[Violation]:
 
 
 @not_run
-def asked(experiment: Experiment) -> Iterator[Violation]:
+def _asked(experiment: Experiment) -> Iterator[Violation]:
     path = f"metadata.annotations[{SWEEP}]"
     try:
         values = read_annotation(experiment.annotations)
@@ -260,22 +258,18 @@ def values(experiment: Experiment) -> Iterator[Violation]:
 
 
 @not_run
-def collectors(experiment: Experiment) -> Iterator[Violation]:
+def _collectors(experiment: Experiment) -> Iterator[Violation]:
     kind, metric = experiment.collector.kind, experiment.objective.metric
-    if kind in ("StdOut", "File", "TensorFlowEvent"):
+    if kind in ("StdOut", "File", "TensorFlowEvent", "Push"):
         return
-    instead = {
-        "Push": f"print {metric}=0.9 where the program calls report_metrics, which speaks to Katib's database, and "
-        "collect from StdOut",
-        "PrometheusMetric": f"print {metric}=0.9 once an epoch, and collect from StdOut",
-    }
+    instead = {"PrometheusMetric": f"print {metric}=0.9 once an epoch, and collect from StdOut"}
     path = experiment.collector.path or "/var/log/metrics"
     file = (
         f"collect from File, fileSystemPath {{kind: File, path: {path}, format: TEXT}}, "
         "and say in filter.metricsFormat"
     )
     hint = instead.get(kind, f"{file} what the collector's container looks for")
-    runs = "podium collects metrics from StdOut, File or TensorFlowEvent"
+    runs = "podium collects metrics from StdOut, File, TensorFlowEvent or Push"
     yield unsupported("spec.metricsCollectorSpec.collector.kind", runs, kind, hint)
 
 
@@ -314,7 +308,7 @@ def steps(experiment: Experiment) -> Iterator[Violation]:
 
 
 @stuck_search
-def dimensions(experiment: Experiment) -> Iterator[Violation]:
+def _dimensions(experiment: Experiment) -> Iterator[Violation]:
     algorithm, bounded = (
         experiment.algorithm.facts,
         sum(parameter.numeric for parameter in experiment.space),

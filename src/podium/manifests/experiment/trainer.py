@@ -9,10 +9,11 @@ PODIUM_DATA and PODIUM_OUTPUT.
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from podium.manifests.experiment.shell import is_shell
+from podium.errors import InvalidInput
+from podium.manifests.experiment.shell import is_shell, takes_script
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.fields import items
 from podium.manifests.job_editor import JobEditor, set_env
@@ -30,9 +31,16 @@ NAME = "${podium.name}"
 VARIABLES = {"PODIUM_DATA": DATA, "PODIUM_OUTPUT": OUTPUT}
 """Environment of every trainer."""
 
+SEED = "PODIUM_SEED"
+"""Variable with the seed of a trial that runs again with a fresh one."""
+
+FOLDS = "podium.code.folds"
+"""Module that runs a command on each fold."""
+
 FLAGS = {"--data": DATA, "--output": OUTPUT}
 """Flags appended to a command that mentions neither a placeholder nor a variable."""
 
+_COUNT = re.compile(r"((?:^|podium\.code\.folds )--folds=)\d+")
 _MARKS = (*VARIABLES, *VARIABLES.values())
 _PLAIN = re.compile(r"[\w@%+=:,./-]*", re.ASCII)
 _GIVEN = re.compile(r"\$\{(trialParameters\..+?|podium\.(data|output|name))\}")
@@ -65,8 +73,60 @@ def connect_trainer(
     )
 
 
+def set_seed(container: dict[str, Any], seed: str, *, quoted: bool) -> None:
+    """Give a trainer a seed: PODIUM_SEED, and ``--seed`` if it is podium's or its command has that
+    flag. Alters the container.
+
+    Args:
+        quoted: Whether Katib hands the command to a shell.
+    """
+    words = _words_of(container)
+    set_env(container, [{"name": SEED, "value": seed}])
+    if uses_builtin_trainer(words) or "seed" in read_flags(words):
+        set_flags(container, {"--seed": seed}, quoted=quoted)
+
+
+def set_folds(container: dict[str, Any], count: int, *, quoted: bool) -> None:
+    """Let a trainer run folds: podium's by a flag, another by the program that calls it for each.
+    Alters the container.
+
+    Args:
+        quoted: Whether Katib hands the command to a shell.
+    """
+    words = _words_of(container)
+    if uses_builtin_trainer(words):
+        set_flags(container, {"--folds": str(count)}, quoted=quoted)
+    elif any(FOLDS in word for word in words):
+        for field in ("command", "args"):
+            if container.get(field):
+                container[field] = [_COUNT.sub(rf"\g<1>{count}", word) for word in container[field]]
+    else:
+        run_by(container, ["python", "-m", FOLDS, f"--folds={count}", "--"])
+
+
+def run_by(container: dict[str, Any], prefix: Sequence[str]) -> None:
+    """Put words before a container's command: a program that runs it. Alters the container.
+
+    Raises:
+        InvalidInput: It leaves its command to the image.
+    """
+    command = [str(word) for word in container.get("command") or []]
+    if not command:
+        hint = "write the command of the image into the manifest"
+        problem = f"container {container.get('name')} has no command that {prefix[2]} could run"
+        raise InvalidInput(problem, hint)
+    words = _words_of(container)
+    if not takes_script(words) or len(words) == 2:
+        container["command"] = [*prefix, *command]
+        return
+    # Katib joins words without quotes unless the first are a shell's, so the shell stays in front.
+    script = shlex.join([*prefix, words[0], "-c", words[2]])
+    rest = words[3:]
+    container["command"] = [*words[:2], f'{script} "$0" "$@"' if rest else script, *rest]
+    container.pop("args", None)
+
+
 def _words_of(container: Mapping[str, Any]) -> list[str]:
-    """Return command and args of a container's manifest."""
     return [str(word) for field in ("command", "args") for word in items(container.get(field))]
 
 

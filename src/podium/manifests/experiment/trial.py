@@ -15,10 +15,11 @@ from podium.manifests.experiment.experiment import (
     read_metrics,
 )
 from podium.manifests.fields import Attribute, mapping, objects, text, true
-from podium.manifests.labels import EXPERIMENT, NUMBER, SWEEP
+from podium.manifests.labels import EXPERIMENT, FIGURES, NUMBER, REPEATS, SEED, SWEEP
 from podium.manifests.options import annotation, asked, of_trials
 from podium.manifests.options.base import Values
 from podium.manifests.options.conditions import counting
+from podium.manifests.options.confirm import best_mean, confirmed
 from podium.manifests.options.objectives import Criteria
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
@@ -27,10 +28,7 @@ from podium.search.pareto import Value, fronts
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trial(Resource):
-    """A Katib Trial, Katib's or of podium's own engine.
-
-    One class, because they are fields of one manifest, and what follows from them.
-    """
+    """A Katib Trial, Katib's or of podium's own engine."""
 
     @property
     def experiment(self) -> str:
@@ -131,9 +129,23 @@ class Trial(Resource):
         return self.with_metadata({**self.metadata, "annotations": {**self.annotations, **added}})
 
     @property
+    def repeats(self) -> str:
+        """Name of the trial that it runs again with a fresh seed; empty for one of the search."""
+        return self.labels.get(REPEATS, "")
+
+    @property
+    def note(self) -> str:
+        """Remark about its figures; empty if there is none."""
+        if self.repeats:
+            return f"runs {self.repeats} again with seed {self.labels.get(SEED, '')}"
+        return self.annotations.get(FIGURES, "")
+
+    @property
     def is_candidate(self) -> bool:
-        """Whether it ended with all that it is judged by, and keeps the constraints."""
-        return self.is_good and self.reached is not None and self.reached.feasible
+        """Whether it is of the search, ended with all that it is judged by, and keeps the
+        constraints."""
+        found = self.is_good and not self.repeats
+        return found and self.reached is not None and self.reached.feasible
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -178,8 +190,8 @@ class Trial(Resource):
         observed = [{"name": name, **values} for name, values in metrics.items()]
         return self.with_status({**self.status, "observation": {"metrics": observed}})
 
-    def summary(self) -> dict[str, Any]:
-        """Return the trial as ``--json`` shows it."""
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values: what the shell and ``podium mcp`` show of it."""
         return {
             "name": self.name,
             "state": self.phase,
@@ -189,6 +201,8 @@ class Trial(Resource):
             "seconds": self.seconds,
             "message": self.message,
             **({"infeasible": self.infeasible} if self.infeasible else {}),
+            **({"repeats": self.repeats} if self.repeats else {}),
+            **({"note": self.note} if self.note else {}),
         }
 
 
@@ -208,11 +222,19 @@ def leaderboard(trials: Iterable[Trial]) -> list[Trial]:
     """Return the trials, best first; of equals that of the least order, then by name.
 
     Where there are several objectives, one Pareto front comes after the other. Those that break a
-    constraint come after the others, and those without a number last, in the order given.
+    constraint come after the others, and those without a number last, in the order given. Trials
+    that were confirmed come first, with the mean of their fresh runs, and the fresh runs at the end.
     """
     given = list(trials)
-    on = fronts_of(given)
-    return sorted(given, key=lambda trial: (on.get(trial.name, math.inf), trial.rank))
+    on, means = fronts_of(given), confirmed(given)
+    candidates = [name for name, trial in means.items() if trial.is_candidate]
+    places = {name: place for place, name in enumerate(candidates)}
+
+    def place(trial: Trial) -> tuple[Any, ...]:
+        found = places.get(trial.name, math.inf)
+        return bool(trial.repeats), found, on.get(trial.name, math.inf), trial.rank
+
+    return sorted((means.get(trial.name, trial) for trial in given), key=place)
 
 
 def fronts_of(trials: Iterable[Trial]) -> dict[str, int]:
@@ -235,6 +257,12 @@ def pareto_front(trials: Iterable[Trial]) -> list[Trial]:
     return [trial for trial in ranked if on.get(trial.name) == 1 or (not on and trial is best)]
 
 
+def why_none(trials: Iterable[Trial]) -> str:
+    """Return why the first of the trials that failed did, after its name; empty if none did."""
+    failed = [trial for trial in trials if trial.has_ended and not trial.is_good]
+    return f"{failed[0].name}: {failed[0].message}" if failed else ""
+
+
 def no_best(trials: Iterable[Trial]) -> str:
     """Return the end of the sentence "no trial …" that explains why none is the best."""
     broken = [trial for trial in trials if trial.infeasible]
@@ -245,16 +273,14 @@ def no_best(trials: Iterable[Trial]) -> str:
 
 def best_trial(trials: Iterable[Trial]) -> Trial | None:
     """Return the best trial that succeeded or was stopped early and is feasible, of equals the one
-    that ended first.
+    that ended first; where trials were confirmed, the one with the best mean.
 
     Katib's own currentOptimalTrial may name any of equals, and a trial whose objective was no
     number; this never does.
     """
-    return min(
-        (trial for trial in trials if trial.is_candidate),
-        key=lambda trial: trial.rank,
-        default=None,
-    )
+    given = list(trials)
+    candidates = (trial for trial in given if trial.is_candidate)
+    return best_mean(given) or min(candidates, key=lambda trial: trial.rank, default=None)
 
 
 def news(trial: Trial, before: str) -> list[str]:

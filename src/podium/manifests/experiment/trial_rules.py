@@ -231,7 +231,6 @@ def _trials_share_a_path(experiment: Experiment) -> Iterator[Violation]:
 
 
 def _is_shared(path: str, replica: Replica, container: Container) -> bool:
-    """Return whether a path lies in a volume that outlives the pod."""
     lasting = {
         volume.name
         for volume in replica.pod.volumes

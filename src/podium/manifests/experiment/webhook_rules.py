@@ -9,8 +9,7 @@ from typing import Any
 
 from podium.errors import InvalidInput, suggestion
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.hints import OBJECTIVE, SPACE, TEMPLATE
-from podium.manifests.experiment.space import LISTED, NUMERIC
+from podium.manifests.experiment.space import LISTED, NUMERIC, OBJECTIVE, SPACE, TEMPLATE
 from podium.manifests.experiment.template import fill, meta_key
 from podium.manifests.fields import items, mapping, numbered, text
 from podium.manifests.names import EXPERIMENT_NAME, is_experiment_name
@@ -60,6 +59,11 @@ def kind(experiment: Experiment) -> Iterator[Violation]:
     api = (experiment.api_version, experiment.kind)
     if api != ("kubeflow.org/v1beta1", "Experiment"):
         hint = "write apiVersion: kubeflow.org/v1beta1 and kind: Experiment"
+        if "v1alpha" in experiment.api_version:
+            hint = (
+                "Katib serves v1beta1 alone: feasible is feasibleSpace there, and the text of "
+                "goTemplate a trialSpec with trialParameters"
+            )
         yield broken("kind", "must be kubeflow.org/v1beta1 Experiment", " ".join(api).strip(), hint)
 
 
@@ -71,7 +75,7 @@ def name(experiment: Experiment) -> Iterator[Violation]:
 
 
 @refused
-def counts(experiment: Experiment) -> Iterator[Violation]:
+def _counts(experiment: Experiment) -> Iterator[Violation]:
     spec = experiment.spec
     most, failed, parallel = (
         spec.get(f"{part}TrialCount") for part in ("max", "maxFailed", "parallel")
@@ -90,7 +94,7 @@ def counts(experiment: Experiment) -> Iterator[Violation]:
 
 
 @refused
-def objective(experiment: Experiment) -> Iterator[Violation]:
+def _objective(experiment: Experiment) -> Iterator[Violation]:
     path, given = "spec.objective", experiment.spec.get("objective")
     if given is None:
         yield broken(path, "must be given", None, OBJECTIVE)
@@ -106,7 +110,7 @@ def objective(experiment: Experiment) -> Iterator[Violation]:
 
 
 @refused
-def algorithm(experiment: Experiment) -> Iterator[Violation]:
+def _algorithm(experiment: Experiment) -> Iterator[Violation]:
     if experiment.algorithm.name not in ALGORITHMS:
         own = [known.name for known in ALGORITHMS.values() if not known.in_katib]
         names = [name for name in ALGORITHMS if name not in own]
@@ -149,7 +153,7 @@ def template(experiment: Experiment) -> Iterator[Violation]:
 
 
 @refused
-def trial_parameters(experiment: Experiment) -> Iterator[Violation]:
+def _trial_parameters(experiment: Experiment) -> Iterator[Violation]:
     path, given = "spec.trialTemplate.trialParameters", experiment.template.parameters
     searched = [
         text(parameter.get("name"))
@@ -175,7 +179,7 @@ def trial_parameters(experiment: Experiment) -> Iterator[Violation]:
 
 
 @refused
-def placeholders(experiment: Experiment) -> Iterator[Violation]:
+def _placeholders(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template
     used, names = set(template.placeholders), {name for name, _ in template.parameters}
     if not names or not template.workload.manifest:
@@ -232,7 +236,7 @@ def parameters(experiment: Experiment) -> Iterator[Violation]:
 
 
 @refused
-def collector(experiment: Experiment) -> Iterator[Violation]:
+def _collector(experiment: Experiment) -> Iterator[Violation]:
     path, collecting = (
         "spec.metricsCollectorSpec",
         mapping(experiment.spec.get("metricsCollectorSpec")),

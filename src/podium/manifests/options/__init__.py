@@ -7,18 +7,21 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from podium.documents import load_yaml
 from podium.errors import InvalidInput, suggestion
+from podium.files.documents import load_yaml
+from podium.files.yaml_loader import dump
 from podium.manifests.labels import SWEEP
 from podium.manifests.options.algorithm import ChosenAlgorithm
 from podium.manifests.options.base import Setting, SweepOption, Values
 from podium.manifests.options.budget import Budget
 from podium.manifests.options.conditions import Conditions
+from podium.manifests.options.confirm import Confirm
 from podium.manifests.options.deterministic import Deterministic
+from podium.manifests.options.first import First
+from podium.manifests.options.folds import Folds
 from podium.manifests.options.objectives import Objectives
 from podium.manifests.options.pool import Pool
 from podium.manifests.options.warm_start import WarmStart
-from podium.yaml_loader import dump
 
 if TYPE_CHECKING:
     from podium.manifests.experiment.experiment import Experiment
@@ -27,8 +30,11 @@ if TYPE_CHECKING:
 OPTIONS: list[type[SweepOption]] = [
     Objectives,
     Conditions,
+    First,
     Budget,
     Deterministic,
+    Folds,
+    Confirm,
     Pool,
     ChosenAlgorithm,
     WarmStart,
@@ -43,10 +49,13 @@ class SweepOptions(TypedDict, total=False):
     objectives: Sequence[str] | None
     constraints: Sequence[str] | None
     conditions: Sequence[str] | None
+    first: Sequence[str] | None
     max_time: str | float | None
     max_cost: float | None
     price: float | None
     deterministic: int | None
+    folds: int | None
+    confirm: str | Mapping[str, int] | None
     pool: int | None
     warm_start: Sequence[str] | None
 
@@ -134,6 +143,15 @@ def prepare(spec: dict[str, Any], before: Values, given: Values) -> Values:
             spec, {**own, **{name: value for name, value in given.items() if name in names}}
         )
     return kept
+
+
+def fix(values: Values, fixed: Mapping[str, str]) -> tuple[Values, set[str]]:
+    """Return the settings where some parameters have one value, and the parameters that never count
+    then."""
+    idle: set[str] = set()
+    for option in OPTIONS:
+        values = option.fix(values, fixed, idle)
+    return values, idle
 
 
 def options_of(experiment: "Experiment") -> Iterator[SweepOption]:

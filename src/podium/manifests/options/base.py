@@ -91,6 +91,9 @@ class UnderKatib:
 class Follower:
     """Hooks of an option in the loop that runs a sweep."""
 
+    runs_again: ClassVar[bool] = False
+    """Whether it asks for runs after the search."""
+
     def begin(self, trials: Sequence["Trial"]) -> None:
         """Take in the trials of an earlier engine."""
 
@@ -103,6 +106,20 @@ class Follower:
     def has_room(self) -> bool:
         """Tell whether another trial may begin now."""
         return True
+
+    def repeats(self) -> Sequence[tuple["Trial", Mapping[str, str]]]:
+        """Return the trials to run once more after the search, each with the labels of that run."""
+        return ()
+
+    def choice(self) -> "Trial | None":
+        """Return the best trial, with the metrics it is reported with; None to leave that to the
+        trials' own."""
+        return None
+
+    def conclusion(self) -> str:
+        """Return the end of the sentence about the end of a sweep; empty if there is no more to
+        say."""
+        return ""
 
     def stops_trials(self) -> str:
         """Return why the trials that run are stopped early now; empty if they are not."""
@@ -173,6 +190,16 @@ class SweepOption:
         Args:
             spec: Spec of the manifest as written, altered in place.
             values: Given settings of this option.
+        """
+        return values
+
+    @classmethod
+    def fix(cls, values: Values, fixed: Mapping[str, str], idle: set[str]) -> Values:
+        """Return the settings of all options where some parameters are no longer searched.
+
+        Args:
+            fixed: Their values.
+            idle: The parameters that never count then; an option adds those it knows of.
         """
         return values
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from podium.display.text import exact, plural
 from podium.errors import InvalidInput
 from podium.manifests.options.base import Follower, Setting, SweepOption, UnderKatib, Values
-from podium.text import exact, plural
+from podium.manifests.options.confirm import Confirm
 
 if TYPE_CHECKING:
     from podium.manifests.experiment.experiment import Experiment
@@ -40,24 +41,24 @@ class Budget(SweepOption):
             kind=_duration,
             metavar="DURATION",
             is_raised=True,
-            help="How long the trials may take in all, such as 90m or 2h.",
+            help="Time budget of all trials together, such as 90m or 2h.",
         ),
         Setting(
             name="max_cost",
             kind=float,
             is_raised=True,
-            help="What the trials may cost in all; needs a price.",
+            help="Cost budget of all trials together; needs a price.",
         ),
         Setting(
             name="price",
             kind=float,
             is_raised=True,
-            help="Price of a pod for an hour, with a cost.",
+            help="Price of a pod per hour, for the cost budget.",
         ),
     )
     katib: ClassVar[UnderKatib | None] = UnderKatib(
-        why="Katib knows no budget: it would start trials beyond it.",
-        what="podium's own engine alone keeps within a budget",
+        why="Katib has no budgets: it would start trials beyond it.",
+        what="only podium's own engine keeps within a budget",
         hint="leave out --max-time and --max-cost where Katib runs it, and set maxTrialCount",
     )
 
@@ -92,8 +93,11 @@ class Budget(SweepOption):
         return str(self)
 
     def follow(self, experiment: "Experiment") -> "Spending":
-        """Return a follower that tracks its use."""
-        return Spending(self)
+        """Return a follower that tracks its use, and leaves room for the runs that confirm the
+        best trials."""
+        confirm = Confirm.of(experiment.asked)
+        runs = confirm.runs if confirm else 0
+        return Spending(self, reserved=runs, parallel=experiment.limits.parallel)
 
     def holds(self, seconds: float, pod_seconds: float, share: float = 1.0) -> bool:
         """Tell whether so much time and so many seconds of pods are within the budget, or a share
@@ -145,9 +149,11 @@ class Budget(SweepOption):
         if not ended:
             return ""
         limits, each = experiment.limits, median(trial.seconds or 0.0 for trial in ended)
+        confirm = Confirm.of(experiment.asked)
         fit = self.trials(each, ended[0].workload.pod_count, limits.parallel)
         if fit is None:
             return ""
+        fit = max(0, fit - (confirm.runs if confirm else 0))
         most, takes = limits.max_trials, f"a trial takes {spell(each)}, {limits.parallel} at a time"
         if most is None:
             count = f"about {plural(fit, 'trial')}"
@@ -157,6 +163,7 @@ class Budget(SweepOption):
                 if fit >= most
                 else f"about {fit} of {plural(most, 'trial')}"
             )
+        count += f" and {plural(confirm.runs, 'run')} of the best again" if confirm else ""
         return f"forecast: {count} fit into the budget of {self} ({takes})"
 
 
@@ -197,10 +204,20 @@ class Spending(Follower):
 
     Args:
         clock: Returns seconds; another one in tests.
+        reserved: Number of runs after the search that have to fit as well.
+        parallel: How many of them run at a time.
     """
 
-    def __init__(self, budget: Budget, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        reserved: int = 0,
+        parallel: int = 1,
+    ) -> None:
         self.budget, self._now = budget, clock
+        self._reserved, self._parallel = reserved, parallel
         self._is_overrun = False
         self._running: dict[str, tuple[float, int]] = {}  # start and pods
         self._since = (
@@ -233,6 +250,7 @@ class Spending(Follower):
     def _begin(self, trial: "Trial", start: float) -> None:
         if not self._running:
             self._since = max(self._since, start)
+        self._reserved -= bool(trial.repeats)
         self._pods = trial.workload.pod_count or 1
         self._running[trial.name] = start, self._pods
 
@@ -259,8 +277,9 @@ class Spending(Follower):
         now = self._now()
         each = self._durations[len(self._durations) // 2] if self._durations else 0.0
         running = sum(max(each, now - start) * pods for start, pods in self._running.values())
-        pod_seconds = self._pod_seconds + running + each * self._pods
-        return self.budget.holds(self._seconds(now) + each, pod_seconds)
+        pod_seconds = self._pod_seconds + running + each * self._pods * (1 + self._reserved)
+        rounds = 1 + math.ceil(self._reserved / self._parallel)
+        return self.budget.holds(self._seconds(now) + each * rounds, pod_seconds)
 
     def stops_trials(self) -> str:
         """Return why trials are stopped once they have used more than the budget and its slack."""

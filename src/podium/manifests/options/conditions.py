@@ -35,9 +35,9 @@ def _read(text: str) -> Premises:
         matches = [_PREMISE.fullmatch(premise) for premise in asked.split(" and ")]
         given = [(match[1], match[2], match[3]) for match in matches if match]
         if len(given) < len(matches):
-            what = f"a condition is a parameter, if, and what values of others it asks for, not {part!r}"
+            what = f"a condition is a parameter, if, and values of other parameters, not {part!r}"
             raise InvalidInput(
-                what, "momentum if optimizer=sgd,rmsprop; =, <=, >=, < and > are known"
+                what, "momentum if optimizer=sgd,rmsprop; the operators are =, <=, >=, < and >"
             )
         premises = [
             Premise(name=other, sign=sign, values=_values(sign, value))
@@ -102,12 +102,12 @@ class Conditions(SweepOption):
             is_list=True,
             flag="--condition",
             metavar="TEXT",
-            help="Where a parameter counts: 'momentum if optimizer=sgd'; may be repeated.",
+            help="When a parameter is active: 'momentum if optimizer=sgd'; may be repeated.",
         ),
     )
     katib: ClassVar[UnderKatib | None] = UnderKatib(
-        why="Katib knows no conditions: it searches all parameters in each trial.",
-        what="podium's own engine alone searches parameters only where they count",
+        why="Katib has no conditions: it searches all parameters in each trial.",
+        what="only podium's own engine searches parameters only where they count",
         hint="Katib runs it as well, with more trials for the same result",
         level="note",
         refuses=False,
@@ -125,6 +125,34 @@ class Conditions(SweepOption):
         """Read conditions."""
         text = "; ".join(values.get("conditions", ()))
         return cls(premises=_read(text), text=text) if text else None
+
+    @classmethod
+    def fix(cls, values: Values, fixed: Mapping[str, str], idle: set[str]) -> Values:
+        """Leave out what is decided, and what never holds."""
+        if not values.get("conditions"):
+            return values
+        left = dict(_read("; ".join(values["conditions"])))
+        while never := {
+            name
+            for name, premises in left.items()
+            if any(
+                each.name in idle or (each.name in fixed and not each.holds(fixed[each.name]))
+                for each in premises
+            )
+        }:
+            idle |= never
+            left = {name: premises for name, premises in left.items() if name not in never}
+        open_ = {
+            name: [each for each in premises if each.name not in fixed]
+            for name, premises in left.items()
+            if name not in fixed
+        }
+        texts = [
+            f"{name} if {' and '.join(map(str, premises))}"
+            for name, premises in open_.items()
+            if premises
+        ]
+        return {**values, "conditions": tuple(texts)}
 
     def describe(self, experiment: "Experiment") -> str:
         """Return them as written."""

@@ -20,12 +20,12 @@ class Deterministic(SweepOption):
             name="deterministic",
             kind=int,
             metavar="N",
-            help="The same trials each time: each follows from results N trials back, N twice what runs at a time.",
+            help="Same trials in every run: each follows from results N trials back, best twice the parallel ones.",
         ),
     )
     katib: ClassVar[UnderKatib | None] = UnderKatib(
-        why="What Katib suggests depends on which trials end first.",
-        what="podium's own engine alone gives the same trials each time",
+        why="Katib's suggestions depend on which trials end first.",
+        what="only podium's own engine gives the same trials each time",
         hint="leave it out where Katib runs it",
     )
 
@@ -71,4 +71,4 @@ class Deterministic(SweepOption):
     def check_trial_by_hand(self, experiment: "Experiment") -> None:
         """Refuse it: the trials follow from the seed alone."""
         what = f"{experiment.name} gives the same trials each time; one by hand would change those after it"
-        raise InvalidInput(what, "begin a sweep without deterministic")
+        raise InvalidInput(what, "start a sweep without deterministic")

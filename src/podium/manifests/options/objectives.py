@@ -1,56 +1,17 @@
 """Further objectives beside Katib's, and constraints on metrics."""
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from podium.display.text import exact
 from podium.errors import InvalidInput, suggestion
 from podium.manifests.options.base import Setting, SweepOption, UnderKatib, Values
-from podium.metrics import Constraint, less_is_better, objective_value
+from podium.metrics import Constraint, Goal, objective_value
 from podium.search.algorithms import ALGORITHMS
 from podium.search.pareto import Value
-from podium.text import exact
 
 if TYPE_CHECKING:
     from podium.manifests.experiment.experiment import Experiment, Metrics, Objective
-
-
-@dataclass(frozen=True, kw_only=True)
-class Goal:
-    """A metric to optimize and its direction."""
-
-    metric: str
-    maximize: bool
-
-    @classmethod
-    def read(cls, text: str, *, any_name: bool = False) -> "Goal":
-        """Read ``accuracy``, ``min:loss`` or ``max:score``; without a direction the name decides.
-
-        Args:
-            any_name: Whether any library's name of a metric is valid, such as ``valid_0's auc``.
-
-        Raises:
-            InvalidInput: The name is empty, or has characters that no metric line can have.
-        """
-        prefix, colon, rest = text.partition(":")
-        name = rest if colon and prefix in ("min", "max") else text
-        if not re.fullmatch(r"[\w /@'.-]+" if any_name else r"[\w-]+", name) or not re.search(
-            r"\w", name
-        ):
-            raise InvalidInput(
-                f"an objective is the name of a metric, but got {text!r}", "accuracy, or min:loss"
-            )
-        if colon:
-            return cls(metric=name, maximize=prefix == "max")
-        return cls(metric=name, maximize=not less_is_better(name))
-
-    @property
-    def direction(self) -> str:
-        """``max`` or ``min``."""
-        return "max" if self.maximize else "min"
-
-    def __str__(self) -> str:
-        return f"{self.direction}imize {self.metric}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,19 +25,19 @@ class Objectives(SweepOption):
             is_list=True,
             flag="--objective",
             metavar="NAME",
-            help="An objective beside spec.objective: NAME, min:NAME or max:NAME; may be repeated.",
+            help="Objective besides spec.objective: NAME, min:NAME or max:NAME; may be repeated.",
         ),
         Setting(
             name="constraints",
             is_list=True,
             flag="--constraint",
             metavar="METRIC<=N",
-            help="A bound that the best trial keeps: <=, <, >= or >; may be repeated.",
+            help="Bound that the best trial must satisfy: <=, <, >= or >; may be repeated.",
         ),
     )
     katib: ClassVar[UnderKatib | None] = UnderKatib(
         why="Katib optimizes spec.objective alone, and any trial may be its best.",
-        what="podium's own engine alone heeds further objectives and constraints",
+        what="only podium's own engine heeds further objectives and constraints",
         hint="leave them out where Katib runs it",
     )
     is_of_trials: ClassVar[bool] = True

@@ -4,9 +4,9 @@ each trial."""
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from podium.display.text import plural
 from podium.errors import InvalidInput
 from podium.manifests.options.base import Setting, SweepOption, Values
-from podium.text import plural
 
 if TYPE_CHECKING:
     from podium.manifests.experiment.experiment import Experiment
@@ -19,7 +19,7 @@ class Pool(SweepOption):
     title: ClassVar[str] = "pool"
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting(
-            name="pool", kind=int, help="Pods of a cluster that run the trials one after another."
+            name="pool", kind=int, help="Number of worker pods on a cluster that run the trials."
         ),
     )
 

@@ -19,7 +19,7 @@ class WarmStart(SweepOption):
             name="warm_start",
             is_list=True,
             metavar="NAME",
-            help="Learn from the trials of this Experiment of the same cluster first; may be repeated.",
+            help="Learn from the trials of this Experiment on the same cluster first; may be repeated.",
         ),
     )
 

@@ -14,12 +14,12 @@ from podium.storage.base import Entry, Progress, check_key
 from podium.storage.s3.config import S3Config
 from podium.storage.s3.errors import no_s3, translated
 from podium.storage.s3.http import Pool
-from podium.storage.s3.probe import WRITERS
+from podium.storage.s3.lock import WRITERS
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
 
-PARALLEL = 4
+_PARALLEL = 4
 """Parts of an object uploaded at once; each is held in memory."""
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -47,7 +47,7 @@ class Bucket:
             check_key(self.prefix)
         self.config = config
         self.url = f"{parts.scheme}://{self.name}/{self.prefix}".rstrip("/")
-        self.pool = Pool(config.ca_file, connections=max(2 * PARALLEL, WRITERS))
+        self.pool = Pool(config.ca_file, connections=max(2 * _PARALLEL, WRITERS))
         self.client = Minio(
             endpoint=config.endpoint,
             secure=config.secure,
@@ -76,7 +76,7 @@ class Bucket:
             data=data,
             length=size,
             part_size=part,
-            num_parallel_uploads=PARALLEL,
+            num_parallel_uploads=_PARALLEL,
             progress=_Reporter(progress) if progress else None,
         )
         if not bare(result.etag):  # a login page answers 200 to anything

@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from podium.errors import InvalidInput, PodiumError
-from podium.kubeconfig import load_configuration
+from podium.system.pod import load_configuration
 
 if TYPE_CHECKING:
     from minio.credentials import Provider
 
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT", "MINIO_ENDPOINT")
-PAIRS = (
+_PAIRS = (
     ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
     ("MINIO_ACCESS_KEY", "MINIO_SECRET_KEY"),
     ("MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD"),
@@ -133,7 +133,7 @@ def _provider(env: Mapping[str, str]) -> "tuple[str, Provider]":
 
     if directory := env.get("PODIUM_S3_CREDENTIALS_DIR"):
         return directory, _mounted(Path(directory))
-    for access, secret in PAIRS:
+    for access, secret in _PAIRS:
         if env.get(access) or env.get(secret):
             missing = secret if env.get(access) else access
             if not (env.get(access) and env.get(secret)):

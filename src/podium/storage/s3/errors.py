@@ -45,7 +45,7 @@ _HINTS = {
 _POSITION = re.compile(r" *\(_ssl\.c.*")
 _REASONS = {
     http.NameResolutionError: "its name is unknown",
-    http.NewConnectionError: "nobody listens there",
+    http.NewConnectionError: "nothing listens there",
     http.ConnectTimeoutError: "it does not answer",
     http.ReadTimeoutError: "it stopped answering",
 }

@@ -162,7 +162,7 @@ class Launcher:
             why = process.error or self.unfit or "the launcher ended"
             raise Failed(
                 f"cannot start {command.argv[0]}: {why}",
-                "see what the machine is short of, then try again",
+                "see which resource the machine lacks, then try again",
             )
         return process
 

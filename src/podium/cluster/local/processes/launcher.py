@@ -44,7 +44,7 @@ IDLE = 4
 """Idle supervisors kept for the next processes: forking a server that holds torch takes 10 ms."""
 
 
-class Launcher:
+class _Launcher:
     """Forwards requests from the caller to supervisors, and their answers back."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -128,7 +128,7 @@ def main() -> None:
     end = socket.socket(fileno=int(sys.argv[1]))
     end.set_inheritable(False)
     gc.disable()
-    launcher = Launcher(end)
+    launcher = _Launcher(end)
     if modules := sys.argv[2:]:
         # A fork server has site packages; the plain launcher starts sooner without.
         from podium.cluster.local.processes import forkserver

@@ -32,11 +32,23 @@ TRAINER = (
 )
 """Modules that podium's trainer imports sooner or later."""
 
+FITTED = (
+    "podium.trainer.trees",
+    "podium.trainer.linear",
+    "sklearn.ensemble",
+    "sklearn.linear_model",
+    "onnx",
+    "onnxruntime",
+)
+"""The same where scikit-learn fits its model."""
+
 _SETTINGS = {
     # OpenBLAS starts its threads when numpy is imported; a fork needs a single-threaded parent.
     "OPENBLAS_NUM_THREADS": "1",
     # onnxruntime's telemetry would start a thread at import.
     "ORT_DISABLE_TELEMETRY": "1",
+    # pyarrow's allocator starts a thread as it is loaded, which pandas and scikit-learn do.
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
     # Huge pages: forking 300 MB of them copies few page-table entries, and the fork has a quarter of the page faults.
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
@@ -169,7 +181,7 @@ def find_preload(module: str, command: Command) -> tuple[str, ...] | None:
     module shadows one of them, None: the server would have imported the wrong package.
     """
     if module == "podium.trainer" or module.startswith("podium.trainer."):
-        return TRAINER
+        return TRAINER if {"--model=trees", "--model=linear"}.isdisjoint(command.argv) else FITTED
     source = _find_source(module, command)
     if source is None:
         return None

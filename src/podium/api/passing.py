@@ -1,0 +1,218 @@
+"""Ways in which a program takes its parameters: flags, Hydra's or papermill's words, variables, a
+file, or places in its command."""
+
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from podium.api.space import Dimension, Float, Switch
+from podium.errors import InvalidInput, PodiumError, suggestion
+from podium.files.documents import load_yaml
+
+WAYS = ("flags", "hydra", "papermill", "env", "config")
+
+TEXT = "PODIUM_CONFIG"
+"""Variable with the text of a trial's configuration file."""
+
+MAX_FILE = 100_000
+"""Largest configuration file in bytes: Linux takes variables of less than 128 KiB."""
+
+_PLACE = re.compile(r"\$\{([^{}]+)\}")
+_SWITCHED = re.compile(r"\$\(test (\w+) = True && echo (\S+?)(?: \|\| echo (\S+?))?\)")
+_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_READERS: dict[str, Callable[[str], Any]] = {
+    ".json": json.loads,
+    ".toml": tomllib.loads,
+    ".yaml": lambda text: load_yaml(text.encode(), "it"),
+    ".yml": lambda text: load_yaml(text.encode(), "it"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passing:
+    """The way in which a program takes its parameters."""
+
+    way: str = "flags"
+    file: str = ""
+    """Configuration file as the command names it; empty unless the way is config."""
+
+    text: str = ""
+    """Its text, with ``${NAME}`` in the place of a parameter."""
+
+    switches: Mapping[str, Switch] = field(default_factory=dict)
+    """The flags without a value, by name."""
+
+    @classmethod
+    def read(
+        cls,
+        text: str,
+        command: Sequence[str],
+        searched: Mapping[str, Dimension],
+        fixed: Sequence[str],
+    ) -> Self:
+        """Read ``hydra`` or ``config:FILE`` for a command and its parameters.
+
+        Args:
+            text: One of WAYS; config with its file behind a colon. Empty: flags, or papermill for a
+                notebook.
+            fixed: Names of parameters that are the same in all trials.
+
+        Raises:
+            InvalidInput: There is no such way or file, or a parameter would not arrive.
+        """
+        way, _, file = text.partition(":")
+        way = way or ("papermill" if "papermill" in command[:1] else "flags")
+        listed = f"{', '.join(WAYS[:-1])} or config:FILE"
+        if way not in WAYS or bool(file) != (way == "config"):
+            hint = "config:config.yaml" if way == "config" else suggestion(way, WAYS)
+            raise InvalidInput(f"parameters are passed as {listed}, not {text!r:.60}", hint)
+        switches = {name: found for name, found in searched.items() if isinstance(found, Switch)}
+        if switches and way != "flags":
+            problem = f"{next(iter(switches))} is a flag without a value, but parameters are passed as {way}"
+            raise InvalidInput(problem, "true,false are its values where it has some")
+        passing = cls(way=way, file=file, switches=switches)
+        left = passing._left(command, [*searched, *fixed])
+        if way == "env" and (
+            unfit := [name for name in left if not _VARIABLE.fullmatch(_variable(name))]
+        ):
+            raise InvalidInput(f"a variable cannot be named {unfit[0]}", "letters, digits and _")
+        return passing._with_file(command, searched, left) if file else passing
+
+    def _with_file(
+        self, command: Sequence[str], searched: Mapping[str, Dimension], left: Sequence[str]
+    ) -> Self:
+        """Read the file, in which each of the parameters that are left has its place."""
+        path = Path(self.file)
+        if not path.is_file() or path.stat().st_size > MAX_FILE:
+            problem = "is no file" if not path.is_file() else f"is larger than {MAX_FILE:,} bytes"
+            raise InvalidInput(f"{self.file} {problem}", f"a file with {_place('lr')} in it")
+        if not any(_names(word, self.file) for word in command):
+            hint = f"for example -- {shlex.join(command)} --config {self.file}"
+            raise InvalidInput(f"the command does not name {self.file}, which it reads", hint)
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"{self.file} is no text in UTF-8: {error.reason}") from None
+        named = set(_PLACE.findall(text))
+        if missing := [name for name in left if name not in named]:
+            problem = f"{self.file} has no place for {missing[0]}"
+            raise InvalidInput(problem, f"write {_place(missing[0])} where its value belongs")
+        if path.suffix in (".yaml", ".yml"):
+            text = _tagged(
+                text, [name for name, found in searched.items() if isinstance(found, Float)]
+            )
+        filled = _filled(text, {name: _sample(found) for name, found in searched.items()})
+        try:
+            _READERS.get(path.suffix, str)(filled)
+        except (ValueError, PodiumError) as error:
+            problem = f"{self.file} cannot be read with its first values: {error}"
+            raise InvalidInput(
+                " ".join(problem.split()), 'text stands in quotes: "${NAME}"'
+            ) from None
+        return type(self)(way=self.way, file=self.file, text=text)
+
+    @property
+    def takes_data(self) -> bool:
+        """Whether the dataset is a parameter like others; else PODIUM_DATA alone names it."""
+        return self.way in ("flags", "hydra", "papermill")
+
+    def words(self, command: Sequence[str], values: Mapping[str, str]) -> list[str]:
+        """Return a command with its parameters.
+
+        Args:
+            values: Values as text, by name, or what stands for them.
+        """
+        left = {name: values[name] for name in self._left(command, list(values))}
+        words = [_filled(word, values) for word in command]
+        if self.way == "flags":
+            flags = [
+                self.switches[name].word(value) if name in self.switches else f"--{name}={value}"
+                for name, value in left.items()
+            ]
+            return [*words, *filter(None, flags)]
+        if self.way == "hydra":
+            return [*words, *(f"{name}={value}" for name, value in left.items())]
+        if self.way == "papermill":
+            return [*words, *(word for name, value in left.items() for word in ("-p", name, value))]
+        if self.way == "env":
+            return [*(f"{_variable(name)}={value}" for name, value in left.items()), *words]
+        return words
+
+    def variables(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Return the variable that holds the text of the configuration file, if there is one."""
+        kept = re.sub(r"\$(?=[$(])", "$$", self.text)  # else Kubernetes would read $(NAME) and $$
+        return {TEXT: _filled(kept, values)} if self.file else {}
+
+    @property
+    def needs_shell(self) -> bool:
+        """Whether the words are ones for a shell."""
+        return self.way in ("env", "config")
+
+    def script(self, words: Sequence[str]) -> str:
+        """Return a shell's script that runs words, with the configuration file written first.
+
+        Args:
+            words: Words, quoted where they have to be.
+        """
+        if not self.file:
+            return " ".join(words)
+        target = f'"$d"/{shlex.quote(Path(self.file).name)}'
+        named = [
+            f"{word.removesuffix(self.file)}{target}" if _names(word, self.file) else word
+            for word in words
+        ]
+        made = f'd=$(mktemp -d) && trap \'rm -r "$d"\' EXIT && printf %s "${TEXT}" >{target}'
+        return f"{made} && {' '.join(named)}"
+
+    def shown(self, command: Sequence[str], values: Mapping[str, str]) -> str:
+        """Return a line that says how the program runs with values."""
+        line = shlex.join(self.words(command, values))
+        if not self.file:
+            return line
+        written = ", ".join(f"{name}={values[name]}" for name in self._left(command, list(values)))
+        return f"{line}, where {self.file} has {written}" if written else line
+
+    def _left(self, command: Sequence[str], names: Sequence[str]) -> list[str]:
+        placed = {name for word in command for name in _PLACE.findall(word)}
+        return [name for name in names if name not in placed]
+
+
+def settled(script: str) -> str:
+    """Return a trial's script with its flags without a value written out."""
+    return _SWITCHED.sub(lambda found: found[2] if found[1] == "True" else found[3] or "", script)
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return _PLACE.sub(lambda place: values.get(place[1], place[0]), text)
+
+
+def _place(name: str) -> str:
+    return f"${{{name}}}"
+
+
+def _names(word: str, file: str) -> bool:
+    return word == file or word.endswith(f"={file}")
+
+
+def _variable(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _sample(searched: Dimension) -> str:
+    feasible = searched.feasible()[1]
+    return str(feasible["list"][0] if "list" in feasible else feasible["min"])
+
+
+def _tagged(text: str, names: Sequence[str]) -> str:
+    """Mark the floats of a YAML text as such: 1e-05 would be read as text."""
+    if not names:
+        return text
+    place = "|".join(re.escape(_place(name)) for name in names)
+    return re.sub(
+        rf"(?m)((?:[:,\[]|^\s*-)\s+|\[)({place})(?=\s*(?:[,\]}}#]|$))", r"\1!!float \2", text
+    )

@@ -1,0 +1,208 @@
+"""Volumes, Secrets and ConfigMaps, which a cluster would give to a pod, by the places that a
+command names for them.
+
+A Secret or ConfigMap is a directory with a file for each key, a file, or ``env``, the environment
+of podium. A file is a manifest of that kind, lines ``KEY=VALUE``, or the value of one key that has
+the file's name.
+"""
+
+import base64
+import binascii
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from podium.errors import InvalidInput
+from podium.files.documents import load_yaml, read_text
+
+ENVIRONMENT = "env"
+"""Stands for podium's own environment, in place of a file."""
+
+_LINE = re.compile(r"(?:export\s+)?([\w.-]+)=(.*)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supplies:
+    """Places by the name of a volume, a Secret and a ConfigMap; of a volume also its claim's
+    name."""
+
+    volume: Mapping[str, str] = field(default_factory=dict)
+    secret: Mapping[str, str] = field(default_factory=dict)
+    config_map: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def named(self) -> list[str]:
+        """The options as they are written."""
+        return [
+            f"{_option(kind)} {name}={place}"
+            for kind, places in vars(self).items()
+            for name, place in places.items()
+        ]
+
+    def checked(self) -> Self:
+        """Return these with absolute places.
+
+        Raises:
+            InvalidInput: One is not there, or cannot be read.
+        """
+        for name, place in self.volume.items():
+            if not Path(place).is_dir():
+                raise InvalidInput(f"--volume {name}={place} is not a directory", "create it")
+        for kind in ("secret", "config_map"):
+            for name in getattr(self, kind):
+                self._keys(kind, name)
+        return replace(
+            self, **{kind: _absolute(places) for kind, places in vars(self).items() if places}
+        )
+
+    def directory(self, name: str, field: str) -> Path:
+        """Return the directory of a volume.
+
+        Args:
+            field: The field that asks for it, for the error.
+
+        Raises:
+            InvalidInput: No option names one.
+        """
+        if name not in self.volume:
+            raise _missing(field, "volume", name, f"--volume {name}=DIR")
+        return Path(self.volume[name])
+
+    def value(
+        self, kind: str, name: str, key: str, *, field: str, variable: str = "", optional: Any = ()
+    ) -> str | None:
+        """Return the value of a key, None where it is optional and not there.
+
+        Args:
+            kind: ``secret`` or ``config_map``.
+            field: The field that asks for it, for the error.
+            variable: Name that the value gets in the environment, which podium's own environment
+                may have it under.
+
+        Raises:
+            InvalidInput: No option names such a Secret or ConfigMap, or it has no such key.
+        """
+        keys = self.values(kind, name, field=field, variable=variable, optional=optional)
+        if variable and getattr(self, kind).get(name) == ENVIRONMENT and variable in keys:
+            return keys[variable]
+        if key not in keys and not optional:
+            what = getattr(self, kind)[name]
+            held = "" if what == ENVIRONMENT else f": it has {', '.join(keys) or 'none'}"
+            raise InvalidInput(
+                f"{field}: {_option(kind)} {name}={what} has no key {key!r}{held}",
+                f"export {variable or key}=…" if what == ENVIRONMENT else "add it",
+            )
+        return keys.get(key)
+
+    def values(
+        self, kind: str, name: str, *, field: str, variable: str = "", optional: Any = ()
+    ) -> Mapping[str, str]:
+        """Return all keys of a Secret or ConfigMap; none where it is optional and not named.
+
+        Args and errors as of value.
+        """
+        if name not in getattr(self, kind):
+            if optional:
+                return {}
+            places = f"{_option(kind)} {name}=FILE, a directory, or env"
+            places += f"; or export {variable}=…" if variable else ""
+            raise _missing(field, kind.replace("_", " "), name, places)
+        return self._keys(kind, name)
+
+    def files(self, kind: str, name: str, *, field: str, optional: Any = ()) -> Mapping[str, str]:
+        """Return the content of a file for each key, to be mounted.
+
+        Args and errors as of value.
+        """
+        keys = self.values(kind, name, field=field, optional=optional)
+        if self.is_environment(kind, name):
+            hint = f"{_option(kind)} {name}=DIR, with a file for each key"
+            raise InvalidInput(f"{field}: the environment cannot be mounted for {name!r}", hint)
+        return keys
+
+    def folder(self, kind: str, name: str, into: Path, *, field: str, optional: Any = ()) -> Path:
+        """Return a directory with a file for each key: its own, else ``into``, which is filled.
+
+        Args and errors as of value.
+        """
+        place = getattr(self, kind).get(name, ENVIRONMENT)
+        if place != ENVIRONMENT and Path(place).is_dir():
+            return Path(place)
+        write_files(into, self.files(kind, name, field=field, optional=optional))
+        return into
+
+    def is_environment(self, kind: str, name: str) -> bool:
+        """Return whether podium's own environment stands for a Secret or ConfigMap."""
+        return getattr(self, kind).get(name) == ENVIRONMENT
+
+    def _keys(self, kind: str, name: str) -> Mapping[str, str]:
+        place = getattr(self, kind)[name]
+        if place == ENVIRONMENT:
+            return os.environ
+        path = Path(place)
+        try:
+            if path.is_dir():
+                return {
+                    file.name: file.read_text()
+                    for file in sorted(path.iterdir())
+                    if file.is_file() and not file.name.startswith(".")
+                }
+            return _in_file(path)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise InvalidInput(
+                f"{_option(kind)} {name}={place} cannot be read: {why}",
+                "name a file, a directory with a file for each key, or env",
+            ) from None
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write the files of a Secret or ConfigMap, for this user alone."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / name).touch(mode=0o600)
+        (folder / name).write_text(content, encoding="utf-8")
+
+
+def _in_file(path: Path) -> Mapping[str, str]:
+    text = read_text(path)
+    with suppress(InvalidInput):
+        for document in load_yaml(text, str(path)):
+            if isinstance(document, dict) and document.get("kind") in ("Secret", "ConfigMap"):
+                return dict(_in_manifest(document))
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    found = [_LINE.fullmatch(line.strip()) for line in lines]
+    if lines and all(found):
+        return {match[1]: match[2].strip("'\"") for match in found if match}
+    return {path.name: text}
+
+
+def _in_manifest(document: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    for key, value in (document.get("data") or {}).items():
+        try:
+            coded = document["kind"] == "Secret"
+            yield key, base64.b64decode(value, validate=True).decode() if coded else str(value)
+        except (binascii.Error, TypeError):
+            raise ValueError(f"data.{key} is not base64; stringData takes plain text") from None
+    for key, value in (document.get("stringData") or {}).items():
+        yield key, str(value)
+
+
+def _absolute(places: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: place if place == ENVIRONMENT else str(Path(place).absolute())
+        for name, place in places.items()
+    }
+
+
+def _option(kind: str) -> str:
+    return f"--{kind.replace('_', '-')}"
+
+
+def _missing(field: str, kind: str, name: str, options: str) -> InvalidInput:
+    return InvalidInput(f"{field}: there is no {kind} {name!r} on this machine", options)

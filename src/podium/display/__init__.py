@@ -1,0 +1,1 @@
+"""Display: text, tables, a terminal, a notebook's cells, signs of life."""

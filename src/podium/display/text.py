@@ -1,0 +1,166 @@
+"""Values and foreign text as people read them: figures, sizes, times, and text without escape
+sequences."""
+
+import math
+import os
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from podium.errors import InvalidInput
+
+_LONGEST_NOTE = 10_000
+"""Characters of a note."""
+
+# Escape sequences: operating system commands and other strings up to their end, control sequences, two-character ones.
+_SEQUENCE = re.compile(
+    r"\x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -~]?"
+)
+# The rest of C0 but tab and line feed, DEL, C1, and the marks that turn the direction of text.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNPAIRED = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
+
+def harmless(text: str) -> str:
+    """Remove escape sequences, and control characters other than tab and line feed."""
+    if text.isascii() and text.isprintable():
+        return text
+    if _SURROGATE.search(text):  # bytes of an argument or file name that are not UTF-8
+        text = text.encode(
+            errors="surrogatepass" if _UNPAIRED.search(text) else "surrogateescape"
+        ).decode(errors="replace")
+    return _CONTROL.sub("", _SEQUENCE.sub("", text.replace("\r\n", "\n")))
+
+
+def as_note(text: str) -> str:
+    """Return the text of a person's note as it is kept and shown.
+
+    Raises:
+        InvalidInput: It is too long.
+    """
+    if len(text) > _LONGEST_NOTE:
+        problem = f"a note has at most {_LONGEST_NOTE} characters, but this one has {len(text)}"
+        raise InvalidInput(problem, "write it into a file, and note the file's name")
+    return harmless(text).strip()
+
+
+def one_line(text: str) -> str:
+    """Return harmless text for a cell of a table: line feeds and tabs become spaces."""
+    return re.sub(r"[\n\t\u2028\u2029]+", " ", harmless(text))
+
+
+def cut(text: str, width: int) -> str:
+    """Return harmless text on one line, its end cut off where it needs more columns than the
+    width."""
+    from rich.cells import cell_len, set_cell_size
+
+    text = one_line(text)
+    return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…"
+
+
+def figure(value: float) -> str:
+    """Format a metric's value: four decimals, or four digits if it is large or tiny."""
+    return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 10 else f"{value:.4g}"
+
+
+def apart(value: float, other: float) -> str:
+    """Format a value with as many digits as distinguish it from another; say if it is equal."""
+    if value == other or math.isnan(value) or math.isnan(other):
+        return f"an equal {figure(value)}" if value == other else figure(value)
+    digits = (
+        f"{value:.{count}g}"
+        for count in range(5, 18)
+        if f"{value:.{count}g}" != f"{other:.{count}g}"
+    )
+    return figure(value) if figure(value) != figure(other) else next(digits, exact(value))
+
+
+def exact(value: float) -> str:
+    """Write a number with all its digits, a whole one without a point."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def brief(value: Any) -> str:
+    """Shorten a number, also one in a text, to four digits; return other text unchanged."""
+    try:
+        return f"{float(value):.4g}"
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def p_words(p_value: float, is_bound: bool = False) -> str:
+    """Format a p value, or a bound of it; one too small for a float is not shown as 0."""
+    return f"p {'<=' if is_bound else '='} {p_value:.3g}" if p_value else "p < 1e-300"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Name the first five items, and the number of the rest."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
+
+
+def size(count: int) -> str:
+    """Format a number of bytes."""
+    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
+
+
+def plural(number: int, noun: str, many: str = "") -> str:
+    """Format a count with its noun: ``1 trial``, ``1,200 trials``; ``many`` where an s makes no
+    plural."""
+    return f"{number:,} {noun if number == 1 else many or noun + 's'}"
+
+
+def are(count: int) -> str:
+    """Return the verb of a count: 1 of 3 items is left out, 2 are."""
+    return "is" if count == 1 else "are"
+
+
+def when(moment: datetime | str) -> str:
+    """Format a time to the minute, UTC."""
+    moment = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def iso(moment: datetime | str) -> str:
+    """Format a time for a program, UTC."""
+    moment = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def duration(seconds: float) -> str:
+    """Format a duration."""
+    return (
+        f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+    )
+
+
+def relative(path: str) -> str:
+    """Make a path below the working directory relative to it; return URLs and other paths
+    unchanged."""
+    return path.removeprefix(os.getcwd() + os.sep)
+
+
+def last_said(lines: Iterable[str]) -> str:
+    """Return the last line that says something, on one line; podium's own hint follows the error
+    that counts."""
+    said = [line.strip() for line in lines if line.strip()]
+    errors = [line for line in said if not line.startswith("hint: ")]
+    return one_line((errors or said or [""])[-1])
+
+
+def share(value: float | None) -> str:
+    """Format a share as a percentage: 0.98765 is 98.77 %."""
+    return "–" if value is None else f"{value * 100:.2f} %"
+
+
+def chance(value: float) -> str:
+    """Format a probability: 0.0000029 is "less than 0.01 %"."""
+    return (
+        "less than 0.01 %"
+        if value < 1e-4
+        else f"{value * 100:.2g} %"
+        if value < 0.1
+        else f"{value * 100:.0f} %"
+    )

@@ -1,0 +1,352 @@
+"""Reading YAML and JSON within limits on size, depth and expanded aliases. Nothing else in podium
+parses them.
+
+Anything unreadable is refused in one sentence that names it; no exception of a parser gets out, and
+no document takes more than about a second.
+"""
+
+import json
+import math
+import os
+import re
+import types
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import MISSING, Field, fields, is_dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from podium.errors import InvalidInput, PodiumError
+from podium.files.drafts import appearing
+
+MAX_YAML = 3 * 2**20
+"""Bytes: the limit of a Kubernetes API server."""
+
+MAX_JSON = 16 * 2**20
+"""Bytes, unless the caller passes another limit."""
+
+MAX_JSON_DEPTH = 100
+"""Levels of arrays and objects."""
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_TEMPLATE = re.compile(
+    r"\{\{-? *(?:\.|\$|if|range|with|include|define|end|template|else|toYaml|tpl)\b"
+)
+_DIRECTIVE = re.compile(r"^%", re.MULTILINE)
+T = TypeVar("T")
+_MAX_DIRECTIVES = 100  # libyaml compares each with all before it
+
+
+@contextmanager
+def foreign(
+    what: str, kind: type[PodiumError] = InvalidInput, hint: str | None = None, *, why: bool = True
+) -> Iterator[None]:
+    """Turn any error of reading foreign bytes within this block into one sentence: nobody can list
+    them all.
+
+    Args:
+        what: Names the file and says what it is not, as "model.sig is no signature".
+        kind: Class of the error; an error of this class passes unchanged.
+        hint: Suggested fix.
+        why: Whether the parser's own words are in it.
+
+    Raises:
+        PodiumError: Of that kind.
+    """
+    try:
+        yield
+    except kind:
+        raise
+    except Exception as error:
+        reason = (
+            f": {getattr(error, 'message', '') or error or type(error).__name__}" if why else ""
+        )
+        raise kind(f"{what}{reason:.500}", hint) from None
+
+
+def read_text(path: Path, limit: int = MAX_YAML) -> str:
+    """Read a text file of limited size.
+
+    Raises:
+        InvalidInput: It is not UTF-8, or larger than the limit.
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        return _decode(file.read(limit + 1), limit, str(path))
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write a file that a user named, whole or not at all; its directory is made.
+
+    A link stays one, and so does a pipe or a device, such as /dev/stdout.
+
+    Raises:
+        PodiumError: It cannot be written.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+        else:
+            path = Path(os.path.realpath(path))
+            with suppress(
+                FileExistsError
+            ):  # a file in the directory's place is named by the next line
+                path.parent.mkdir(parents=True)
+            with appearing(path) as draft:
+                draft.write_bytes(data)
+    except OSError as error:
+        raise PodiumError(
+            f"{path} cannot be written: {error.strerror}", "name another file"
+        ) from None
+
+
+def load_yaml(content: bytes | bytearray | str, name: str) -> list[Any]:
+    """Parse all documents of a YAML or JSON text into values that JSON can hold; empty documents
+    are skipped.
+
+    Numbers and strings are distinguished as kubectl does. Aliases become copies, which can be
+    changed independently.
+
+    Args:
+        content: The text, or its bytes in UTF-8.
+        name: Name of the file, for errors.
+
+    Raises:
+        InvalidInput: It is not YAML, exceeds a limit, or holds a value that JSON cannot.
+    """
+    import yaml
+
+    from podium.files.yaml_loader import LimitError, Loader
+
+    text = _decode(content, MAX_YAML, name)
+    if len(_DIRECTIVE.findall(text)) > _MAX_DIRECTIVES:
+        raise InvalidInput(
+            f"{name} has more than {_MAX_DIRECTIVES} lines that begin with %",
+            "remove the directives",
+        )
+    try:
+        loader = Loader(text, MAX_YAML)
+        documents = []
+        while loader.check_data():
+            documents.append(loader.get_data())
+        return [json.loads(json.dumps(document)) for document in documents if document is not None]
+    except LimitError as error:
+        raise InvalidInput(
+            f"{name} {error}", "split the file, or write it without aliases"
+        ) from None
+    except (yaml.YAMLError, ValueError, KeyError, TypeError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        what = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        hint = None
+        if _TEMPLATE.search(text):
+            hint = (
+                "it is a template of Helm's: helm template CHART writes the YAML that it stands for"
+            )
+        raise InvalidInput(f"{name} is not readable as YAML{where}: {what}", hint) from None
+
+
+def read_json(path: Path) -> Any:
+    """Parse the JSON document in a file, see load_json.
+
+    Raises:
+        InvalidInput: It is not JSON or exceeds a limit.
+        OSError: It cannot be read.
+    """
+    return load_json(read_text(path, MAX_JSON), str(path))
+
+
+def load_json(
+    content: bytes | bytearray | str, name: str, *, nan: bool = True, limit: int = MAX_JSON
+) -> Any:
+    """Parse a JSON document.
+
+    Args:
+        content: The text, or its bytes in UTF-8.
+        name: Name of the file or object, for errors.
+        nan: Whether NaN and Infinity are accepted.
+        limit: Maximum size in bytes.
+
+    Raises:
+        InvalidInput: It is not JSON, exceeds a limit, or has a string that UTF-8 cannot encode.
+    """
+    text = _decode(content, limit, name)
+    try:
+        value = json.loads(text) if nan else json.loads(text, parse_constant=_refuse_constant)
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise _too_deep(name) from None
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            f"{name} is not readable as JSON: it has half of a surrogate pair"
+        ) from None
+    except ValueError as error:
+        raise InvalidInput(f"{name} is not readable as JSON: {error}") from None
+    _check_depth(value, name)
+    return value
+
+
+def parse(kind: type[T], value: Any, name: str) -> T:
+    """Convert a value to a dataclass, a plain type, a time, or a ``list``, ``dict``, ``tuple`` or
+    union of these.
+
+    Whole numbers become floats where the type says so, and text a path or a time (UTC); nothing
+    else is converted. Unknown members are ignored.
+
+    Args:
+        value: Result of load_json or load_yaml.
+        name: Name of the file, for errors.
+
+    Raises:
+        InvalidInput: The value has another type; the message names the file and the field.
+    """
+    return cast(T, parse_member(kind, value, name, ""))
+
+
+def parse_member(kind: Any, value: Any, name: str, field: str) -> Any:
+    """Convert a member of a document as parse does; field is its path in the file."""
+    origin, args = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if origin in (Union, types.UnionType):  # the type the value has, else the first
+        return parse_member(type(value) if type(value) in args else args[0], value, name, field)
+    if is_dataclass(kind):
+        return _parse_dataclass(kind, value, name, field)
+    if origin in (list, tuple):
+        items = _expect(list, value, name, field)
+        return origin(
+            parse_member(args[0], item, name, f"{field}[{at}]") for at, item in enumerate(items)
+        )
+    if origin in (dict, Mapping):
+        members = _expect(dict, value, name, field)
+        return {
+            key: parse_member(args[1], item, name, _join(field, key))
+            for key, item in members.items()
+        }
+    if kind is datetime:
+        return _parse_time(value, name, field)
+    if kind is Path:
+        return Path(_expect(str, value, name, field))
+    if kind is float and type(value) is int and abs(value) < 2**1000:
+        value = float(value)
+    return _expect(kind, value, name, field)
+
+
+def _parse_dataclass(kind: Any, value: Any, name: str, field: str) -> Any:
+    given = _expect(dict, value, name, field)
+    members: dict[str, Any] = {}
+    for member, hint in _members(kind):
+        if member.name in given:
+            members[member.name] = parse_member(
+                hint, given[member.name], name, _join(field, member.name)
+            )
+        elif member.default is MISSING and member.default_factory is MISSING:
+            raise InvalidInput(
+                f"{name} has no {_join(field, member.name)}", "was it written by another program?"
+            )
+    try:
+        return kind(**members)
+    except InvalidInput as error:  # of a rule of the dataclass, which does not know the file
+        raise InvalidInput(f"{name}: {error.message}", error.hint) from None
+
+
+@cache
+def _members(kind: Any) -> list[tuple[Field[Any], Any]]:
+    hints = get_type_hints(kind)
+    return [(member, hints[member.name]) for member in fields(kind) if member.init]
+
+
+def _parse_time(value: Any, name: str, field: str) -> datetime:
+    with suppress(TypeError, ValueError, OverflowError):
+        time = datetime.fromisoformat(value)
+        if time.tzinfo:
+            return time.astimezone(UTC)
+    raise _wrong(value, name, field, "a time with time zone")
+
+
+TYPE_NAMES: dict[type, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a finite number",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def _expect(kind: Any, value: Any, name: str, field: str) -> Any:
+    if type(value) is not kind or (kind is float and not math.isfinite(value)):
+        raise _wrong(value, name, field, TYPE_NAMES[kind])
+    return value
+
+
+def _wrong(value: Any, name: str, field: str, wanted: str) -> InvalidInput:
+    given = repr(value)
+    given = given if len(given) <= 60 else f"{given[:60]}…"
+    return InvalidInput(f"{name}: {field or 'the document'} must be {wanted}, but is {given}")
+
+
+def _join(field: str, name: str) -> str:
+    return f"{field}.{name}" if field else name
+
+
+def _decode(content: bytes | bytearray | str, limit: int, name: str) -> str:
+    _check_size(content, limit, name)
+    try:
+        if not isinstance(content, str):
+            return content.decode()
+        content.encode()  # text of the command line may hold surrogates
+    except UnicodeError as error:
+        raise InvalidInput(f"{name} is not readable as UTF-8: {error}") from None
+    return content
+
+
+def _check_size(content: bytes | bytearray | str, limit: int, name: str) -> None:
+    if len(content) > limit:
+        raise InvalidInput(
+            f"{name} is larger than {limit:,} bytes", "split it, or check the file name"
+        )
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number in JSON")
+
+
+def _check_depth(value: Any, name: str) -> None:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_JSON_DEPTH):
+        containers = [node.values() if isinstance(node, dict) else node for node in level]
+        level = [
+            child
+            for container in containers
+            for child in container
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return
+    raise _too_deep(name)
+
+
+def _too_deep(name: str) -> InvalidInput:
+    return InvalidInput(f"{name} is nested more than {MAX_JSON_DEPTH} levels deep", "store it flat")
+
+
+def with_whole_numbers(value: Any) -> Any:
+    """Return a JSON value in which every whole float is an int.
+
+    Kubeflow Pipelines passes 32 on as 32 (observed), while a compiled pipeline holds 32.0, for
+    protobuf's Struct knows doubles alone. From 1e21 on Go's JSON has an exponent, and such a number stays a float.
+    """
+    if isinstance(value, dict):
+        return {key: with_whole_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_whole_numbers(item) for item in value]
+    return (
+        int(value)
+        if isinstance(value, float) and value.is_integer() and abs(value) < 1e21
+        else value
+    )

@@ -1,0 +1,159 @@
+"""Output formats of well-known libraries, metricsFormats for those that Katib's own format does not
+read, and names of packages."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from podium.errors import InvalidInput, suggestion
+
+PACKAGES = {
+    "podium": "pkg:pypi/podium-ml",
+    "python": "pkg:generic/python",
+    **{
+        name: f"pkg:pypi/{name}"
+        for name in ("torch", "torchvision", "onnxruntime", "onnx", "numpy", "scikit-learn")
+    },
+}
+"""Package URLs by the names under which a training records versions, the most telling first."""
+
+_NUMBER = r"([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """A library's output format of metrics."""
+
+    key: str
+    """Name on the command line."""
+
+    name: str
+    """Display name."""
+
+    line: re.Pattern[str]
+    """Tells its lines from others."""
+
+    patterns: tuple[str, ...]
+    """metricsFormats that read them."""
+
+    metric: str
+    """A metric of validation data, as it prints its name."""
+
+    training: re.Pattern[str]
+    """Names of metrics that are not measured on validation data."""
+
+    def meant(self, wanted: str, printed: Sequence[str]) -> str:
+        """Return which of the metrics that it printed is meant by a name."""
+        measured = [name for name in printed if not self.training.fullmatch(name)] or list(printed)
+        near = [name for name in measured if wanted.lower() in name.lower()]
+        return (
+            wanted
+            if wanted in measured
+            else (near or get_close_matches(wanted, measured, 1, 0.5) or measured)[-1]
+        )
+
+
+_COUNTED = r"(?:[A-Za-z][\w/@' -]*\s)?(?i:epoch|step|iter|iteration|batch|round|fold)s?\s*[\[(#]?\d+(?:\s*/\s*\d+)?"
+
+COLON = Library(
+    key="colon",
+    name="a program",
+    line=re.compile(r"(?!)"),  # any program might
+    # "epoch 3 val_loss: 0.2" is a line of val_loss, "top 5 accuracy: 0.9" one of that name.
+    patterns=(rf"(?:{_COUNTED}[])]?\s+)?([A-Za-z](?:[\w/@' -]*\w)?)\s*[:=]\s*{_NUMBER}",),
+    metric="Accuracy",
+    training=re.compile(r"(?i)train(ing)?\b.*"),
+)
+"""Hand-written print statements: ``Accuracy: 0.93``."""
+
+LIBRARIES = (
+    Library(
+        key="huggingface",
+        name="Hugging Face's Trainer",
+        line=re.compile(r"\{'(?:eval_|train_)?loss': '?[\d.eE+-]+'?, .*'epoch': "),
+        patterns=(rf"'([\w/|-]+)': '?{_NUMBER}",),
+        metric="eval_accuracy",
+        training=re.compile(r"loss|train_.*|grad_norm|learning_rate|epoch|.*_(runtime|per_second)"),
+    ),
+    Library(
+        key="lightning",
+        name="Lightning",
+        line=re.compile(
+            r"Epoch \d+(?:/\d+ +|: +\d+%\|).*\d+/\d+.*it/s|(?:Validate|Test) metric .*DataLoader 0"
+        ),
+        # The bar of tqdm, that of rich, which has a line for each metric, and the table of validate() and test().
+        patterns=(
+            rf"([A-Za-z_][\w/.@-]*)(?:=|: ){_NUMBER}",
+            rf"^[│ ]+([\w/.@-]+)[│ ]+{_NUMBER}[│ ]*$",
+        ),
+        metric="val_acc",
+        training=re.compile(r"loss(_step|_epoch)?|train.*|v_num"),
+    ),
+    Library(
+        key="keras",
+        name="Keras",
+        line=re.compile(r"\d+/\d+(?:\x1b\[0m)? .*? - \w+: [\d.e+-]+"),
+        patterns=(rf"([\w/|-]+): {_NUMBER}",),
+        metric="val_accuracy",
+        training=re.compile(r"(?!val_).*"),
+    ),
+    Library(
+        key="xgboost",
+        name="XGBoost",
+        line=re.compile(r"^\[\d+\]\t[\w-]+-[\w@.-]+:[\d.eE+-]+"),
+        patterns=(rf"([\w@.-]+):{_NUMBER}",),
+        metric="eval-logloss",
+        training=re.compile(r"d?train(ing)?-.*"),
+    ),
+    Library(
+        key="lightgbm",
+        name="LightGBM",
+        line=re.compile(
+            r"^\[\d+\]\t[^\t]+'s [\w@]+: [\d.eE+-]+|Iteration:\d+, \w+ [\w@]+ : [\d.eE+-]+"
+        ),
+        patterns=(
+            rf"([\w-]+'s [\w@]+): {_NUMBER}",
+            rf"(\w+ [\w@]+) : {_NUMBER}",
+        ),  # Python's, its command line's
+        metric="valid_0's auc",
+        training=re.compile(r"train(ing)?('s)? .*"),
+    ),
+    Library(
+        key="catboost",
+        name="CatBoost",
+        line=re.compile(r"^\d+:\t(?:learn|test): [\d.e+-]+"),
+        patterns=(rf"\b(learn|test\d*): {_NUMBER}",),
+        metric="test",
+        training=re.compile("learn"),
+    ),
+    Library(
+        key="sklearn",
+        name="scikit-learn",
+        line=re.compile(r"^ +precision +recall +f1-score +support$"),
+        patterns=(rf"^ *(accuracy) +{_NUMBER} +\d+$", *COLON.patterns),
+        metric="accuracy",
+        training=COLON.training,
+    ),
+    COLON,
+)
+"""scikit-learn prints nothing by itself: its own entry reads its classification_report."""
+
+
+def printed_by(text: str) -> Library | None:
+    """Return the library that printed a line, if it is known."""
+    return next((library for library in LIBRARIES if library.line.search(text)), None)
+
+
+def library_of(key: str) -> Library:
+    """Return a library by its key.
+
+    Raises:
+        InvalidInput: There is none.
+    """
+    keys = [library.key for library in LIBRARIES]
+    if key not in keys:
+        raise InvalidInput(
+            f"prints is one of {', '.join(keys)}, not {key!r}", suggestion(key, keys)
+        )
+    return LIBRARIES[keys.index(key)]

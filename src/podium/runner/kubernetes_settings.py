@@ -1,0 +1,155 @@
+"""Settings of kfp-kubernetes on a task: each is served on this machine, has no meaning here, or is
+refused before the first step."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from podium.cluster.local.environment import PodIdentity, from_field
+from podium.cluster.local.supplies import Supplies
+from podium.errors import InvalidInput
+from podium.manifests.workload import Pod
+
+_SETTERS = {
+    "secretAsEnv": "use_secret_as_env",
+    "secretAsVolume": "use_secret_as_volume",
+    "configMapAsEnv": "use_config_map_as_env",
+    "configMapAsVolume": "use_config_map_as_volume",
+    "pvcMount": "mount_pvc",
+    "fieldPathAsEnv": "use_field_path_as_env",
+    "emptyDirMounts": "empty_dir_mount",
+    "genericEphemeralVolume": "add_ephemeral_volume",
+}
+_NO_MEANING = {
+    "nodeSelector", "nodeAffinity", "podAffinity", "tolerations", "podMetadata", "imagePullSecret",
+    "imagePullPolicy", "enabledSharedMemory", "securityContext", "activeDeadlineSeconds",
+}  # fmt: skip
+"""Where and how a pod runs; a deadline is the machine's owner's to set."""
+
+NameOf = Callable[[Mapping[str, Any], str], str | None]
+"""Returns the name that an entry of the settings has for a Secret, ConfigMap or claim; None where
+an earlier step gives it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Provided:
+    """Variables and mounts of a step."""
+
+    env: dict[str, str] = field(default_factory=dict)
+    mounts: dict[str, Path] = field(default_factory=dict)
+    """Local directory by mount path."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provider:
+    """Gives the steps of a run what their settings ask for."""
+
+    supplies: Supplies
+    folder: Path
+    """Directory of the run, where volumes that it creates are."""
+
+    def volume(self, name: str) -> Path:
+        """Return where a volume lies that the run created."""
+        return self.folder / "volumes" / name
+
+    def check(
+        self, settings: Mapping[str, Any], step: str, name_of: NameOf, made: set[str]
+    ) -> None:
+        """Refuse settings that cannot be served.
+
+        Args:
+            made: Names of the claims that the pipeline creates.
+
+        Raises:
+            InvalidInput: The message names step and setting.
+        """
+        for kind in settings:
+            if kind not in _SETTERS and kind not in _NO_MEANING:
+                raise InvalidInput(
+                    f"step {step}: this machine cannot serve the setting {kind}", "leave it out"
+                )
+        for kind, entry, where in _entries(settings, step):
+            name = name_of(entry, kind)
+            if name is None:
+                continue
+            if kind == "pvcMount":
+                if name not in made:
+                    self.supplies.directory(name, where)
+            elif kind == "fieldPathAsEnv":
+                from_field(entry["fieldPath"], where, _pod(step, settings))
+            elif store := _store(kind):
+                optional = entry.get("optional", False)
+                self.supplies.values(store, name, field=where, optional=optional)
+                for key, variable in _keys(entry):
+                    self.supplies.value(
+                        store, name, key, field=where, variable=variable, optional=optional
+                    )
+
+    def provide(self, settings: Mapping[str, Any], step: str, name_of: NameOf) -> _Provided:
+        """Return what the settings ask for; its directories are made.
+
+        Raises:
+            InvalidInput: It is not there.
+        """
+        given = _Provided()
+        for kind, entry, where in _entries(settings, step):
+            name, store = name_of(entry, kind) or "", _store(kind)
+            optional = entry.get("optional", False)
+            if kind == "fieldPathAsEnv":
+                given.env[entry["name"]] = from_field(
+                    entry["fieldPath"], where, _pod(step, settings)
+                )
+            elif kind.endswith("AsEnv"):
+                for key, variable in _keys(entry):
+                    value = self.supplies.value(
+                        store, name, key, field=where, variable=variable, optional=optional
+                    )
+                    given.env.update({} if value is None else {variable: value})
+            elif store:
+                into = self.folder / "mounted" / step / name
+                given.mounts[entry["mountPath"]] = self.supplies.folder(
+                    store, name, into, field=where, optional=optional
+                )
+            else:
+                given.mounts[entry["mountPath"]] = self._directory(kind, entry, name, step, where)
+        return given
+
+    def _directory(
+        self, kind: str, entry: Mapping[str, Any], name: str, step: str, where: str
+    ) -> Path:
+        if kind == "pvcMount":
+            made = name not in self.supplies.volume and self.volume(name).is_dir()
+            place = self.volume(name) if made else self.supplies.directory(name, where)
+            place = place / entry.get("subPath", "")
+        else:
+            place = self.folder / "mounted" / step / entry["volumeName"]
+        place.mkdir(parents=True, exist_ok=True)
+        return place
+
+
+def _entries(
+    settings: Mapping[str, Any], step: str
+) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    for kind, setter in _SETTERS.items():
+        for entry in settings.get(kind, ()):
+            yield kind, entry, f"step {step}, {setter}"
+
+
+def _store(kind: str) -> str:
+    """Return the kind of supply that a setting reads; empty for none."""
+    if kind.startswith("secret"):
+        return "secret"
+    return "config_map" if kind.startswith("configMap") else ""
+
+
+def _keys(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for pair in entry.get("keyToEnv", ()):
+        yield pair.get("secretKey") or pair.get("configMapKey") or "", pair["envVar"]
+
+
+def _pod(step: str, settings: Mapping[str, Any]) -> PodIdentity:
+    own = Pod(manifest={"metadata": settings.get("podMetadata", {})}, path=step)
+    return PodIdentity(
+        name=step, namespace="default", uid=step, labels=own.labels, annotations=own.annotations
+    )

@@ -1,0 +1,371 @@
+"""One step of a pipeline: its command, its process, and what it puts out."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from podium.cluster.local.environment import translator
+from podium.cluster.local.images import Images, find_image
+from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
+from podium.errors import Failed, InvalidInput
+from podium.files.documents import read_json, with_whole_numbers
+from podium.files.drafts import appearing
+from podium.runner.placeholders import Constants, command_of, resolved
+from podium.system.settings import SAFE_PATH
+
+OUTPUT = "executor_output.json"
+"""File that KFP's executor writes."""
+
+EXECUTOR = "kfp.dsl.executor_main"
+"""Module that runs a Python function as a step."""
+
+CREATE_VOLUME, DELETE_VOLUME = "argostub/createpvc", "argostub/deletepvc"
+"""Images that stand for creating and deleting a volume, which KFP's driver does."""
+
+OWN_IMAGES = (STEPS_IMAGE, TRAINER_IMAGE)
+"""Images whose content is podium: they install nothing at run time."""
+
+
+@dataclass(kw_only=True)
+class Values:
+    """Inputs or outputs of a task."""
+
+    parameters: dict[str, Any] = field(default_factory=dict)
+    artifacts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Each a list of KFP's runtime artifacts; one that is no list has one entry."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A task of a pipeline that runs one command, with its inputs."""
+
+    name: str
+    component: Mapping[str, Any]
+    executor: Mapping[str, Any]
+    inputs: Values
+    folder: Path
+    """Directory of its outputs."""
+
+    constants: Constants
+
+    @property
+    def container(self) -> Mapping[str, Any]:
+        """Its container: image, command, args, env."""
+        return dict(self.executor.get("container", {}))
+
+    @property
+    def executor_input(self) -> dict[str, Any]:
+        """KFP's ExecutorInput: values of the inputs, places of the outputs.
+
+        Whole numbers are such as a cluster's steps get them, inside of dicts and lists too.
+        """
+        outputs = self.component.get("outputDefinitions", {})
+        files = {
+            name: {"outputFile": str(self.folder / name)} for name in outputs.get("parameters", {})
+        }
+        inputs = {
+            "parameterValues": {
+                name: value for name, value in self.inputs.parameters.items() if value is not None
+            },
+            "artifacts": {
+                name: {"artifacts": held} for name, held in self.inputs.artifacts.items()
+            },
+        }
+        return {
+            "inputs": with_whole_numbers({name: held for name, held in inputs.items() if held}),
+            "outputs": {
+                "parameters": files,
+                "artifacts": {name: {"artifacts": held} for name, held in self._empty.items()},
+                "outputFile": str(self.folder / OUTPUT),
+            },
+        }
+
+    @property
+    def _empty(self) -> dict[str, list[dict[str, Any]]]:
+        """Output artifacts before anything is known of them."""
+        outputs = self.component.get("outputDefinitions", {}).get("artifacts", {})
+        return {
+            name: [
+                {
+                    "name": name,
+                    "type": definition["artifactType"],
+                    "uri": str(self.folder / name),
+                    "metadata": {},
+                }
+            ]
+            for name, definition in outputs.items()
+        }
+
+    def command(self, wrapped: bool = False) -> list[str]:
+        """Return its command, placeholders replaced.
+
+        Args:
+            wrapped: Whether the part that installs packages first is kept.
+        """
+        container = self.container
+        words = [*container.get("command", ()), *container.get("args", ())]
+        if not wrapped and installing(container):
+            words = words[3:]
+        return command_of(words, self.executor_input, self.constants)
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that the pipeline sets."""
+        return {
+            entry["name"]: resolved(entry.get("value", ""), self.executor_input, self.constants)
+            for entry in self.container.get("env", ())
+        }
+
+    def outputs(self) -> Values:
+        """Return what its process put out.
+
+        Raises:
+            Failed: It wrote a value that is not of its type.
+        """
+        definitions = self.component.get("outputDefinitions", {})
+        file = self.folder / OUTPUT
+        written = read_json(file) if file.is_file() else {}
+        found = Values(parameters=dict(written.get("parameterValues", {})), artifacts=self._empty)
+        for name, definition in definitions.get("parameters", {}).items():
+            kind, own = definition.get("parameterType", "STRING"), self.folder / name
+            if own.is_file():
+                found.parameters[name] = _read_output(name, own.read_text(), kind)
+            if kind == "NUMBER_INTEGER" and isinstance(found.parameters.get(name), float):
+                found.parameters[name] = int(found.parameters[name])
+        for name, held in written.get("artifacts", {}).items():
+            if name in found.artifacts:
+                kind_of = found.artifacts[name][0]["type"]
+                found.artifacts[name] = [{**entry, "type": kind_of} for entry in held["artifacts"]]
+                for entry in found.artifacts[name]:
+                    _collect(entry.pop("custom_path", ""), entry["uri"])
+        return found
+
+
+def _collect(custom: str, uri: str) -> None:
+    """Copy an artifact that a step wrote to a path of its own to where others look for it."""
+    if custom and os.path.exists(custom) and not os.path.exists(uri) and "://" not in uri:
+        copy = shutil.copytree if os.path.isdir(custom) else shutil.copy2
+        copy(custom, uri)
+
+
+def _read_output(name: str, text: str, kind: str) -> Any:
+    """Read a file that a step wrote for a parameter: text as it is, anything else as JSON."""
+    if kind == "STRING":
+        return text
+    try:
+        return json.loads(text.lower() if kind == "BOOLEAN" else text)
+    except ValueError:
+        raise Failed(f"output {name} is not of type {kind}: {text[:80]!r}") from None
+
+
+def installing(container: Mapping[str, Any]) -> str:
+    """Return the script that installs packages before the real command; empty if there is none."""
+    command = container.get("command", ())
+    if len(command) > 3 and re.fullmatch(r"(/bin/)?(ba)?sh", command[0]):
+        script = str(command[2])
+        if "pip install" in script and script.rstrip().endswith('"$0" "$@"'):
+            return script
+    return ""
+
+
+def check_runs_here(name: str, executor: Mapping[str, Any], images: Images) -> None:
+    """Refuse a step that this machine cannot run.
+
+    Raises:
+        InvalidInput: It needs a container, or is none that a cluster of Kubeflow runs.
+    """
+    container = executor.get("container")
+    if container is None:
+        if "importer" not in executor:
+            kind = next(iter(executor), "nothing")
+            raise InvalidInput(f"step {name} runs {kind}, which only its cloud has")
+        return
+    image = container.get("image", "")
+    if image in (CREATE_VOLUME, DELETE_VOLUME) or find_image(image, images).root:
+        return
+    words = " ".join(map(str, container.get("command", ())))
+    if EXECUTOR not in words and "executor_main" not in words:
+        raise InvalidInput(
+            f"step {name} is a program of the container image {image}, which is not on this machine",
+            f"--image-dir {image}=DIR names a directory that stands in for it",
+        )
+    if "ephemeral_component.py" not in words:
+        raise InvalidInput(
+            f"step {name} has its code in the image {image}, which is not on this machine",
+            f"--image-dir {image}=DIR names the directory that it is built from",
+        )
+
+
+class Process:
+    """The process of a step.
+
+    Args:
+        step: The step.
+        images: Directories that stand in for images.
+        python: Directory with the programs of its own environment; None for podium's.
+    """
+
+    def __init__(self, step: Step, images: Images, python: Path | None) -> None:
+        self.step, self.python = step, python
+        self.notices: list[str] = []
+        """What its log is to say."""
+
+        self.image = find_image(step.container.get("image", ""), images)
+
+    def prepare(
+        self, given: Mapping[str, str], mounts: Mapping[str, Path], scratch: Path
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return command and environment; directories of its outputs are made.
+
+        Args:
+            given: Further variables.
+            mounts: Local directory by mount path.
+            scratch: Where packages go that the step installs itself.
+
+        Raises:
+            InvalidInput: A program of a container does not name a mount path.
+        """
+        step = self.step
+        (step.folder).mkdir(parents=True, exist_ok=True)
+        command = step.command()
+        variables = {**step.environment(), **given}
+        for where, here in mounts.items():
+            texts = [*command, *step.environment().values()]
+            if str(here) == where or any(where in text for text in texts):
+                continue
+            self.notices.append(f"nothing is mounted at {where}: its code does not name that path")
+            if not any("ephemeral_component.py" in word for word in command):
+                raise InvalidInput(
+                    f"step {step.name}: nothing can be mounted at {where} on this machine, "
+                    f"and its code does not name that path",
+                    f"pass {where} to it as a parameter",
+                )
+        translate = translator(mounts.items())
+        command = [translate(word) for word in command]
+        variables = {name: translate(value) for name, value in variables.items()}
+        return command, {**self._environment(scratch), **variables}
+
+    def _environment(self, scratch: Path) -> dict[str, str]:
+        path = self.image.search_path(os.environ.get("PATH", ""))
+        own = f"{self.python}{os.pathsep}" if self.python else ""
+        env = {**os.environ, "PATH": f"{own}{path}"}
+        if self.image.root is None:
+            env[SAFE_PATH] = "1"  # a json.py in the user's directory is none of our business
+        if self.step.container.get("image") not in OWN_IMAGES:
+            # Packages that a step installs itself go where only this run sees them. Python does not
+            # look again for a directory that was not there.
+            scratch.mkdir(exist_ok=True)
+            env["PIP_TARGET"] = str(scratch)
+            known = env.get("PYTHONPATH", "")
+            env["PYTHONPATH"] = f"{scratch}{os.pathsep}{known}" if known else str(scratch)
+        return env
+
+    def start(self, command: list[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Start it; what it prints comes from its stdout.
+
+        Raises:
+            InvalidInput: There is no such program.
+        """
+        command = [self.image.resolve(command[0]), *command[1:]]
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=dict(env),
+                cwd=self.image.root,
+            )
+        except OSError as error:
+            raise InvalidInput(
+                f"step {self.step.name}: {command[0]} cannot be started: {error.strerror}"
+            ) from None
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Results of steps, by what they were made from."""
+
+    folder: Path
+
+    def key(self, step: Step, belongs: str, custom: str) -> str:
+        """Return the key of a step's result.
+
+        Args:
+            belongs: The attempt of a run that it serves alone; empty if it serves any.
+            custom: The key that the pipeline names; empty for none.
+        """
+        made = (
+            [custom]
+            if custom
+            else [
+                step.container.get("image", ""),
+                [*step.container.get("command", ()), *step.container.get("args", ())],
+                step.container.get("env", []),
+                self.digest(step),
+            ]
+        )
+        parts = ["podium", step.name if belongs else step.component, belongs or made]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+    @staticmethod
+    def digest(step: Step) -> str:
+        """Return a digest of a step's inputs."""
+        inputs = json.dumps(vars(step.inputs), sort_keys=True, default=str)
+        return hashlib.sha256(inputs.encode()).hexdigest()
+
+    def get(self, key: str, inputs: str = "") -> Values | None:
+        """Return a result whose files are still there; None if there is none.
+
+        Args:
+            inputs: Digest of the inputs that it must have been made from; empty for any.
+        """
+        try:
+            entry = read_json(self.folder / f"{key}.json")
+        except (OSError, InvalidInput):
+            return None
+        if inputs not in ("", entry["inputs"]) or not all(map(os.path.exists, entry["files"])):
+            return None
+        return Values(**entry["outputs"])
+
+    def put(self, key: str, step: Step, outputs: Values) -> None:
+        """Keep a result."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        places = [artifact["uri"] for held in outputs.artifacts.values() for artifact in held]
+        entry = {
+            "inputs": self.digest(step),
+            "outputs": vars(outputs),
+            "files": [place for place in places if os.path.exists(place)],
+        }
+        with appearing(self.folder / f"{key}.json") as draft:
+            draft.write_text(json.dumps(entry))
+
+
+def imported(step: Step) -> Values:
+    """Return the artifact of an importer step.
+
+    Raises:
+        Failed: It names a file of this machine that is not there.
+    """
+    importer = step.executor["importer"]
+    uri = importer["artifactUri"].get("constant")
+    uri = step.inputs.parameters.get("uri") if uri is None else uri
+    uri = resolved(str(uri), step.executor_input, step.constants).removeprefix("file://")
+    if "://" not in uri and not Path(uri).exists():
+        raise Failed(f"there is nothing at {uri}, which step {step.name} imports")
+    metadata = json.loads(
+        resolved(json.dumps(importer.get("metadata", {})), step.executor_input, step.constants)
+    )
+    artifact = {
+        "name": "artifact",
+        "type": importer.get("typeSchema", {}),
+        "uri": uri,
+        "metadata": metadata,
+    }
+    return Values(artifacts={"artifact": [artifact]})

@@ -1,0 +1,1 @@
+"""The process and its surroundings: settings, signals, threads, machine, pod, plugins."""

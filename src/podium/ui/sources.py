@@ -1,0 +1,139 @@
+"""Sources of the pages: the runs of this machine, a cluster, a registry, and a server of Kubeflow
+Pipelines; optuna-dashboard looks at copies of studies, since it writes to the files it opens and has
+no access control."""
+
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+import podium
+from podium.api.cluster_spec import ClusterSpec
+from podium.cluster.base import Cluster
+from podium.cluster.traits import traits_of
+from podium.errors import Failed, InvalidInput
+from podium.kfp.client import Server
+from podium.models import open_registry
+from podium.search.search import JOURNAL
+from podium.ui.models import FollowedRegistry
+from podium.ui.sweeps import FollowedSweep
+
+_START_SECONDS = 60.0
+"""It loads scikit-learn before it listens."""
+
+
+class _Dashboards:
+    """Those that run, at addresses of this machine; they end with this process."""
+
+    def __init__(self) -> None:
+        self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
+
+    def open(self, directory: Path) -> str:
+        """Return the address of one over a copy of the study in an Experiment's directory.
+
+        Raises:
+            InvalidInput: There is no study, as where Katib ran the sweep, or optuna-dashboard is
+                not installed.
+            Failed: It does not start.
+        """
+        study, program = directory / JOURNAL, Path(sys.executable).with_name("optuna-dashboard")
+        if not study.is_file():
+            raise InvalidInput(
+                f"there is no study in {directory}", "a sweep of this machine has one"
+            )
+        if not program.is_file():
+            raise InvalidInput(f"there is no {program}", "pip install 'podium-ml[ui]'")
+        folder = Path(tempfile.mkdtemp(prefix="podium-study-"))
+        copy = shutil.copy(study, folder / f"{directory.name}.journal")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        words = [
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--server",
+            "wsgiref",
+            "--storage-class",
+        ]
+        command = [str(program), *words, "JournalFileStorage", str(copy)]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        self._running.append((process, folder))
+        self._wait(process, port)
+        return f"http://127.0.0.1:{port}/"
+
+    def _wait(self, process: "subprocess.Popen[bytes]", port: int) -> None:
+        until = time.monotonic() + _START_SECONDS
+        while time.monotonic() < until and process.poll() is None:
+            with socket.socket() as asked:
+                if asked.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.1)
+        raise Failed(f"optuna-dashboard does not answer at port {port}", "try again")
+
+    def close(self) -> None:
+        """End them, and remove the copies."""
+        for process, folder in self._running:
+            process.kill()
+            process.wait()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+_MOST_OPEN = 32
+"""Clusters of runs, and sweeps, that are kept open."""
+
+
+class Sources:
+    """Sources of the pages. Safe to use from several threads.
+
+    Args:
+        spec: The cluster whose Experiments and jobs are shown; each run on this machine has its own
+            besides.
+        storage: URL of the registry; that of PODIUM_HOME if None.
+        server: Opens the server whose runs are shown too; None shows none.
+    """
+
+    def __init__(
+        self, spec: ClusterSpec, storage: str | None, server: Callable[[], Server] | None
+    ) -> None:
+        self.spec = spec
+        self.registry = FollowedRegistry(open_registry(storage))
+        self.dashboards = _Dashboards()
+        self._server, self._lock = server, threading.RLock()
+        self._cluster_at = lru_cache(_MOST_OPEN)(lambda url: ClusterSpec.of(url).open())
+        self._sweep_at = lru_cache(_MOST_OPEN)(
+            lambda url, name: FollowedSweep(self._cluster_at(url), name)
+        )
+
+    @property
+    def is_here(self) -> bool:
+        """Whether everything is read from files of this machine, which is cheap for everybody."""
+        return traits_of(self.spec.url).shares_files and self._server is None
+
+    @property
+    def server(self) -> Server | None:
+        """The server, open."""
+        return self._server() if self._server else None
+
+    def url(self, run: str = "") -> str:
+        """Return the URL of a run's own cluster, or of the one whose Experiments are shown."""
+        return f"local://{podium.runs()[run].record.cluster.absolute()}" if run else self.spec.url
+
+    def cluster(self, run: str = "") -> Cluster:
+        """Return a cluster, open."""
+        with self._lock:
+            return self._cluster_at(self.url(run))
+
+    def sweep(self, name: str, run: str = "") -> FollowedSweep:
+        """Return a sweep of a cluster, whether it exists or not."""
+        with self._lock:
+            return self._sweep_at(self.url(run), name)

@@ -1,0 +1,135 @@
+"""MPIJobs: a launcher whose mpirun starts the Workers' processes on this machine."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sweep_manifests import SEEDED, write_experiment
+
+from podium.errors import InvalidInput
+from podium.manifests.conditions import status_of
+from podium.manifests.typed import typed
+from podium.sweeps.local import LocalSweeps
+
+MPIRUN = [
+    "mpirun",
+    "--allow-run-as-root",
+    "-bind-to",
+    "none",
+    "-map-by",
+    "slot",
+    "-x",
+    "PATH",
+    "-mca",
+    "pml",
+    "ob1",
+]
+SHOW = "import os; print(os.environ['OMPI_COMM_WORLD_RANK'], os.environ['OMPI_COMM_WORLD_SIZE'], os.environ.get('SHARED'))"
+
+pytestmark = pytest.mark.skipif(shutil.which("mpirun") is None, reason="Open MPI is not installed")
+
+
+def mpijob(*command: str, ranks: int = 2, workers: int = 2, slots: int = 1) -> dict[str, Any]:
+    """Write an MPIJob as Katib's example does: the Workers have no command."""
+    launcher = {
+        "name": "mpi-launcher",
+        "image": "python",
+        "command": [*MPIRUN, "-np", str(ranks), *command],
+    }
+    worker = {
+        "name": "mpi-worker",
+        "image": "python",
+        "env": [{"name": "SHARED", "value": "yes"}],
+    }
+    specs = {
+        "Launcher": {"replicas": 1, "template": {"spec": {"containers": [launcher]}}},
+        "Worker": {"replicas": workers, "template": {"spec": {"containers": [worker]}}},
+    }
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "MPIJob",
+        "metadata": {"name": "job"},
+        "spec": {"slotsPerWorker": slots, "cleanPodPolicy": "Running", "mpiReplicaSpecs": specs},
+    }
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalSweeps]:
+    with LocalSweeps(tmp_path / "cluster") as there:
+        yield there
+
+
+def run(cluster: LocalSweeps, manifest: dict[str, Any]) -> dict[str, Any]:
+    cluster.create(typed(manifest))
+    *_, last = cluster.watch("MPIJob", "job", timeout=120)
+    return last.manifest
+
+
+def test_ranks_of_the_launcher_fill_the_workers_slots(cluster: LocalSweeps) -> None:
+    last = run(cluster, mpijob(sys.executable, "-c", SHOW, ranks=4, slots=2))
+    assert status_of(last).phase == "Succeeded", list(cluster.logs("MPIJob", "job"))
+    assert sorted(cluster.logs("MPIJob", "job")) == [f"{rank} 4 yes" for rank in range(4)]
+    assert last["status"]["replicaStatuses"]["Launcher"]["succeeded"] == 1
+
+
+def test_more_ranks_than_slots_fail_the_job(cluster: LocalSweeps) -> None:
+    last = run(cluster, mpijob(sys.executable, "-c", SHOW, ranks=3))
+    assert status_of(last).phase == "Failed"
+    assert "not enough slots" in " ".join(cluster.logs("MPIJob", "job"))
+
+
+def test_a_hostfile_that_the_command_names_is_found(cluster: LocalSweeps) -> None:
+    last = run(cluster, mpijob("--hostfile", "/etc/mpi/hostfile", sys.executable, "-c", SHOW))
+    assert status_of(last).phase == "Succeeded", list(cluster.logs("MPIJob", "job"))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"Launcher": None}, "mpiReplicaSpecs.Launcher: must be given"),
+        ({"Chief": {"template": {}}}, "must be a Launcher or a Worker"),
+    ],
+)
+def test_an_mpijob_is_refused_as_by_the_operator(
+    change: dict[str, Any], said: str, cluster: LocalSweeps
+) -> None:
+    manifest = mpijob("true")
+    specs = manifest["spec"]["mpiReplicaSpecs"] | change
+    kept = {role: spec for role, spec in specs.items() if spec}
+    manifest["spec"]["mpiReplicaSpecs"] = kept
+    with pytest.raises(InvalidInput) as refused:
+        cluster.create(typed(manifest))
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("slots", [-1, 0, "x", 1.5])
+def test_slots_of_a_worker_are_a_number_above_zero(slots: Any, cluster: LocalSweeps) -> None:
+    manifest = mpijob("true")
+    manifest["spec"]["slotsPerWorker"] = slots
+    with pytest.raises(InvalidInput, match=r"spec\.slotsPerWorker: .*must") as refused:
+        cluster.create(typed(manifest))
+    assert refused.value.hint
+
+
+def test_katibs_mpijob_example_tunes_another_trainer(cluster: LocalSweeps, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os, sys\n"
+        "if os.environ['OMPI_COMM_WORLD_RANK'] == '0': print('loss=' + sys.argv[1], flush=True)\n"
+    )
+    trial = mpijob(sys.executable, str(tmp_path / "train.py"), "${trialParameters.x}")
+    del trial["metadata"]
+    template = {
+        "primaryPodLabels": {"mpi-job-role": "launcher"},
+        "successCondition": 'status.conditions.#(type=="Succeeded")#|#(status=="True")#',
+        "failureCondition": 'status.conditions.#(type=="Failed")#|#(status=="True")#',
+    }
+    manifest = write_experiment(
+        trial, container="mpi-launcher", template=template, algorithm=SEEDED
+    )
+    cluster.create(typed(manifest))
+    *_, last = cluster.watch("Experiment", "e", timeout=120)
+    assert last.manifest["status"]["trialsSucceeded"] == 2, json.dumps(last.manifest["status"])

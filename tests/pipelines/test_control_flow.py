@@ -1,0 +1,336 @@
+"""Control flow of KFP on this machine: conditions, loops, exit handlers, retries, pipelines inside."""
+
+import json
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from test_own_pipelines import written
+from test_podium_run import podium
+
+from podium.errors import InvalidInput
+from podium.runner.conditions import Condition
+from podium.runner.placeholders import command_of
+from podium.runner.record import RunRecord, records_below
+
+pytestmark = pytest.mark.whole
+
+HEAD = dedent("""\
+    from typing import Dict, List, Optional
+    from kfp import dsl
+    part = dsl.component(base_image="python:3.11", install_kfp_package=False)
+
+    @part
+    def say(text: str, more: Optional[str] = None) -> str:
+        print(text, more)
+        return text
+
+    @part
+    def pieces(count: int) -> list:
+        return [{"n": at} for at in range(count)]
+
+    @part
+    def double(n: int) -> int:
+        return 2 * n
+
+    @part
+    def write(n: int, made: dsl.Output[dsl.Dataset]):
+        import tempfile
+        made.custom_path = f"{tempfile.mkdtemp()}/rows"
+        open(made.custom_path, "w").write(str(n))
+        made.metadata["n"] = n
+
+    @part
+    def total(numbers: List[int], files: dsl.Input[List[dsl.Dataset]]) -> int:
+        return sum(numbers) + sum(int(open(each.path).read()) for each in files or [])
+
+    @part
+    def fail():
+        raise SystemExit("it broke off")
+
+    @part
+    def finish(status: dsl.PipelineTaskFinalStatus):
+        print("ended", status.state)
+    """)
+
+FLOW = HEAD + dedent("""
+    @dsl.pipeline
+    def inner(n: int) -> int:
+        return double(n=n).output
+
+    @dsl.pipeline(name="Flow of all")
+    def flow(word: str = "b", count: int = 3, none: Optional[str] = None) -> str:
+        first = say(text=word, more=none)
+        with dsl.If(first.output == "a"):
+            taken = say(text="was a")
+        with dsl.Elif(first.output == "b"):
+            other = say(text=f"was {first.output}")
+        with dsl.Else():
+            last = say(text="was another")
+        one = dsl.OneOf(taken.output, other.output, last.output)
+        with dsl.ParallelFor(pieces(count=count).output, parallelism=2) as item:
+            doubled = inner(n=item.n)
+            made = write(n=item.n)
+        added = total(numbers=dsl.Collected(doubled.output), files=dsl.Collected(made.outputs["made"]))
+        say(text=dsl.PIPELINE_TASK_NAME_PLACEHOLDER, more=dsl.PIPELINE_TASK_ID_PLACEHOLDER)
+        return say(text=f"{say(text=one).output} and {added.output}").output
+    """)
+
+
+def run(folder: Path, text: str, *words: str, code: int = 0) -> tuple[dict[str, Any], RunRecord]:
+    """Return what a run printed, and its record."""
+    file = written(folder, text) + (":flow" if "def flow" in text else "")
+    done = podium(folder / "home", file, *words, "--json")
+    assert done.returncode == code, done.stderr
+    (record,) = records_below(folder / "home/runs")
+    return json.loads(done.stdout) if done.stdout else {"error": done.stderr}, record
+
+
+def test_branches_loops_and_parts_run_as_on_a_cluster(tmp_path: Path) -> None:
+    outcome, record = run(tmp_path, FLOW)
+    assert outcome["outputs"] == {"Output": "was b and 9"}
+    states = {name: step.state for name, step in record.steps.items()}
+    assert {name for name, state in states.items() if state == "skipped"} == {"say-2", "say-4"}
+    assert [name for name in states if name.startswith("double")] == [
+        "double.0",
+        "double.1",
+        "double.2",
+    ]
+    assert record.steps["write.2"].title == "write 3/3"
+    assert record.log("say").read_text() == "b None\n"
+    assert record.log("say-5").read_text() == f"say-5 {record.id}/say-5\n"
+
+
+NO_VALUE = """
+import os
+from typing import Optional
+from kfp import dsl
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def show(key: str):
+    print(key)
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def maybe(n: int, key: Optional[str] = None):
+    print(n, key)
+
+@dsl.pipeline
+def asking(secret: str = os.getenv("NOT_SET_ANYWHERE")):
+    show(key=secret)
+
+@dsl.pipeline
+def able(secret: Optional[str] = None, use: bool = False):
+    with dsl.ParallelFor([1, 2]) as n:
+        maybe(n=n, key=secret)
+    with dsl.If(use == True):
+        show(key=secret)
+"""
+
+
+def test_a_parameter_without_a_value_is_named_before_any_step(tmp_path: Path) -> None:
+    file = written(tmp_path, NO_VALUE)
+    done = podium(tmp_path / "home", f"{file}:asking")
+    assert "step show needs key, and the pipeline's parameter secret has no value" in done.stderr
+    assert "hint: secret=VALUE" in done.stderr
+    assert not (tmp_path / "home").exists()
+    assert podium(tmp_path / "home", f"{file}:asking", "secret=x").returncode == 0
+    assert podium(tmp_path / "home", f"{file}:able").returncode == 0  # nothing there must have one
+
+
+def test_a_loop_over_nothing_gives_nothing(tmp_path: Path) -> None:
+    outcome, record = run(tmp_path, FLOW, "count=0", "word=z")
+    assert outcome["outputs"] == {"Output": "was another and 0"}
+    assert not [name for name in record.steps if name.startswith(("double", "write"))]
+
+
+EXIT = HEAD + dedent("""
+    @part
+    def flaky(place: str):
+        import os
+        tries = len(os.listdir(place))
+        open(f"{place}/{tries}", "w").close()
+        print("try", tries)
+        assert tries == 2
+
+    @dsl.pipeline
+    def end(place: str):
+        with dsl.ExitHandler(finish()):
+            flaky(place=place).set_retry(2, backoff_duration="0s")
+            fail().after(say(text="before"))
+        say(text="never").after(say(text="beside"))
+    """)
+
+
+def test_an_exit_handler_runs_after_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "tries").mkdir()
+    printed, record = run(tmp_path, EXIT, f"place={tmp_path / 'tries'}", code=1)
+    assert 'error: step "fail" failed\n  it broke off\n' in printed["error"]
+    assert record.log("finish").read_text() == "ended FAILED\n"
+    assert record.log("flaky").read_text().count("try ") == 3
+    assert record.steps["flaky"].state == "succeeded"
+
+
+WELL = HEAD + dedent("""
+    @part
+    def told(status: dsl.PipelineTaskFinalStatus):
+        print(status.state, status.pipeline_task_name, status.pipeline_job_resource_name)
+
+    @dsl.pipeline(name="all-is-well")
+    def well():
+        with dsl.ExitHandler(told()):
+            say(text="fine")
+    """)
+
+
+def test_an_exit_handler_is_told_what_a_cluster_tells(tmp_path: Path) -> None:
+    _, record = run(tmp_path, WELL)
+    state, task, job = record.log("told").read_text().split()
+    assert (state, task) == ("COMPLETE", "exit-handler-1")
+    assert job.startswith("all-is-well-")
+
+
+NUMBERS = HEAD + dedent("""
+    @part
+    def show(text: str) -> str:
+        return f"{type(text).__name__} {text}"
+
+    @part
+    def mixed() -> list:
+        return [1, 0.0000001, True, [1, 2]]
+
+    @part
+    def several(texts: List[str]):
+        print(sorted(texts))
+
+    @dsl.pipeline
+    def numbers():
+        with dsl.ParallelFor(mixed().output) as item:
+            shown = show(text=item)
+        several(texts=dsl.Collected(shown.output))
+    """)
+
+
+def test_a_number_arrives_as_text_where_text_is_wanted(tmp_path: Path) -> None:
+    _, record = run(tmp_path, NUMBERS)
+    wanted = ["str 0.0000001", "str 1", "str [1,2]", "str true"]
+    assert record.log("several").read_text().strip() == str(wanted)
+
+
+TOGETHER = HEAD + dedent("""
+    @part
+    def meet(mine: str, other: str):
+        import pathlib, time
+        pathlib.Path(mine).touch()
+        while not pathlib.Path(other).exists():
+            time.sleep(0.01)
+
+    @dsl.pipeline
+    def both(a: str, b: str):
+        meet(mine=a, other=b)
+        meet(mine=b, other=a)
+    """)
+
+
+def test_steps_that_need_nothing_run_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, record = run(tmp_path, TOGETHER, f"a={tmp_path / 'a'}", f"b={tmp_path / 'b'}")
+    assert {step.state for step in record.steps.values()} == {"succeeded"}
+
+
+IMPORT = HEAD + dedent("""
+    @part
+    def read(given: dsl.Input[dsl.Dataset]) -> str:
+        return open(given.path).read() + given.metadata["kind"]
+
+    @dsl.container_component
+    def shout(text: str, loud: dsl.OutputPath(str)):
+        return dsl.ContainerSpec(
+            image="busybox", command=["sh", "-c", 'printf "%s" "$0$1" > "$2"'],
+            args=[text, dsl.ConcatPlaceholder(["!", "?"]), loud])
+
+    @dsl.pipeline
+    def imports(place: str) -> str:
+        given = dsl.importer(artifact_uri=place, artifact_class=dsl.Dataset, metadata={"kind": "x"})
+        return shout(text=read(given=given.output).output).outputs["loud"]
+    """)
+
+
+def test_an_artifact_is_imported_and_a_container_stood_in_for(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("7")
+    words = (f"place={tmp_path / 'data'}", "--image-dir", f"busybox={tmp_path}")
+    outcome, _ = run(tmp_path, IMPORT, *words)
+    assert outcome["outputs"] == {"Output": "7x!?"}
+
+
+CACHED = HEAD + dedent("""
+    @part
+    def count(place: str, n: int) -> int:
+        import os
+        open(f"{place}/{len(os.listdir(place))}", "w").close()
+        return n
+
+    @dsl.pipeline
+    def keyed(place: str, n: int = 1) -> int:
+        task = count(place=place, n=n)
+        task.set_caching_options(True, cache_key="mine")
+        return task.output
+    """)
+
+
+def test_a_key_of_its_own_decides_about_the_cache(tmp_path: Path) -> None:
+    (tmp_path / "tries").mkdir()
+    run(tmp_path, CACHED, f"place={tmp_path / 'tries'}")
+    file, place = str(tmp_path / "own.py"), f"place={tmp_path / 'tries'}"
+    again = podium(tmp_path / "home", file, place, "n=2", "--json")
+    assert json.loads(again.stdout)["outputs"] == {"Output": 1}
+    assert len(list((tmp_path / "tries").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("inputs.parameter_values['s'] == 'it\\'s && true'", True),
+        ("!(inputs.parameter_values['n'] > 3) && inputs.parameter_values['b'] == true", True),
+        ("int(inputs.parameter_values['n']) >= 4 || inputs.parameter_values['s'] != ''", True),
+        ("double(inputs.parameter_values['n']) < -1.5", False),
+    ],
+)
+def test_a_condition_is_read_as_kfp_writes_it(text: str, holds: bool) -> None:
+    assert Condition(text).holds({"s": "it's && true", "n": 3, "b": True}) is holds
+
+
+def test_a_condition_of_another_form_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="is of a form that is not known"):
+        Condition("size(inputs.parameter_values['s']) > 3")
+    with pytest.raises(InvalidInput, match="cannot be decided"):
+        Condition("inputs.parameter_values['s'] > 3").holds({"s": "x"})
+
+
+def test_placeholders_in_a_command_are_replaced_once() -> None:
+    given = {
+        "inputs": {
+            "parameterValues": {"x": "{{$.inputs.parameters['y']}}", "n": 2, "on": True},
+            "artifacts": {"m": {"artifacts": [{"uri": "/m", "metadata": {"k": "v"}}]}},
+        },
+        "outputs": {"parameters": {"o": {"outputFile": "/o"}}, "outputFile": "/out"},
+    }
+    words = [
+        "{{$.inputs.parameters['x']}}",
+        "n={{$.inputs.parameters['n']}},{{$.inputs.parameters['on']}}",
+        "{{$.inputs.artifacts['m'].path}}:{{$.inputs.artifacts['m'].metadata['k']}}",
+        "{{$.outputs.parameters['o'].output_file}}",
+        '{"IfPresent": {"InputName": "n", "Then": ["--n", "{{$.inputs.parameters[\'n\']}}"]}}',
+        '{"IfPresent": {"InputName": "no", "Then": ["--no"]}}',
+        '{"Concat": ["a=", "{{$.pipeline_job_name}}"]}',
+    ]
+    assert command_of(words, given, {"pipeline_job_name": "job"}) == [
+        "{{$.inputs.parameters['y']}}",
+        "n=2,true",
+        "/m:v",
+        "/o",
+        "--n",
+        "2",
+        "a=job",
+    ]

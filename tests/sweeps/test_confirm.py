@@ -1,0 +1,296 @@
+"""The best trials run again with fresh seeds, and the best mean is chosen; trials are processes."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sweep_manifests import SEEDED, job, space, write_experiment
+
+import podium
+from podium.errors import InvalidInput
+from podium.manifests.experiment import Experiment, Trial, check, leaderboard
+from podium.manifests.labels import REPEATS, SEED
+from podium.manifests.options import annotation, describe, forecast, read_settings
+from podium.manifests.options.budget import Budget, Spending
+from podium.manifests.options.confirm import fresh_seeds
+from podium.sweeps.local import LocalSweeps, resume
+
+LUCKY = """
+import os, sys
+x, seed = sys.argv[1], os.environ.get("PODIUM_SEED", "")
+values = {"a": "0.1" if not seed else "0.9", "b": "0.2", "c": "0.3", "d": "0.8"}
+print(f"loss={values[x]}")
+"""
+"""``a`` is the best once, by luck: with a fresh seed it is the worst."""
+
+
+def lucky(folder: Path, program: str = LUCKY, words: tuple[str, ...] = (), **spec: Any) -> dict:
+    (folder / "program.py").write_text(program)
+    command = ["python", str(folder / "program.py"), "${trialParameters.x}", *words]
+    given = {
+        "algorithm": {"algorithmName": "grid"},
+        "parameters": [space("x", "categorical", list=["a", "b", "c", "d"])],
+        "maxTrialCount": 4,
+        "parallelTrialCount": 2,
+        "resumePolicy": "LongRunning",
+    }
+    return write_experiment(job(command), name="sweep", **{**given, **spec})
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., podium.Sweep]:
+    """Runs a sweep of LUCKY with what it is asked."""
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+
+    def run(spec: dict[str, Any] | None = None, **asked: Any) -> podium.Sweep:
+        return podium.sweep(lucky(tmp_path, **(spec or {})), **asked)
+
+    return run
+
+
+def test_a_lucky_trial_is_not_the_best(sweep: Callable[..., podium.Sweep]) -> None:
+    begun = sweep(confirm="3x2")
+    experiment, trials = begun.experiment, begun.results
+    found = {trial.assignments["x"]: trial for trial in trials if not trial.repeats}
+    again = [trial for trial in trials if trial.repeats]
+    assert sorted(trial.assignments["x"] for trial in again) == ["a", "a", "b", "b", "c", "c"]
+    assert begun.best.name == found["b"].name
+    assert begun.best.value == pytest.approx(0.2)
+    assert experiment.optimal_trial == found["b"].name
+    assert experiment.trial_count == 4, "the fresh runs are not trials of the search"
+    assert experiment.status["trialsSucceeded"] == 4
+    ranked = leaderboard(trials)
+    assert [trial.assignments["x"] for trial in ranked[:4]] == ["b", "c", "a", "d"]
+    assert ranked[2].value == pytest.approx(0.9), "the figure it was chosen by is not reported"
+    assert ranked[2].note == "mean 0.9000 of 2 fresh runs, 0.9000 to 0.9000; 0.1000 when found"
+    assert f"{found['b'].name} is the best of 3 by its fresh runs: loss 0.2000" in (
+        experiment.state.message
+    )
+
+
+def test_of_equal_means_the_better_trial_is_chosen(
+    sweep: Callable[..., podium.Sweep], tmp_path: Path
+) -> None:
+    program = LUCKY.replace('"0.9"', '"0.5"').replace(
+        '"b": "0.2"', '"b": "0.2" if not seed else "0.5"'
+    )
+    begun = podium.sweep(lucky(tmp_path, program), confirm="2x2")
+    assert begun.best.parameters == {"x": "a"}
+    assert begun.experiment.optimal_trial == begun.best.name
+
+
+def test_without_it_the_luckiest_is_the_best(sweep: Callable[..., podium.Sweep]) -> None:
+    assert sweep().best.parameters == {"x": "a"}
+
+
+def test_each_of_the_best_gets_the_same_recorded_seeds(
+    sweep: Callable[..., podium.Sweep],
+) -> None:
+    begun = sweep(confirm={"top": 2, "seeds": 3})
+    seeds = list(map(str, fresh_seeds(begun.experiment, 3)))
+    runs = [trial for trial in begun.results if trial.repeats]
+    for name in {trial.repeats for trial in runs}:
+        assert [run.labels[SEED] for run in runs if run.repeats == name] == seeds
+    for run in runs:
+        env = run.workload.manifest["spec"]["template"]["spec"]["containers"][0]["env"]
+        assert {"name": "PODIUM_SEED", "value": run.labels[SEED]} in env
+
+
+def test_a_flag_of_the_command_gets_the_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    manifest = lucky(tmp_path, words=("--seed", "1"), maxTrialCount=1, parallelTrialCount=1)
+    begun = podium.sweep(manifest, confirm="1x1")
+    [run] = [trial for trial in begun.results if trial.repeats]
+    command = run.workload.manifest["spec"]["template"]["spec"]["containers"][0]
+    words = [*command["command"], *command["args"]]
+    assert words[-1] == f"--seed={run.labels[SEED]}"
+    assert "1" not in words
+
+
+FAILING = LUCKY.replace("print", 'if x == "b" and seed: sys.exit(1)\nprint')
+
+
+def test_a_trial_whose_fresh_run_fails_is_not_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    begun = podium.sweep(
+        lucky(tmp_path, FAILING, maxFailedTrialCount=1, parallelTrialCount=1), confirm="3x2"
+    )
+    assert begun.experiment.state.succeeded, "fresh runs that fail do not fail the sweep"
+    assert begun.best.parameters == {"x": "c"}
+
+
+def test_when_all_fresh_runs_fail_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    begun = podium.sweep(
+        lucky(tmp_path, LUCKY.replace("print", "if seed: sys.exit(1)\nprint")), confirm="1x1"
+    )
+    assert begun.best.parameters == {"x": "a"}
+    assert "the best trial is not confirmed: none of the best" in begun.experiment.state.message
+
+
+KILLED = """
+import json, sys
+from pathlib import Path
+from podium.manifests.typed import typed
+from podium.sweeps.local import LocalSweeps
+
+with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
+    cluster.create(typed(json.loads(sys.argv[2])))
+    for _ in cluster.watch("Experiment", "sweep", timeout=120):
+        pass
+"""
+
+BLOCKING = LUCKY.replace(
+    "print",
+    """
+import pathlib, time
+here = pathlib.Path(__file__).parent
+if seed and x == "c":
+    (here / "blocked").touch()
+    while not (here / "go").exists():
+        time.sleep(0.05)
+print""",
+)
+
+
+def test_fresh_runs_go_on_after_a_kill(tmp_path: Path) -> None:
+    manifest = lucky(tmp_path, BLOCKING, parallelTrialCount=1)
+    manifest["metadata"]["annotations"] = annotation(read_settings({"confirm": "3x2"}))
+    words = [sys.executable, "-c", KILLED, str(tmp_path / "cluster"), json.dumps(manifest)]
+    process = subprocess.Popen(words, start_new_session=True)
+    while not (tmp_path / "blocked").exists():
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+    (tmp_path / "go").touch()
+    with LocalSweeps(tmp_path / "cluster", fork_server=False) as cluster:
+        before = {trial.name for trial in cluster.trials("sweep") if trial.repeats}
+        assert before
+        resume(cluster, "sweep")
+        for _ in cluster.watch("Experiment", "sweep", timeout=300):
+            pass
+        trials = [trial for trial in cluster.trials("sweep") if trial.repeats]
+    assert before < {trial.name for trial in trials}
+    pairs = [(trial.labels[REPEATS], trial.labels[SEED]) for trial in trials]
+    assert len(pairs) == len(set(pairs)) == 6, "each runs once"
+
+
+def test_more_trials_are_confirmed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    begun = podium.sweep(
+        lucky(
+            tmp_path,
+            LUCKY.replace("[x]", "['abcd'[int(10 * float(x)) % 4]]"),
+            algorithm=SEEDED,
+            parameters=[space("x", min="0", max="1")],
+            maxTrialCount=2,
+        ),
+        confirm="2x2",
+    )
+    first = {trial.name for trial in begun.results if trial.repeats}
+    begun.resume(trials=6)
+    assert begun.experiment.trial_count == 6
+    assert first <= {trial.name for trial in begun.results if trial.repeats}
+    assert begun.best_trial.name == begun.experiment.optimal_trial
+
+
+def test_a_deterministic_sweep_confirms_the_same(sweep: Callable[..., podium.Sweep]) -> None:
+    spec = {"algorithm": {"algorithmName": "random"}}
+    chosen = []
+    for name in ("one", "two"):
+        begun = sweep(spec, confirm="2x2", deterministic=4, name=name)
+        runs = [trial for trial in begun.results if trial.repeats]
+        chosen.append(
+            (begun.best.parameters, sorted((r.assignments["x"], r.labels[SEED]) for r in runs))
+        )
+    assert chosen[0] == chosen[1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "spec", "message"),
+    [
+        ({"confirm": "3"}, {}, "the number of trials and of seeds, but got '3'"),
+        ({"confirm": "0x3"}, {}, "the number of trials and of seeds, but got '0x3'"),
+        ({"confirm": {"top": 3}}, {}, "the number of trials and of seeds"),
+        ({"confirm": "5x3"}, {}, "takes the best 5 of 4 trials"),
+        ({"confirm": "3x1"}, {}, "would report the one run that each is chosen by"),
+        ({"confirm": "2x2", "objectives": ["min:size"]}, {}, "there are several"),
+    ],
+)
+def test_what_cannot_be_confirmed_is_refused(
+    asked: dict[str, Any],
+    spec: dict[str, Any],
+    message: str,
+    sweep: Callable[..., podium.Sweep],
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        sweep(spec, **asked)
+
+
+def test_trials_that_inherit_weights_are_refused(tmp_path: Path) -> None:
+    settings = {"suggestion_trial_dir": "/d", "n_population": "5", "truncation_threshold": "0.4"}
+    listed = [{"name": name, "value": value} for name, value in settings.items()]
+    manifest = lucky(
+        tmp_path,
+        algorithm={"algorithmName": "pbt", "algorithmSettings": listed},
+        parameters=[space("x", min="0", max="1")],
+        maxTrialCount=10,
+    )
+    manifest["metadata"]["annotations"] = annotation({"confirm": "2x2"})
+    with pytest.raises(InvalidInput, match="continues from the weights of another"):
+        check(Experiment.parse(manifest))
+
+
+def test_its_share_is_said_before(tmp_path: Path) -> None:
+    manifest = lucky(tmp_path, maxTrialCount=21)
+    manifest["metadata"]["annotations"] = annotation({"confirm": "3x3", "max_time": "100s"})
+    experiment = Experiment.parse(manifest)
+    assert describe(experiment)["confirm"] == (
+        "the best 3 run again with 3 fresh seeds each, 30% of all runs; the best mean wins"
+    )
+    ended = [_trial("one", 0, 10)]
+    assert "about 11 of 21 trials and 9 runs of the best again fit" in forecast(experiment, ended)
+
+
+def test_a_budget_leaves_room_for_the_fresh_runs() -> None:
+    now = [0.0]
+    budget = Budget.of({"max_time": "100s"})
+    assert budget
+    spending = Spending(budget, lambda: now[0], reserved=4, parallel=2)
+    begun = _trial("one", 0, 10)
+    spending.begin([begun])
+    now[0] = 0.0
+    assert spending.has_room()
+    spending.begin([_trial(f"t{at}", 10 * at, 10 * at + 10) for at in range(1, 8)])
+    assert not spending.has_room(), "80 s are used, and two rounds of 10 s are reserved"
+
+
+def _trial(name: str, start: float, end: float) -> Trial:
+    from datetime import UTC, datetime
+
+    stamps = [datetime.fromtimestamp(at, UTC).isoformat() for at in (start, end)]
+    return Trial(
+        manifest={
+            "kind": "Trial",
+            "metadata": {"name": name},
+            "spec": {
+                "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+                "runSpec": job(["true"]),
+            },
+            "status": {
+                "startTime": stamps[0],
+                "completionTime": stamps[1],
+                "conditions": [{"type": "Succeeded", "status": "True"}],
+            },
+        }
+    )

@@ -1,0 +1,190 @@
+"""Faults that podium had, or would have without a line that guards against them, planted again."""
+
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from podium.cluster.kubernetes import logs, watch
+from podium.cluster.kubernetes.api import Api
+from podium.cluster.kubernetes.leadership import Leadership
+from podium.models import upkeep
+from podium.models.ledger import Ledger, State
+from podium.models.model import Model
+from podium.models.upload import Upload
+from podium.sweeps.controller import ExperimentController
+from podium.sweeps.engine import Engine
+from podium.sweeps.pod_trial import _PodTrial
+from podium.sweeps.records import Records
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A change of a function's text."""
+
+    owner: Any
+    name: str
+    old: str
+    new: str
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Let the function have the fault."""
+        right = inspect.getattr_static(self.owner, self.name)
+        function: FunctionType = getattr(right, "__func__", right)
+        source = textwrap.dedent(inspect.getsource(function))
+        assert source.count(self.old) == 1, f"{self.name} has not once: {self.old}"
+        scope: dict[str, Any] = {}
+        exec(source.replace(self.old, self.new), function.__globals__, scope)
+        setattr(self.owner, self.name, scope[self.name])
+        try:
+            yield
+        finally:
+            setattr(self.owner, self.name, right)
+
+
+REGISTRY: Mapping[str, Bug] = {
+    "the document is written without a condition": Bug(
+        Ledger, "change", "if_absent=etag is None, if_match=etag", "if_absent=False"
+    ),
+    "a lost answer is not recognized": Bug(
+        State, "has", "any(known.id == record.id for known in self.history)", "False"
+    ),
+    "a challenger beats a champion that it was not compared with": Bug(
+        Ledger, "move", "if expect and target not in expect and not gone:", "if False:"
+    ),
+    "the etag is that of a later read": Bug(
+        Ledger,
+        "read",
+        "content, entry = self.storage.read(self.key, limit=MAX_BYTES + 1)",
+        "content = self.storage.get(self.key); entry = self.storage.head(self.key)",
+    ),
+    "a document that was read is never read again": Bug(
+        Ledger,
+        "read",
+        "if self._seen and (entry := self.storage.head(self.key)) and entry.etag == self._seen[1]:",
+        "if self._seen:",
+    ),
+    "clocks that differ turn the history around": Bug(
+        Ledger,
+        "_following",
+        "max(move.time, just_after(current.time)) if current else move.time",
+        "move.time",
+    ),
+    "an alias may point at a version that is being deleted": Bug(
+        Ledger, "move", "if version not in state.versions:", "if False:"
+    ),
+    "a version is named before its files are there": Bug(
+        Upload,
+        "run",
+        "    for file in self.files:\n        self._put(file, self.progress, over_leftovers=token is not None)\n"
+        "    return self._publish(state.versions.get(name), token)",
+        "    published = self._publish(state.versions.get(name), token)\n"
+        "    for file in self.files:\n        self._put(file, self.progress, over_leftovers=True)\n"
+        "    return published",
+    ),
+    "what a collector took during an upload stays away": Bug(
+        Upload, "_publish", "if state.collected != looked:", "if False:"
+    ),
+    "an upload is named beside a deletion that is under way": Bug(
+        Upload, "_publish", "if there.deleting.get(name) != token:", "if False:"
+    ),
+    "an upload begins beside a deletion that goes on": Bug(
+        Upload, "_take_over", "if is_recent(old):", "if False:"
+    ),
+    "an upload over leftovers does not stop their collector": Bug(
+        Upload, "run", "token = old and self._take_over(old)", "token = old"
+    ),
+    "a collector that slept deletes what was uploaded again": Bug(
+        upkeep,
+        "_clear",
+        "if ledger.read()[0].deleting.get(name) != token:\n                return False\n"
+        "            ledger.storage.delete(entry.key, if_match=entry.etag)",
+        "ledger.storage.delete(entry.key)",
+    ),
+    "a version that is needed is deleted": Bug(
+        upkeep, "delete_version", "if version in _protected(state):", "if False:"
+    ),
+    "garbage is collected without a word in the document": Bug(
+        upkeep, "collect", "if delete and (old or versions or done):", "if False:"
+    ),
+    "a killed deletion leaves its token for ever": Bug(
+        upkeep, "collect", "if (name, held) not in done}", "}"
+    ),
+    "half a version that nobody names stays for ever": Bug(
+        upkeep,
+        "_reason",
+        'return "unfinished deletion" if version and _lacks(version, entries) else None',
+        "return None",
+    ),
+    "a version is added again though a part of it is missing": Bug(
+        upkeep,
+        "_whole",
+        "return version if version and not _lacks(version, ledger.entries(name)) else None",
+        "return version",
+    ),
+    "a version becomes champion unverified": Bug(
+        Model, "set_champion", "challenger.verify()", "pass"
+    ),
+    "a segment of the history is named and never written": Bug(
+        Ledger,
+        "_moved_out",
+        "self.storage.put(segment_key(self.name, name), content, if_absent=True)",
+        "pass",
+    ),
+    "a deletion leaves no record": Bug(
+        upkeep, "delete_version", "history=(*state.history, event),", ""
+    ),
+}
+
+SWEEPS: Mapping[str, Bug] = {
+    "a trial whose end cannot be written has failed": Bug(
+        ExperimentController,
+        "_run_trial",
+        "run.trial if run.trial.state.finished else failed",
+        "failed",
+    ),
+    "a late event begins a sweep that has ended": Bug(
+        Engine, "_see", "(stored := self._stored(seen))", "(stored := experiment)"
+    ),
+    "an object that a lost request created is another's": Bug(
+        Api,
+        "create",
+        'if (present["metadata"].get("annotations") or {}).get(_CREATION) != creation:',
+        "if True:",
+    ),
+    "a leader leads until others may": Bug(
+        Leadership, "left", "_STOP_SECONDS / DURATION_SECONDS", "1.2"
+    ),
+    "a Lease is taken before it has run out": Bug(
+        Leadership, "_is_free", "> patience", "> patience / 4"
+    ),
+    "a Lease is taken that somebody else took": Bug(
+        Leadership,
+        "_take",
+        "except Conflict:  # somebody else was faster\n        return False",
+        "except Conflict:\n        pass",
+    ),
+    "a job that an earlier engine created is refused": Bug(
+        _PodTrial, "start", "if self._trial.uid not in uids:", "if True:"
+    ),
+    "who does not lead any more writes on": Bug(
+        Records, "_check", "if self._leadership:", "if False:"
+    ),
+    "a version that is too old ends a watch": Bug(
+        watch, "_changes", "not in (401, 403, 410)", "not in (401, 403)"
+    ),
+    "a log that was cut counts as read": Bug(
+        logs, "logs", "complete, tries = False, tries + 1", "complete, tries = True, tries + 1"
+    ),
+    "a request is sent once": Bug(Api, "call", "if not passing or left <= 0:", "if True:"),
+    "a server that has just started denies for good": Bug(
+        Api, "call", "is_passing(failed) or self._denies_for_a_moment(failed)", "is_passing(failed)"
+    ),
+    "trials that began before are forgotten": Bug(
+        ExperimentController, "_begin", "self._recall(trials)", "self._recall([])"
+    ),
+}
