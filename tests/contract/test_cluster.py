@@ -198,7 +198,10 @@ sys.exit(137)
     where = launch(cluster, training(script, restart_policy="ExitCode", backoff_limit=100))
     seen = [update.state for update in cluster.watch(*where, timeout=WAIT)]
     assert seen[-1].phase == "Succeeded"
-    assert "Restarting" in [status.phase for status in seen]
+    if is_quick(cluster):  # the phase Restarting may be over before somebody looks
+        assert (tmp_path / "tried").is_dir()
+    else:
+        assert "Restarting" in [status.phase for status in seen]
 
 
 def test_exit_codes_below_128_are_final(cluster: Cluster) -> None:

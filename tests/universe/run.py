@@ -8,10 +8,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from planted_bugs import REGISTRY, SWEEPS
 from registry_universe import RegistryUniverse
 from registry_universe import modules as registry_modules
 from simulation import Fault, Outcome, installed, shrunk
@@ -22,6 +23,7 @@ UNIVERSES: dict[str, tuple[Callable[..., Any], Callable[[str], bool]]] = {
     "registry": (RegistryUniverse, registry_modules),
     "sweeps": (SweepUniverse, sweep_modules),
 }
+BUGS = {"registry": REGISTRY, "sweeps": SWEEPS}
 _CHUNK = 100
 
 
@@ -37,15 +39,19 @@ def universe(name: str) -> Iterator[None]:
             tempfile.tempdir = usual
 
 
-def fewest(name: str, seed: int) -> Outcome:
-    """Run a seed; return it with the fewest faults that make it fail."""
-
-    def run(only: frozenset[Fault] | None = None) -> Outcome:
+def run(name: str, seed: int, bug: str = "", only: frozenset[Fault] | None = None) -> Outcome:
+    """Run a seed, beside a planted bug where one is named."""
+    with universe(name), BUGS[name][bug].planted() if bug else nullcontext():
         outcome: Outcome = UNIVERSES[name][0](seed, only).run()
-        return outcome
+    return outcome
 
-    outcome = run()
-    return shrunk(run, outcome) if outcome.problem else outcome
+
+def fewest(name: str, seed: int, bug: str = "") -> Outcome:
+    """Run a seed; return it with the fewest faults that make it fail."""
+    outcome = run(name, seed, bug)
+    if not outcome.problem:
+        return outcome
+    return shrunk(lambda only: run(name, seed, bug, only), outcome)
 
 
 def failures(task: tuple[str, int, int]) -> tuple[int, float, list[tuple[str, Outcome]]]:
@@ -53,8 +59,7 @@ def failures(task: tuple[str, int, int]) -> tuple[int, float, list[tuple[str, Ou
     name, begin, end = task
     logging.disable(logging.ERROR)
     began = time.process_time()
-    with universe(name):
-        found = [fewest(name, seed) for seed in range(begin, end)]
+    found = [fewest(name, seed) for seed in range(begin, end)]
     bad = [(name, outcome) for outcome in found if outcome.problem]
     return end - begin, time.process_time() - began, bad
 
@@ -62,8 +67,8 @@ def failures(task: tuple[str, int, int]) -> tuple[int, float, list[tuple[str, Ou
 def replay(name: str, seed: int) -> None:
     """Print every operation of a seed with its fewest faults."""
     logging.disable(logging.ERROR)
+    outcome = fewest(name, seed)
     with universe(name):
-        outcome = fewest(name, seed)
         again = UNIVERSES[name][0](seed, frozenset(outcome.struck))
         again.universe.trace = []
         outcome = again.run()

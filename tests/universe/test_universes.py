@@ -1,0 +1,107 @@
+"""The registry, and sweeps of engines that may lead, hold under every schedule and fault."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from run import BUGS, failures, fewest, run
+
+Apart = Callable[..., Any]
+
+BLOCKS = [
+    *[("registry", begin, begin + 150) for begin in range(0, 1200, 150)],
+    *[("sweeps", begin, begin + 25) for begin in range(0, 100, 25)],
+]
+
+
+@pytest.mark.parametrize(("name", "begin", "end"), BLOCKS)
+def test_everything_holds_under_every_schedule(
+    name: str, begin: int, end: int, apart: Apart
+) -> None:
+    ran, _, failed = apart(failures, (name, begin, end))
+    assert (ran, [(outcome.seed, outcome.problem) for _, outcome in failed]) == (end - begin, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [
+        ("registry", 55),  # a deletion was killed after its last file
+        ("registry", 133),  # a request to delete was on its way while the version was added again
+        ("registry", 526),  # files were missing between the naming and a second look
+        ("registry", 1058),  # an upload wrote files of a version that was deleted as it ended
+        ("registry", 1917),  # a deletion ended between the look at the files and the naming
+        ("registry", 2282),  # repair named a version that was deleted after it had looked
+        ("registry", 16442),  # a deletion was under way at that look
+        ("registry", 3917),  # the metadata.json was that of another upload of the same files
+        ("sweeps", 32),  # a succeeded trial got a second end: its job could not be removed
+        ("sweeps", 492),  # a late event began a sweep that had ended
+        ("sweeps", 20358),  # a succeeded trial got a second end: the first could not be written
+    ],
+)
+def test_a_schedule_that_once_failed_holds(name: str, seed: int, apart: Apart) -> None:
+    assert apart(run, name, seed).problem == ""
+
+
+FOUND = {
+    "registry": {
+        "the document is written without a condition": 45,
+        "a lost answer is not recognized": 2298,
+        "a challenger beats a champion that it was not compared with": 569,
+        "the etag is that of a later read": 14,
+        "a document that was read is never read again": 18,
+        "clocks that differ turn the history around": 218,
+        "an alias may point at a version that is being deleted": 90,
+        "a version is named before its files are there": 5,
+        "what a collector took during an upload stays away": 1291,
+        "an upload begins beside a deletion that goes on": 446,
+        "an upload over leftovers does not stop their collector": 64,
+        "a collector that slept deletes what was uploaded again": 64,
+        "a version that is needed is deleted": 7,
+        "garbage is collected without a word in the document": 3,
+        "an upload is named beside a deletion that is under way": 4764,
+        "a killed deletion leaves its token for ever": 236,
+        "half a version that nobody names stays for ever": 312,
+        "a version is added again though a part of it is missing": 312,
+        "a version becomes champion unverified": 29,
+        "a segment of the history is named and never written": 87,
+        "a deletion leaves no record": 3,
+    },
+    "sweeps": {
+        "a trial whose end cannot be written has failed": 20358,
+        "a late event begins a sweep that has ended": 492,
+        "an object that a lost request created is another's": 76,
+        "a leader leads until others may": 4,
+        "a Lease is taken before it has run out": 24,
+        "a Lease is taken that somebody else took": 162,
+        "a job that an earlier engine created is refused": 1,
+        "who does not lead any more writes on": 0,
+        "a version that is too old ends a watch": 122,
+        "a log that was cut counts as read": 157,
+        "a request is sent once": 1,
+        "a server that has just started denies for good": 73,
+        "trials that began before are forgotten": 0,
+    },
+}
+"""The first seed that finds a planted bug."""
+
+
+@pytest.mark.parametrize(("name", "bug"), [(name, bug) for name in BUGS for bug in BUGS[name]])
+def test_a_planted_bug_is_found(name: str, bug: str, apart: Apart) -> None:
+    assert apart(run, name, FOUND[name][bug], bug).problem
+
+
+@pytest.mark.parametrize(
+    ("name", "bug"),
+    [
+        ("registry", "a collector that slept deletes what was uploaded again"),
+        ("sweeps", "a leader leads until others may"),
+    ],
+)
+def test_a_seed_replays_exactly_and_is_shrunk(name: str, bug: str, apart: Apart) -> None:
+    seed = FOUND[name][bug]
+    first, again = apart(run, name, seed, bug), apart(run, name, seed, bug)
+    assert first.problem
+    assert (again.struck, again.steps, again.problem) == (first.struck, first.steps, first.problem)
+    shortest = apart(fewest, name, seed, bug)
+    assert shortest.problem
+    assert len(shortest.struck) < len(first.struck) or len(first.struck) == 1
