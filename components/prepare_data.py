@@ -31,7 +31,7 @@ def prepare_data(
         limit: At most this many items for training and validation together; 0 takes all.
         data_options: Options of the source, as in {"group": "patient", "test": 0.2}.
         metric: What models are chosen by; one that does not fit the data is refused here.
-        model_name: Name of the model in the registry; data of another task than the model's are refused here.
+        model_name: Name of the model in the registry, empty for the dataset's; data of another task are refused here.
         rule: Rule by which a challenger is promoted; the step says what it can show on the test part.
         fingerprint: From fingerprint_data: the step is skipped while it and all else is the same.
         storage: URL under which models and the step's log are kept; empty for the bucket of the run's artifacts.

@@ -12,7 +12,7 @@ def promote_best(
     decision: Output[Metrics],
     report: Output[HTML],
     version: str,
-    model_name: str = "mnist",
+    model_name: str = "",
     rule: str = "likely",
     tracking: str = "",
     storage: str = "",
@@ -27,7 +27,7 @@ def promote_best(
         decision: The comparison in figures.
         report: The whole run as one page.
         version: The version that challenges.
-        model_name: Name of the model in the registry.
+        model_name: Name of the model in the registry; empty for the dataset's.
         rule: What the challenger must do to win.
         tracking: Address of an MLflow server that logs the run and the version; empty for none.
         storage: URL of the storage; empty for a place beside the run's artifacts.

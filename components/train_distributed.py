@@ -18,7 +18,7 @@ def train_distributed(
     hyperparameters: dict = {},  # noqa: B006  KFP takes the default from the signature
     network: str = "",
     weights: str = "",
-    epochs: int = 3,
+    epochs: int = -1,
     workers: int = -1,
     gpus_per_worker: int = 0,
     seed: int = 1,
@@ -42,7 +42,7 @@ def train_distributed(
         hyperparameters: Flags of the command without the dashes and their values.
         network: Network, a name podium's trainer knows; empty leaves it to the hyperparameters.
         weights: File or URI of weights that podium's trainer starts from, such as torchvision's; empty for new ones.
-        epochs: Passes of podium's trainer over the training part; 0 leaves them to the hyperparameters.
+        epochs: Epochs of podium's trainer; -1: the best trial's, or its network's usual if more; 0: the trial's.
         workers: Workers besides the master; -1: one, or as many as the trials have for a trainer of your own.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
         seed: Seed of the weights and of the order of images; 0 leaves it to the hyperparameters.

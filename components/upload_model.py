@@ -10,7 +10,7 @@ def upload_model(
     model: str,
     predictions: Input[Artifact],
     evaluation: Input[Artifact],
-    model_name: str = "mnist",
+    model_name: str = "",
     storage: str = "",
 ) -> str:
     """Write a version of a model; returns its name. Uploading the same twice makes one version.
@@ -19,7 +19,7 @@ def upload_model(
         model: URI of the model directory.
         predictions: The model's predictions, from evaluate.
         evaluation: What evaluate measured.
-        model_name: Name of the model in the registry.
+        model_name: Name of the model in the registry; empty for the dataset's.
         storage: URL of the storage; empty for a place beside the run's artifacts.
     """
     parameters = locals()

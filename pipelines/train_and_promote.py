@@ -19,11 +19,11 @@ def train_and_promote(
     hyperparameters: dict = {},  # noqa: B006  KFP takes the default from the signature
     network: str = "",
     weights: str = "",
-    epochs: int = 3,
+    epochs: int = -1,
     workers: int = -1,
     gpus_per_worker: int = 0,
     seed: int = 1,
-    model_name: str = "mnist",
+    model_name: str = "",
     metric: str = "",
     rule: str = "likely",
     tracking: str = "",
@@ -55,11 +55,11 @@ def train_and_promote(
         hyperparameters: Flags of the command without the dashes and their values, as in {"lr": 0.7}.
         network: Network of podium's trainer; empty is fast for pictures, else mlp, unless hyperparameters name one.
         weights: File or URI of weights that podium's trainer starts from, such as torchvision's; empty for new ones.
-        epochs: Epochs of podium's trainer; 0 leaves them to the hyperparameters.
+        epochs: Epochs of podium's trainer; -1 or 0: those of the hyperparameters, else the network's usual number.
         workers: Workers besides the master; -1: one, or none with a command of your own.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
         seed: Seed of the training; data_options split_seed is that of the split.
-        model_name: Name of the model in the registry.
+        model_name: Name of the model in the registry; empty for the dataset's.
         metric: As in rmse, max:package.module:function, threshold:f1_macro; empty for accuracy or rmse.
         rule: Rule by which a challenger is promoted.
         tracking: Address of an MLflow server that logs the run and the version; empty for none.

@@ -22,15 +22,15 @@ def tune_and_promote(
     confirm: str = "",
     folds: int = -1,
     ensemble: bool = False,
-    trial_epochs: int = 1,
+    trial_epochs: int = -1,
     trial_workers: int = 0,
     network: str = "",
     weights: str = "",
-    epochs: int = 3,
+    epochs: int = -1,
     workers: int = -1,
     gpus_per_worker: int = 0,
     seed: int = 1,
-    model_name: str = "mnist",
+    model_name: str = "",
     metric: str = "",
     rule: str = "likely",
     tracking: str = "",
@@ -65,15 +65,15 @@ def tune_and_promote(
         confirm: Reruns of the best trials as TRIALSxSEEDS, as in 3x3; empty for none.
         folds: Folds of the cross-validation of each trial; -1: 5 for small tables and texts of auto; 0: none.
         ensemble: Add an ensemble of the trials that do best together on the validation part as a candidate.
-        trial_epochs: Epochs of a trial of podium's trainer; 0 leaves them to the Experiment, as auto's tables do.
+        trial_epochs: Epochs of a trial of podium's trainer; -1: one for pictures of auto; 0: the Experiment's.
         trial_workers: Workers of each trial, besides its master; 0: none, or the Experiment's for your own trainer.
         network: Network of podium's trainer, or trees; empty: fast for pictures, mlp for arrays, else the Experiment's.
         weights: File or URI of weights that podium's trainer starts from, such as torchvision's; empty for new ones.
-        epochs: Epochs of the distributed training with podium's trainer; 0 leaves them to the Experiment.
+        epochs: Epochs of the distributed training; -1: the best trial's, or the network's usual if more; 0: its own.
         workers: Workers of the training, besides its master; -1: one, or with your own trainer as many as a trial has.
         gpus_per_worker: GPUs of the master and of each worker, of trials too; 0 trains on the CPU.
         seed: Seed of search and training; 0 leaves it to the Experiment. data_options split_seed is that of the split.
-        model_name: Name of the model in the registry.
+        model_name: Name of the model in the registry; empty for the dataset's.
         metric: As in rmse, max:module:function, threshold:f1_macro; empty for the Experiment's, else accuracy or rmse.
         rule: Rule by which a challenger is promoted.
         tracking: Address of an MLflow server that logs the run and the version; empty for none.

@@ -348,7 +348,7 @@ def test_a_resumed_run_repeats_no_finished_step_or_trial(
     ]
     assert begun == ["Upload the model", "Promote it if it is better"]
     assert record.read_bytes() == finished
-    versions = {path.name for path in (home / "store" / "models" / "mnist" / "versions").iterdir()}
+    versions = {path.name for path in (home / "store" / "models" / "tiny" / "versions").iterdir()}
     assert versions == {
         only_run(home).name
     }  # the same evaluated model uploaded twice is one version

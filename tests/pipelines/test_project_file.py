@@ -83,7 +83,7 @@ def test_a_projects_own_pipeline_may_be_named(project: Path) -> None:
 
 def test_another_pipeline_leaves_the_file_alone_and_says_so(project: Path) -> None:
     done = invoke("compile", "train_and_promote")
-    assert default_of(done.stdout, "model_name") == "mnist"
+    assert default_of(done.stdout, "model_name") == ""
     assert "podium.yaml is not read: it is for tune_and_promote" in done.stderr
     (project / "podium.yaml").write_text("pipeline: train_and_promote\nepochs: 7\n")
     assert default_of(invoke("compile").stdout, "epochs") == "7.0"

@@ -51,8 +51,8 @@ LATER = [
     ("tune_and_promote", "seed=-1", "0 <= seed < 2\\*\\*32"),
     ("tune_and_promote", "max_trials=0", "max_trials >= 1"),
     ("tune_and_promote", "parallel_trials=0", "parallel_trials >= 1"),
-    ("tune_and_promote", "trial_epochs=-1", "trial_epochs >= 0"),
-    ("train_and_promote", "epochs=-1", "epochs >= 0"),
+    ("tune_and_promote", "trial_epochs=-2", "trial_epochs >= -1"),
+    ("train_and_promote", "epochs=-2", "epochs >= -1"),
     ("train_and_promote", "workers=-2", "workers >= -1"),
     ("train_and_promote", "gpus_per_worker=-1", "gpus_per_worker >= 0"),
     (

@@ -16,6 +16,7 @@ from s3servers import KEYS, Application, moto
 from podium.data import artifact
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.models import Version, open_registry
+from podium.models.document import name_for
 from podium.prediction import ModelDirectory
 from podium.prediction.predictor import PREPROCESSING
 from podium.scoring import score
@@ -76,6 +77,28 @@ def uploaded(tmp_path: Path, evaluation: str = "evaluation", *, winner: str = "s
 def stored(tmp_path: Path) -> Version:
     """Upload what was evaluated and read the version."""
     return open_registry(tmp_path / "store").model("tiny").version(uploaded(tmp_path))
+
+
+def test_a_model_that_nobody_named_is_called_as_its_dataset(
+    judged: object, tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(model_name: str = "") -> dict[str, Any]:
+        files = (tmp_path / "predictions", tmp_path / "evaluation")
+        winner = str(tmp_path / "candidates/strong")
+        version = upload_model(step(tmp_path), winner, *files, model_name=model_name)
+        promote(
+            step(tmp_path), tiny_dataset, files[1], tmp_path / "decision", tmp_path / "report.html",
+            version=version, model_name=model_name, jobs=jobs(tmp_path),
+        )  # fmt: skip
+        decision: dict[str, Any] = json.loads((tmp_path / "decision").read_text())
+        return decision
+
+    assert run("digits")["model_name"] == "digits"
+    assert "new model" not in capsys.readouterr().out
+    assert run()["model_name"] == "tiny"
+    assert "digits predicts the same: model_name=digits challenges" in capsys.readouterr().out
+    assert name_for("Kunden (März).2026") == "Kunden-M-rz-.2026"
+    assert name_for("客户") == "model"
 
 
 def challenge(

@@ -15,6 +15,7 @@ from podium.manifests.experiment.rules import check
 from podium.steps.sweep import SweepSettings, first_failure, time_left
 from podium.training.dataset import DataSettings
 from podium.training.identity import RunIdentity, StepContext, storage_url
+from podium.training.recipe import TRAINER, Recipe
 from podium.training.settings import TrainSettings
 from podium.training.target import LaunchTarget
 
@@ -31,6 +32,10 @@ def target(**settings: Any) -> LaunchTarget:
     return LaunchTarget(**{"trainer_image": "trainer:1", **settings})
 
 
+def recipe(**hyperparameters: Any) -> str:
+    return Recipe.of_command(TRAINER, hyperparameters).to_text()
+
+
 def adapted(settings: SweepSettings, **target_settings: Any) -> Experiment:
     launched = target(**target_settings)
     experiment = settings.adapt(launched, name="sweep-1", run=RUN)
@@ -42,11 +47,11 @@ def adapted(settings: SweepSettings, **target_settings: Any) -> Experiment:
     [
         (lambda: sweep(max_trials=0), "max_trials >= 1"),
         (lambda: sweep(parallel_trials=0), "parallel_trials >= 1"),
-        (lambda: sweep(trial_epochs=-1), "trial_epochs >= 0"),
+        (lambda: sweep(trial_epochs=-2), "trial_epochs >= -1"),
         (lambda: sweep(trial_workers=-1), "trial_workers >= 0"),
         (lambda: sweep(seed=-1), "0 <= seed"),
         (lambda: sweep(confirm="three"), "the number of trials and of seeds, but got 'three'"),
-        (lambda: TrainSettings(epochs=-1), "epochs >= 0"),
+        (lambda: TrainSettings(epochs=-2), "epochs >= -1"),
         (lambda: TrainSettings(workers=-2), "workers >= -1"),
         (lambda: TrainSettings(seed=2**32), "0 <= seed"),
         (lambda: target(gpus_per_worker=-1), "gpus_per_worker >= 0"),
@@ -181,11 +186,45 @@ def test_auto_is_the_experiment_that_suits_the_data(meaning: str, network: str, 
     assert ("lr" in searched) == (network != "trees")
 
 
+@pytest.mark.parametrize(
+    ("trial", "asked", "trained"),
+    [
+        ({"model": "mlp", "epochs": "3"}, -1, 20),  # the network's usual number is more
+        ({"model": "mlp", "epochs": "30"}, -1, None),  # the trial's own
+        ({"model": "fast", "epochs": "1"}, -1, 2),
+        ({"model": "mlp", "epochs": "3"}, 0, None),
+        ({"model": "mlp", "epochs": "3"}, 4, 4),
+        ({"model": "mlp"}, -1, None),  # the trainer knows it
+    ],
+)
+def test_a_training_is_no_shorter_than_the_best_trial(
+    trial: dict[str, str], asked: int, trained: int | None
+) -> None:
+    settings = TrainSettings(recipe=recipe(**trial), epochs=asked)
+    assert settings.fixed(gpus=0).get("epochs") == trained
+
+
+@pytest.mark.parametrize(
+    ("chosen", "meaning", "epochs"),
+    [("auto", "image", "1"), ("auto", "table", "20"), ("medianstop", "image", "5")],
+)
+def test_an_experiment_keeps_its_epochs_unless_podium_chose_it(
+    chosen: str, meaning: str, epochs: str
+) -> None:
+    experiment = adapted(sweep(experiment=chosen).with_data(meaning))
+    words = experiment.template.workload.replicas[0].pod.containers[0].words
+    assert [word for word in words if word.startswith("--epochs")] == [f"--epochs={epochs}"]
+
+
+def test_searched_epochs_are_searched_in_a_run() -> None:
+    assert "epochs" in {parameter.name for parameter in adapted(sweep()).space}
+
+
 def test_a_training_names_a_network_unless_another_did() -> None:
     assert TrainSettings().fixed(gpus=0)["model"] == "fast"
     assert TrainSettings(network="best").fixed(gpus=0)["model"] == "best"
     for decided in (
-        {"recipe": "{}"},
+        {"recipe": recipe()},
         {"command": ["python", "t.py"]},
         {"hyperparameters": {"model": "best"}},
     ):

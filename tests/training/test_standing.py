@@ -227,7 +227,7 @@ def test_podiums_trainer_leaves_its_predictions(tiny_dataset: Path, tmp_path: Pa
     metrics = json.loads((tmp_path / "out/metrics.json").read_text())
     assert METRICS["accuracy"].value(found.target, found.predictions) == metrics["accuracy"]
     loss = METRICS["log_loss"].value(found.target, found.predictions)
-    assert loss == pytest.approx(metrics["loss"], rel=1e-5)
+    assert loss == pytest.approx(metrics["loss"], rel=1e-4)  # summed in other parts
     assert VALIDATED not in ModelDirectory(tmp_path / "out").files, "not part of a version"
 
 

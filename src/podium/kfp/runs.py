@@ -157,7 +157,7 @@ def _announced(version: PipelineVersion, given: Mapping[str, Any]) -> str:
         for name in ("dataset", "model_name")
         if name in defaults
     }
-    words = [f"{name.removesuffix('_name')} {value}" for name, value in main.items()]
+    words = [f"{name.removesuffix('_name')} {value}" for name, value in main.items() if value]
     others = {name: value for name, value in version.changes(given).items() if name not in main}
     shown = [f"{name}={cut(str(value), 60)}" for name, value in others.items()]
     return ", ".join([f"pipeline {version.pipeline} {version.name}", *words, *shown])

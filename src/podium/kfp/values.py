@@ -154,7 +154,7 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
     _check_columns(rule, settings.data)
     check_tracking(values.get("tracking") or "")
     _check_metric(values.get("metric") or "", rule, settings.data, experiment, here=here)
-    if "model_name" in values:
+    if values.get("model_name"):
         check_name("model name", values["model_name"])
     return settings
 

@@ -124,6 +124,11 @@ def check_name(what: str, name: str) -> str:
     return name
 
 
+def name_for(dataset: str) -> str:
+    """Return the name of a model that nobody named: its dataset's, in characters of a name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", dataset).strip(".-_")[:100] or "model"
+
+
 def now() -> str:
     """Return the current time as RFC3339 with microseconds, UTC."""
     return datetime.now(UTC).strftime(_TIME)

@@ -39,10 +39,6 @@ if TYPE_CHECKING:
     from podium.api.sweep import Sweep
 
 
-DEFAULT = "mnist"
-"""Dataset and model of podium's pipelines where none is named."""
-
-
 class Run:
     """A run of a pipeline on this machine.
 
@@ -381,10 +377,10 @@ class Run:
         """The model and the data it is about; of a pipeline of the user's own its name."""
         if self.pipeline.replace("_", "-") not in PIPELINES:
             return self.pipeline
-        values = {"model_name": DEFAULT, "dataset": DEFAULT, **self.record.parameters}
+        values = {"model_name": "", "dataset": "mnist", **self.record.parameters}
         model, data = str(values["model_name"]), str(values["dataset"]).rstrip("/")
         data = data.rpartition("/")[2].rpartition(":")[2]
-        return model if model == data else f"{model} from {data}"
+        return data if model in ("", data) else f"{model} from {data}"
 
     @property
     def result(self) -> str:

@@ -8,6 +8,7 @@ from podium.data.options import of_pipeline
 from podium.data.schema import DatasetInfo
 from podium.data.sealed import seal
 from podium.errors import PodiumError
+from podium.models.document import name_for
 from podium.steps.fingerprint_data import keep_prepared
 from podium.storage import local_path
 from podium.training.base import say
@@ -47,8 +48,8 @@ def prepare_data(
         cache: Directory of verified downloads; the machine's own if None.
         metric: What models will be chosen by; refused here if it is of the other kind, before
             anything is trained.
-        model_name: Name in the registry of the model that will be trained on it; nothing is looked
-            up if empty.
+        model_name: Name in the registry of the model that will be trained on it, see check_model;
+            empty for the dataset's.
         rule: By which a challenger will be promoted: it is said what that can show on the test part.
         fingerprint: The source's, see fingerprint_data; it is kept for the next run.
         uri: Of the artifact at target, in a pipeline.
@@ -66,7 +67,8 @@ def prepare_data(
     """
     with of_pipeline(settings.data_options) if step else nullcontext():
         info = prepare(settings, target, test, cache, metric)
-    if model_name and step:
+    if step:
+        model_name = model_name or name_for(info.name)
         check_model(model_name, step.storage, str(test or target), info, settings)
     shows = str(_power(info, rule, metric, model_name, step) or "")
     if shows:
@@ -87,7 +89,7 @@ def _power(
     from podium.models import open_registry
     from podium.models.power import MOST, of_data, of_model
 
-    if model_name and step and info.parts["test"].count <= MOST:
+    if step and info.parts["test"].count <= MOST:
         with suppress(PodiumError):
             model = open_registry(step.storage).model(model_name)
             champion = model.find_champion()

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from podium.data.artifact import describe
+from podium.display.text import listed
 from podium.errors import PodiumError
-from podium.models import Decision, Model, PromotionRule, open_registry
+from podium.models import Decision, Model, PromotionRule, Registry, open_registry
 from podium.models.comparison import judge
+from podium.models.document import name_for
 from podium.models.mlflow import check_tracking
 from podium.models.shared_items import VersionJobs
 from podium.models.version import version_prefix
@@ -57,6 +59,7 @@ def promote(
         evaluation: The file written by evaluate.
         decision: JSON file to write the decision to.
         report: HTML file to write the report to.
+        model_name: Empty for that of the dataset.
         rule: In the notation of PromotionRule.parse.
         jobs: Where a champion that is a command predicts.
         tracking: Address of an MLflow server that gets the run and the version, see check_tracking;
@@ -74,8 +77,9 @@ def promote(
     own = measured.metric
     metric = find_metric(parsed.metric) if parsed.metric else find_metric(own.name, own.maximize)
     parsed.check(metric)
-    model = open_registry(step.storage).model(model_name)
     info = describe(data)
+    registry = open_registry(step.storage)
+    model = registry.model(model_name or name_for(info.name))
     evidence = {"run_id": step.run.id, "dataset": info.digest, "test_part": info.test_part}
     evidence |= {"tracking": tracking} if tracking else {}
     evidence |= (
@@ -93,8 +97,13 @@ def promote(
         Path(report).write_text(render(asdict(measured), result))
     except OSError as error:  # what is decided is decided
         say(f"warning: the report could not be written: {report}: {error.strerror}")
-    for said in (*decided.reasons, f"{model_name} {version}: {result['outcome']}"):
+    for said in (*decided.reasons, f"{model.name} {version}: {result['outcome']}"):
         say(said)
+    if not model_name and not contest.champion and (alike := _alike(registry, model, version)):
+        say(
+            f"{model.name} is a new model, named after its dataset; {listed(alike)} predicts the same: "
+            f"model_name={alike[0]} challenges that champion"
+        )
     log_to_mlflow(
         tracking, measured, result, model.storage.join(version_prefix(model.name, version))
     )
@@ -116,6 +125,19 @@ def _run_of(model: Model, version: str) -> str | None:
         run = model.version(version).facts.run_id
         return run.partition(ATTEMPT)[0] if run else None
     return None
+
+
+def _alike(registry: Registry, model: Model, version: str) -> list[str]:
+    """Return the names of other models whose champions predict what a version predicts."""
+    own = model.version(version).facts.dataset
+    return [
+        name
+        for name, other in registry.items()
+        if name != model.name
+        and (champion := other.find_champion())
+        and (there := champion.facts.dataset).target == own.target
+        and (there.kind, there.classes) == (own.kind, own.classes)
+    ]
 
 
 def _decision(

@@ -10,6 +10,7 @@ from podium.code.reference import Code
 from podium.display.text import plural
 from podium.files.documents import load_json
 from podium.models import open_registry
+from podium.models.document import name_for
 from podium.models.task import Task, check_model_task
 from podium.models.upload import Content
 from podium.models.version import PREDICTIONS
@@ -35,6 +36,7 @@ def upload_model(
         model: URI of the winner's model directory.
         predictions: The directory written by evaluate; its files become part of the version.
         evaluation: The file written by evaluate.
+        model_name: Empty for that of the dataset.
 
     Returns:
         Name of the version: the run id.
@@ -45,8 +47,8 @@ def upload_model(
             this name.
     """
     measured = Evaluation.read(Path(evaluation))
-    registered = open_registry(step.storage).model(model_name)
     data = measured.dataset
+    registered = open_registry(step.storage).model(model_name or name_for(data.name))
     check_model_task(
         registered,
         Task(dataset=data.name, kind=data.kind, target=data.target, classes=tuple(data.classes)),
@@ -58,7 +60,7 @@ def upload_model(
         files |= {file.name: file for file in sorted(Path(predictions).iterdir())}
         version = registered.upload(files, _metadata(files, measured))
     size = sum(record.size for record in version.files.values())
-    say(f"{model_name} {version.version}: {plural(len(files), 'file')}, {size / 1e6:.1f} MB")
+    say(f"{version.title}: {plural(len(files), 'file')}, {size / 1e6:.1f} MB")
     return version.version
 
 

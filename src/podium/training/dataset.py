@@ -13,6 +13,7 @@ from podium.data.options import of_pipeline
 from podium.data.sources.known import DATASETS, known_dataset
 from podium.data.sources.source import SOURCES, Source, find_source
 from podium.errors import InvalidInput, require, suggestion
+from podium.models.document import name_for
 from podium.system.settings import Settings
 
 if TYPE_CHECKING:
@@ -183,7 +184,6 @@ def check_data(
     from podium.data.sources.fetching import is_small
     from podium.storage import local_path
 
-    model_name = model_name if local_path(storage) else ""
     paths = [local_path(location) for location in settings.locations]
     if settings.dataset in DATASETS or None in paths:
         return None
@@ -209,8 +209,10 @@ def check_data(
             settings.reader.open(settings.location, settings.options, Path(scratch))
             return None
         info = prepare(settings, f"{scratch}/data", f"{scratch}/test", None, metric)
-        if model_name:
-            check_model(model_name, storage, f"{scratch}/test", info, settings)
+        if local_path(storage):
+            check_model(
+                model_name or name_for(info.name), storage, f"{scratch}/test", info, settings
+            )
         return info
 
 

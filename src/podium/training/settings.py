@@ -45,8 +45,9 @@ class SweepSettings:
     parallel_trials: int
     """spec.parallelTrialCount; lowered to max_trials."""
 
-    trial_epochs: int = 0
-    """``--epochs`` of podium's trainer; 0 leaves it to the Experiment."""
+    trial_epochs: int = -1
+    """``--epochs`` of podium's trainer; 0 leaves it to the Experiment, and so does -1, but where
+    podium chooses it for pictures or arrays: one."""
 
     trial_workers: int = 0
     """Workers of each trial, besides its master; 0: none, or those of the Experiment for another
@@ -84,7 +85,7 @@ class SweepSettings:
 
     def __post_init__(self) -> None:
         check_choice(self.job_kind, self.trial_workers)
-        require_at_least(self, max_trials=1, parallel_trials=1, trial_epochs=0, trial_workers=0)
+        require_at_least(self, max_trials=1, parallel_trials=1, trial_epochs=-1, trial_workers=0)
         Folds.of(read_settings({"confirm": self.confirm or None, "folds": self._folds}))
         require_seed(self.seed)
 
@@ -151,9 +152,9 @@ class SweepSettings:
         if self.data_kind == "regression" and experiment.uses_builtin_trainer:
             experiment = tuned_for_numbers(experiment)
         experiment = self._as_kind(experiment, admits)
-        is_tables = self.experiment == CHOSEN and self.source == TABLES
+        is_short = self.experiment == CHOSEN and self.source == RANDOM
         fixed = decided(
-            epochs=0 if is_tables else self.trial_epochs,
+            epochs=int(is_short) if self.trial_epochs < 0 else self.trial_epochs,
             network=self.model,
             weights=self.weights,
             seed=self.seed,
@@ -215,8 +216,9 @@ class TrainSettings:
     unnamed: str = QUICKEST["image"]
     """``--model`` where nobody names one, see with_data."""
 
-    epochs: int = 0
-    """``--epochs`` of podium's trainer; 0 leaves it to the hyperparameters."""
+    epochs: int = -1
+    """``--epochs`` of podium's trainer; 0 leaves it to recipe or hyperparameters, and so does -1, but
+    where the trials took fewer than their network usually takes."""
 
     workers: int = -1
     """Workers besides the master; -1 takes 1 for podium's trainer, for another as many as its
@@ -229,7 +231,7 @@ class TrainSettings:
     """Kind of job to launch: auto, pytorchjob, trainjob or job, see podium.manifests.job_kinds."""
 
     def __post_init__(self) -> None:
-        require_at_least(self, epochs=0, workers=-1)
+        require_at_least(self, epochs=-1, workers=-1)
         check_choice(self.job_kind, self.workers)
         require_seed(self.seed)
         if not all(isinstance(word, str) for word in self.command):
@@ -284,9 +286,20 @@ class TrainSettings:
         """Return the flags of podium's trainer that the run decides, for replicas with this many
         GPUs."""
         network = self.network if self.names_network else self.unnamed
+        epochs = self._least_epochs() if self.epochs < 0 else self.epochs
         return decided(
-            epochs=self.epochs, network=network, weights=self.weights, seed=self.seed, gpus=gpus
+            epochs=epochs, network=network, weights=self.weights, seed=self.seed, gpus=gpus
         )
+
+    def _least_epochs(self) -> int:
+        """Return the usual epochs of the network if the best trial took fewer, else 0."""
+        from podium.trainer.config import TrainConfig
+        from podium.trainer.networks import recipe
+
+        given = self.read_recipe().hyperparameters if self.recipe else {}
+        network = str(self.network or given.get("model") or TrainConfig.model)
+        usual = int(recipe(network).get("epochs", TrainConfig.epochs))
+        return usual if "epochs" in given and float(given["epochs"]) < usual else 0
 
 
 @dataclass(frozen=True, kw_only=True)
