@@ -43,7 +43,7 @@ def train_distributed(
         network: Network, a name podium's trainer knows; empty leaves it to the hyperparameters.
         weights: File or URI of weights that podium's trainer starts from, such as torchvision's; empty for new ones.
         epochs: Epochs of podium's trainer; -1: the best trial's, or its network's usual if more; 0: the trial's.
-        workers: Workers besides the master; -1: one, or as many as the trials have for a trainer of your own.
+        workers: Workers besides the master; -1: one, none for tables and text, a trial's for a trainer of your own.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
         seed: Seed of the weights and of the order of images; 0 leaves it to the hyperparameters.
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.

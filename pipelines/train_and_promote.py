@@ -56,7 +56,7 @@ def train_and_promote(
         network: Network of podium's trainer; empty is fast for pictures, else mlp, unless hyperparameters name one.
         weights: File or URI of weights that podium's trainer starts from, such as torchvision's; empty for new ones.
         epochs: Epochs of podium's trainer; -1 or 0: those of the hyperparameters, else the network's usual number.
-        workers: Workers besides the master; -1: one, or none with a command of your own.
+        workers: Workers besides the master; -1: one, or none for tables, text and a command of your own.
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
         seed: Seed of the training; data_options split_seed is that of the split.
         model_name: Name of the model in the registry; empty for the dataset's.

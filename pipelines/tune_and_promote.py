@@ -70,7 +70,7 @@ def tune_and_promote(
         network: Network of podium's trainer, or trees; empty: fast for pictures, mlp for arrays, else the Experiment's.
         weights: File or URI of weights that podium's trainer starts from, such as torchvision's; empty for new ones.
         epochs: Epochs of the distributed training; -1: the best trial's, or the network's usual if more; 0: its own.
-        workers: Workers of the training, besides its master; -1: one, or with your own trainer as many as a trial has.
+        workers: Workers of the training, besides its master; -1: one, none for tables and text, or as your own trials.
         gpus_per_worker: GPUs of the master and of each worker, of trials too; 0 trains on the CPU.
         seed: Seed of search and training; 0 leaves it to the Experiment. data_options split_seed is that of the split.
         model_name: Name of the model in the registry; empty for the dataset's.

@@ -16,7 +16,7 @@ from podium.steps.sweep import SweepSettings, first_failure, time_left
 from podium.training.dataset import DataSettings
 from podium.training.identity import RunIdentity, StepContext, storage_url
 from podium.training.recipe import TRAINER, Recipe
-from podium.training.settings import TrainSettings
+from podium.training.settings import TrainSettings, plan
 from podium.training.target import LaunchTarget
 
 RUN = RunIdentity(id="run-1")
@@ -202,6 +202,19 @@ def test_a_training_is_no_shorter_than_the_best_trial(
 ) -> None:
     settings = TrainSettings(recipe=recipe(**trial), epochs=asked)
     assert settings.fixed(gpus=0).get("epochs") == trained
+
+
+@pytest.mark.parametrize(
+    ("meaning", "workers", "pods"),
+    [("image", -1, 2), ("table", -1, 1), ("tokens", -1, 1), ("table", 2, 3)],
+)
+def test_a_table_is_trained_by_one_process_unless_asked(
+    meaning: str, workers: int, pods: int, tmp_path: Path
+) -> None:
+    settings = TrainSettings(recipe=recipe(model="mlp"), workers=workers).with_data(meaning)
+    step = StepContext.of(RUN, str(tmp_path))
+    planned = plan("s3://b/data", "train-1", settings=settings, target=target(), step=step)
+    assert sum(replica.count for replica in planned.job.replicas) == pods
 
 
 @pytest.mark.parametrize(

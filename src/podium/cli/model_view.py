@@ -5,7 +5,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from podium.display.tables import columns, screen_width, table
-from podium.display.text import figure, p_words, size, when
+from podium.display.text import digits, figure, p_words, size, when
 
 if TYPE_CHECKING:
     import numpy as np
@@ -222,7 +222,7 @@ def _metrics(change: "Difference") -> list[str]:
     for name, values in change.metrics.items():
         first, second = ("-" if value is None else figure(value) for value in values)
         moved = (
-            f"{values[1] - values[0]:+9.4g}"
+            f"{digits(values[1] - values[0], sign='+'):>9}"
             if values[0] is not None and values[1] is not None
             else f"{'-':>9}"
         )
@@ -260,7 +260,9 @@ def _verdict(change: "Difference") -> str:
     if compared.interval is None:
         return words
     low, high = compared.interval
-    return f"95 % interval of the change {low:+.4g} to {high:+.4g}; {words}"
+    return (
+        f"95 % interval of the change {digits(low, sign='+')} to {digits(high, sign='+')}; {words}"
+    )
 
 
 def _classes(change: "Difference") -> list[str]:

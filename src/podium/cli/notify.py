@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from podium.display.text import one_line
+from podium.display.text import figure, one_line
 from podium.errors import InvalidInput, PodiumError, Unavailable
 from podium.system.plugins import Table, blame
 
@@ -78,7 +78,7 @@ class Notice:
         name = " ".join(
             word for word in (self.what, self.run, self.pipeline and f"of {self.pipeline}") if word
         )
-        facts = [f"{metric} {value:.4g}" for metric, value in self.metrics.items()]
+        facts = [f"{metric} {figure(value)}" for metric, value in self.metrics.items()]
         if self.model:
             champion = "the new champion" if self.event == "champion" else "not promoted"
             facts = [f"{self.model} {self.version} is {champion}", *facts]

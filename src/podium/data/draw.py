@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from podium.data.blocks import blocks
 from podium.data.look import Numbers, input_numbers, target_numbers
 from podium.data.schema import Array, Column, DatasetInfo
+from podium.display.text import digits
 from podium.errors import InvalidInput, PodiumError
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def _rows(part: "Split", info: DatasetInfo) -> Mapping[str, NDArray[np.int64]]:
     first = target.reshape(len(target), -1)[:, 0]
     bands = [band for band in np.array_split(np.argsort(first, kind="stable"), BANDS) if len(band)]
     return {
-        f"{first[band[0]]:.4g} … {first[band[-1]]:.4g}": np.sort(band)[:ACROSS] for band in bands
+        f"{digits(first[band[0]])} … {digits(first[band[-1]])}": np.sort(band)[:ACROSS]
+        for band in bands
     }
 
 

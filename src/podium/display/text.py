@@ -60,21 +60,33 @@ def cut(text: str, width: int) -> str:
     return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…"
 
 
+def digits(value: float, count: int = 4, sign: str = "") -> str:
+    """Format with this many significant digits, prices and the like without an exponent.
+
+    Args:
+        sign: ``+`` for a sign before what is positive too.
+    """
+    rounded = float(f"{value:.{count}g}")
+    if 1e4 <= abs(rounded) < 1e12:
+        return f"{rounded:{sign},}".removesuffix(".0")
+    return f"{value:{sign}.{count}g}"
+
+
 def figure(value: float) -> str:
     """Format a metric's value: four decimals, or four digits if it is large or tiny."""
-    return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 10 else f"{value:.4g}"
+    return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 10 else digits(value)
 
 
 def apart(value: float, other: float) -> str:
     """Format a value with as many digits as distinguish it from another; say if it is equal."""
     if value == other or math.isnan(value) or math.isnan(other):
         return f"an equal {figure(value)}" if value == other else figure(value)
-    digits = (
-        f"{value:.{count}g}"
+    told_apart = (
+        digits(value, count)
         for count in range(5, 18)
-        if f"{value:.{count}g}" != f"{other:.{count}g}"
+        if digits(value, count) != digits(other, count)
     )
-    return figure(value) if figure(value) != figure(other) else next(digits, exact(value))
+    return figure(value) if figure(value) != figure(other) else next(told_apart, exact(value))
 
 
 def exact(value: float) -> str:
@@ -85,7 +97,7 @@ def exact(value: float) -> str:
 def brief(value: Any) -> str:
     """Shorten a number, also one in a text, to four digits; return other text unchanged."""
     try:
-        return f"{float(value):.4g}"
+        return digits(float(value))
     except (TypeError, ValueError):
         return str(value)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import podium.models.fresh as fresh
 import podium.models.signature as signature
 from podium.data.seen import LEAST_ITEMS
-from podium.display.text import apart, exact, figure, listed, p_words
+from podium.display.text import apart, digits, exact, figure, listed, p_words
 from podium.errors import InvalidInput, require
 from podium.metrics import Constraint
 from podium.models.decision import Case, Condition, Criterion
@@ -78,13 +78,13 @@ def _test(compared: "Comparison") -> str:
         sides = f"right where the champion is wrong: {compared.gained}, wrong where it is right: {compared.lost}, "
     if compared.test == "McNemar" and compared.p_value is not None:
         return f"{sides}McNemar {p_words(compared.p_value)}"
-    change = f"difference {compared.difference:+.4g}"
+    change = f"difference {digits(compared.difference, sign='+')}"
     if not math.isfinite(compared.difference):
         here, there = figure(compared.first), figure(compared.second)
         return f"{change}: the metric is {here} here and {there} there"
     if compared.interval is not None:
         low, high = compared.interval
-        change += f", 95 % interval {low:+.4g} to {high:+.4g}"
+        change += f", 95 % interval {digits(low, sign='+')} to {digits(high, sign='+')}"
     doubt = f" (interval and p are not reliable: {compared.doubt})" if compared.doubt else ""
     if compared.p_value is None:
         return f"{sides}{change}; {compared.why or 'too few items for a test'}"

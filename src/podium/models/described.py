@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from podium.display.text import figure, when
+from podium.display.text import digits, figure, when
 from podium.models.record import Record
 from podium.models.task import decision_threshold
 
@@ -78,6 +78,6 @@ def _words(value: Any) -> str:
         (name, item) for name, item in _mapping(value).items() if item not in (None, "", [], {})
     )
     return ", ".join(
-        f"{name} {f'{item:.4g}' if isinstance(item, float) else item}".strip()
+        f"{name} {digits(item) if isinstance(item, float) else item}".strip()
         for name, item in pairs
     )

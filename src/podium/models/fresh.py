@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from podium.display.text import figure
+from podium.display.text import digits, figure
 from podium.errors import InvalidInput, require
 
 if TYPE_CHECKING:
@@ -155,9 +155,14 @@ def judge(margin: float, case: "Case") -> "Iterator[Condition]":
         return
     cut = f", {clipped:,} of them cut to {figure(bets.scale or 0)}" if clipped else ""
     squares = " of squared errors" if case.metric.name == "rmse" else ""
-    words = f"{_capital(bets)}; mean lead{squares} on {len(gains):,} new {lead:+.4g}{cut}"
+    words = (
+        f"{_capital(bets)}; mean lead{squares} on {len(gains):,} new {digits(lead, sign='+')}{cut}"
+    )
     yield bets.capital >= 1 / LEVEL, words
-    yield lead > margin, f"itself ahead on tonight's new items by more than {margin:g}: {lead:+.4g}"
+    yield (
+        lead > margin,
+        f"itself ahead on tonight's new items by more than {margin:g}: {digits(lead, sign='+')}",
+    )
 
 
 def _capital(bets: Bets) -> str:

@@ -13,7 +13,7 @@ from podium.data.preprocessing import Preprocessing, TablePreprocessing
 from podium.data.preprocessing.table import MISSING, UNKNOWN
 from podium.data.rows import Problem
 from podium.display.notebook import data_frame, table
-from podium.display.text import one_line, plural
+from podium.display.text import digits, one_line, plural
 from podium.scoring import class_indices
 from podium.scoring.threshold import Threshold
 
@@ -239,7 +239,7 @@ class Predictions(Sequence[Any]):
     def _repr_html_(self) -> str:
         rows = self._rows(_SHOWN)
         cells = [
-            [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()]
+            [digits(value) if isinstance(value, float) else str(value) for value in row.values()]
             for row in rows
         ]
         more = f", the first {_SHOWN} of them" if len(self) > _SHOWN else ""

@@ -147,7 +147,7 @@ def _against(rows: Sequence[Compared], parameter: str, metrics: Sequence[str]) -
             "marker": marker,
             "hovertemplate": "%{text}<br>"
             + parameter.replace("%", "")
-            + " %{x}: %{y:.4g}<extra></extra>",
+            + " %{x}: %{y:,.4~r}<extra></extra>",
         }
         for at, name in enumerate(metrics)
     ]
@@ -177,7 +177,7 @@ def _curves(rows: Sequence[Compared], metric: str, maximize: bool) -> dict[str, 
                 **plots.curve(row.epochs, metric),
                 "line": {"color": color, "dash": dash, "width": 2},
                 "marker": {"symbol": SYMBOLS[at % len(SYMBOLS)]},
-                "hovertemplate": "epoch %{x}: %{y:.4g}<extra>" + row.name + "</extra>",
+                "hovertemplate": "epoch %{x}: %{y:,.4~r}<extra>" + row.name + "</extra>",
             }
         )
     traces = [trace for trace in traces if trace["y"]]

@@ -15,6 +15,8 @@ from itertools import combinations
 from random import Random
 from typing import Any, Literal
 
+from podium.display.text import digits
+
 Figure = dict[str, Any]
 """``data``, a list of traces, and ``layout``."""
 
@@ -191,7 +193,7 @@ def pareto(sweep: Mapping[str, Any], first: str, second: str) -> Figure:
             "y": [row["y"] for row in shown],
             "meta": {"trials": [row["number"] for row in shown]},
             "text": [_said(row) for row in shown] if len(rows) <= MOST_TEXTS else [],
-            "hovertemplate": "%{y:.4g}, %{x:.4g}<br>%{text}<extra>" + name + "</extra>",
+            "hovertemplate": "%{y:,.4~r}, %{x:,.4~r}<br>%{text}<extra>" + name + "</extra>",
             **(line if marker["color"] == GOLD and len(goals) == 2 else {}),
         }
         for name, (shown, marker) in groups.items()
@@ -364,7 +366,7 @@ def history(sweep: Mapping[str, Any]) -> Figure:
         "name": "trial",
         "text": texts,
         "marker": {"color": BLUE, "size": 9},
-        "hovertemplate": "%{y:.4g}<br>%{text}<extra>trial %{x}</extra>",
+        "hovertemplate": "%{y:,.4~r}<br>%{text}<extra>trial %{x}</extra>",
     }
     shown = window([row["value"] for row in rows], maximize=maximize)
     return figure_of(
@@ -397,7 +399,7 @@ def coordinates(sweep: Mapping[str, Any]) -> Figure:
     for at, axis in enumerate(axes):
         low, high = axis.get("range") or _bounds([*axis["values"], *axis.get("tickvals", ())])
         ticks = axis.get("tickvals") or [low + (high - low) * part / 4 for part in range(5)]
-        texts = axis.get("ticktext") or [f"{tick:.3g}" for tick in ticks]
+        texts = axis.get("ticktext") or [digits(tick, 3) for tick in ticks]
         places.append([(value - low) / (high - low) for value in axis["values"]])
         notes += [
             _note(at, (tick - low) / (high - low), text, xanchor="right", xshift=-4)
@@ -466,7 +468,7 @@ def _axis_of_some(parameter: Mapping[str, Any], values: Sequence[str | None]) ->
         "values": [next(drawn) if known else below for known in counts],
         "range": [below, max(high, *ticks)],
         "tickvals": [below, *ticks],
-        "ticktext": ["-", *axis.get("ticktext", (f"{tick:.3g}" for tick in ticks))],
+        "ticktext": ["-", *axis.get("ticktext", (digits(tick, 3) for tick in ticks))],
     }
 
 
@@ -638,7 +640,7 @@ def learning_curves(
                 "mode": "lines+markers",
                 "line": {"color": color, "width": 3 if name in stressed else 1},
                 "showlegend": name in stressed,
-                "hovertemplate": "epoch %{x}: %{y:.4g}<extra>" + name + "</extra>",
+                "hovertemplate": "epoch %{x}: %{y:,.4~r}<extra>" + name + "</extra>",
             }
         )
     longest = max(len(row["epochs"]) for row in rows)
@@ -750,7 +752,7 @@ def fit(points: Mapping[str, Sequence[float]]) -> str:
         "y": points["predicted"],
         "mode": "markers",
         "marker": _dots(points),
-        "hovertemplate": "true %{x:.4g}<br>predicted %{y:.4g}<extra></extra>",
+        "hovertemplate": "true %{x:,.4~r}<br>predicted %{y:,.4~r}<extra></extra>",
     }
     axes = {"xaxis": titled("true"), "yaxis": titled("predicted")}
     return as_json(figure_of([ideal, items], height=420, showlegend=False, **axes))
@@ -771,7 +773,7 @@ def residuals(points: Mapping[str, Sequence[float]]) -> str:
         "marker": _dots(points),
         "xaxis": "x",
         "yaxis": "y",
-        "hovertemplate": "predicted %{x:.4g}<br>residual %{y:.4g}<extra></extra>",
+        "hovertemplate": "predicted %{x:,.4~r}<br>residual %{y:,.4~r}<extra></extra>",
     }
     counts = {
         "type": "histogram",

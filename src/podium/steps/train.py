@@ -40,8 +40,7 @@ def train(
     """
     run = step.run
     name = object_name("train", run.id, task)
-    if not settings.names_network:
-        settings = settings.with_data(artifact.describe(data).meaning)
+    settings = settings.with_data(artifact.describe(data).meaning)
     given = GivenData(data, run.resumed_as)
     with connect(target.cluster_url()) as cluster:
         data = data_url(data, step, cluster)

@@ -208,21 +208,21 @@ class TrainSettings:
 
     network: str = ""
     """``--model`` of podium's trainer; empty leaves it to recipe or hyperparameters, else it is the
-    unnamed one."""
+    one that suits the data."""
 
     weights: str = ""
     """``--weights`` of podium's trainer; empty leaves it to the hyperparameters."""
 
-    unnamed: str = QUICKEST["image"]
-    """``--model`` where nobody names one, see with_data."""
+    data_meaning: str = "image"
+    """What the input is: see with_data."""
 
     epochs: int = -1
     """``--epochs`` of podium's trainer; 0 leaves it to recipe or hyperparameters, and so does -1, but
     where the trials took fewer than their network usually takes."""
 
     workers: int = -1
-    """Workers besides the master; -1 takes 1 for podium's trainer, for another as many as its
-    trials have."""
+    """Workers besides the master; -1 takes 1 for podium's trainer, but none for tables and
+    sentences, whose steps take less than to share them, and for another as many as its trials have."""
 
     seed: int = 0
     """``--seed`` of podium's trainer; 0 leaves it to the hyperparameters."""
@@ -277,15 +277,14 @@ class TrainSettings:
         return bool(self.network or self.recipe or self.command or "model" in self.hyperparameters)
 
     def with_data(self, meaning: str) -> "TrainSettings":
-        """Return the settings for data whose input is an image, a table or an array."""
-        return replace(
-            self, unnamed=TREES if meaning == "table" else QUICKEST.get(meaning, QUICKEST["image"])
-        )
+        """Return the settings for data whose input is an image, a table, an array or tokens."""
+        return replace(self, data_meaning=meaning)
 
     def fixed(self, gpus: int) -> dict[str, Any]:
         """Return the flags of podium's trainer that the run decides, for replicas with this many
         GPUs."""
-        network = self.network if self.names_network else self.unnamed
+        suited = TREES if self.data_meaning == "table" else QUICKEST.get(self.data_meaning)
+        network = self.network if self.names_network else suited or QUICKEST["image"]
         epochs = self._least_epochs() if self.epochs < 0 else self.epochs
         return decided(
             epochs=epochs, network=network, weights=self.weights, seed=self.seed, gpus=gpus
@@ -382,9 +381,10 @@ def plan(
     run, output = step.run, step.url(name)
     recipe, fixed = settings.read_recipe(), settings.fixed(target.gpus_per_worker)
     values = {DATA: local_path(data), OUTPUT: local_path(output), NAME: name}
+    is_small = recipe.uses_builtin_trainer and settings.data_meaning in ("table", "tokens")
     job = recipe.job(
         target,
-        workers=settings.workers,
+        workers=0 if is_small and settings.workers < 0 else settings.workers,
         fixed=fixed,
         values=values,
         run=run,

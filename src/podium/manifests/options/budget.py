@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from podium.display.text import exact, plural
+from podium.display.text import digits, exact, plural
 from podium.errors import InvalidInput
 from podium.manifests.options.base import Follower, Setting, SweepOption, UnderKatib, Values
 from podium.manifests.options.confirm import Confirm
@@ -123,7 +123,7 @@ class Budget(SweepOption):
         cost = (
             []
             if self.cost is None
-            else [f"a cost of {self._cost_of(pod_seconds):.3g} of {self.cost:g}"]
+            else [f"a cost of {digits(self._cost_of(pod_seconds), 3)} of {digits(self.cost, 6)}"]
         )
         return ", ".join([*time, *cost])
 
@@ -141,7 +141,9 @@ class Budget(SweepOption):
 
     def __str__(self) -> str:
         time = [] if self.seconds is None else [spell(self.seconds)]
-        return " and ".join([*time, *([] if self.cost is None else [f"a cost of {self.cost:g}"])])
+        return " and ".join(
+            [*time, *([] if self.cost is None else [f"a cost of {digits(self.cost, 6)}"])]
+        )
 
     def forecast(self, experiment: "Experiment", trials: "Sequence[Trial]") -> str:
         """Say how many trials fit into it, by the median of those that ended; empty if none has."""

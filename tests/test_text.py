@@ -1,0 +1,35 @@
+"""Figures as people read them."""
+
+import pytest
+
+from podium.display.text import apart, brief, digits, figure
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (92127.3, "92,130"),
+        (1234567.0, "1,235,000"),
+        (-25381.9, "-25,380"),
+        (1234.5, "1234"),
+        (12.345, "12.35"),
+        (0.98765, "0.9877"),
+        (0.0000123, "1.23e-05"),
+        (0.0, "0.0000"),
+        (3.2e14, "3.2e+14"),
+        (float("nan"), "nan"),
+        (float("inf"), "inf"),
+    ],
+)
+def test_a_price_has_no_exponent(value: float, text: str) -> None:
+    assert figure(value) == text
+
+
+def test_differences_have_a_sign_and_texts_stay() -> None:
+    assert (digits(25381.9, sign="+"), digits(-0.5, sign="+")) == ("+25,380", "-0.5")
+    assert (brief("92127.3"), brief("adamw")) == ("92,130", "adamw")
+
+
+def test_large_values_are_told_apart() -> None:
+    assert apart(92127.31, 92127.32) == "92,127.31"
+    assert apart(92127.0, 92127.0) == "an equal 92,130"
