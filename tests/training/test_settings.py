@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from podium.steps.sweep import SweepSettings, first_failure, time_left
 from podium.training.dataset import DataSettings
 from podium.training.identity import RunIdentity, StepContext, storage_url
 from podium.training.recipe import TRAINER, Recipe
-from podium.training.settings import TrainSettings, plan
+from podium.training.settings import PlannedTraining, TrainSettings, plan
 from podium.training.target import LaunchTarget
 
 RUN = RunIdentity(id="run-1")
@@ -34,6 +35,11 @@ def target(**settings: Any) -> LaunchTarget:
 
 def recipe(**hyperparameters: Any) -> str:
     return Recipe.of_command(TRAINER, hyperparameters).to_text()
+
+
+def planned(settings: TrainSettings, tmp_path: Path) -> PlannedTraining:
+    step = StepContext.of(RUN, str(tmp_path))
+    return plan("s3://b/data", "train-1", settings=settings, target=target(), step=step)
 
 
 def adapted(settings: SweepSettings, **target_settings: Any) -> Experiment:
@@ -212,9 +218,30 @@ def test_a_table_is_trained_by_one_process_unless_asked(
     meaning: str, workers: int, pods: int, tmp_path: Path
 ) -> None:
     settings = TrainSettings(recipe=recipe(model="mlp"), workers=workers).with_data(meaning)
-    step = StepContext.of(RUN, str(tmp_path))
-    planned = plan("s3://b/data", "train-1", settings=settings, target=target(), step=step)
-    assert sum(replica.count for replica in planned.job.replicas) == pods
+    job = planned(settings, tmp_path).job
+    assert sum(replica.count for replica in job.replicas) == pods
+
+
+@pytest.mark.parametrize(
+    ("command", "asked", "repeats"),
+    [
+        (TRAINER, {}, True),
+        (TRAINER, {"workers": 0, "epochs": 20, "seed": 5}, True),
+        (TRAINER, {"epochs": 30}, False),
+        (TRAINER, {"seed": 6}, False),
+        (TRAINER, {"workers": 1}, False),
+        (("python", "train.py"), {}, False),  # whose seed nobody knows
+    ],
+)
+def test_the_best_trials_training_is_not_done_again(
+    command: tuple[str, ...], asked: dict[str, Any], repeats: bool, tmp_path: Path
+) -> None:
+    trial = Recipe.of_command(command, {"lr": "0.1", "model": "mlp", "epochs": "20", "seed": "5"})
+    text = replace(trial, model="s3://b/trials/best").to_text()
+    settings = TrainSettings(recipe=text, **asked).with_data("table")
+    assert planned(settings, tmp_path).repeats_trial == repeats
+    unknown = TrainSettings(recipe=trial.to_text(), **asked).with_data("table")
+    assert not planned(unknown, tmp_path).repeats_trial
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,8 @@ def evaluate(
 
     Args:
         data: The dataset artifact, a directory or URI.
-        candidates: URIs of model directories, the best trial's first.
+        candidates: URIs of model directories, the best trial's first; one that stands twice counts
+            once.
         evaluation: JSON file to write all measurements to, with the sha256 of each file of the
             winner.
         predictions: Directory to write PREDICTIONS, TARGET, TEST_ITEMS, SEEN, PROFILE and
@@ -125,7 +126,8 @@ def evaluate(
     chosen_by = _metric(metric, info, sweep, tune=tune)
     part = load(data, "validation")
     judged = [
-        Candidate.open(uri, info, jobs).judged(part, chosen_by, tune=tune) for uri in candidates
+        Candidate.open(uri, info, jobs).judged(part, chosen_by, tune=tune)
+        for uri in dict.fromkeys(candidates)
     ]
     # sorted is stable: of equal candidates the one listed first stays first.
     ranked = sorted(judged, key=lambda candidate: candidate.order(chosen_by))

@@ -11,7 +11,7 @@ from podium.cluster.base import Cluster
 from podium.data import artifact
 from podium.data.folds import few_items
 from podium.data.given import GivenData
-from podium.display.text import brief, duration, plural
+from podium.display.text import brief, duration, figure, plural
 from podium.doctor.trial import why_unavailable
 from podium.errors import Denied, Failed, PodiumError, Unavailable
 from podium.manifests.experiment import Experiment, Trial, best_trial, news, no_best
@@ -121,7 +121,7 @@ def sweep(
             best = _best(cluster, ended, ended_trials)
             note = other_choice(ended, ended_trials, best)
             table = trial_table(
-                ended, ended_trials, best, lambda trial: f"{root}/{trial.name}", note
+                ended, ended_trials, best, lambda trial: f"{root}/{trial.name}", note, in_run=True
             )
     for line in filter(None, (note, table.standing)):
         say(line)
@@ -131,7 +131,8 @@ def sweep(
         from podium.training.ensemble import build  # which loads numpy
 
         together = build(table, info, f"{root}/{name}-ensemble", run.id)
-    return _result(best, Recipe.of_trial(adapted, best), table, run, target, together)
+    url = next(row.model for row in table.trials if row.name == best.name)
+    return _result(best, Recipe.of_trial(adapted, best, url), table, run, target, together)
 
 
 def announce(cluster: Cluster, experiment: Experiment) -> None:
@@ -236,7 +237,7 @@ def _describe(trial: Trial, phase: str) -> str:
         return f"trial {trial.name} started: {parameters}"
     if phase == "Waiting":
         return f"trial {trial.name} waits. {trial.message}"
-    result = f"{trial.value:.4f}" if trial.value is not None else trial.message
+    result = figure(trial.value) if trial.value is not None else trial.message
     seconds = f" in {trial.seconds:.1f} s" if trial.seconds is not None else ""
     return f"trial {trial.name} {phase.lower()}{seconds}: {result} ({parameters})"
 
@@ -308,13 +309,12 @@ def _result(
     target: LaunchTarget,
     together: str,
 ) -> SweepResult:
-    url = next(row.model for row in table.trials if row.name == best.name)
-    complete(ModelDirectory(url), target)
+    complete(ModelDirectory(recipe.model), target)
     origin = Origin(
         kind="trial",
         name=best.name,
         run_id=run.id,
-        uri=url,
+        uri=recipe.model,
         hyperparameters=dict(best.parameters),
         experiment=table.experiment,
         image=next(iter(best.workload.images), ""),
@@ -325,16 +325,16 @@ def _result(
     assert best.value is not None
     metrics = {table.objective.metric: best.value, "trials": float(len(table.trials))}
     metadata = {
-        "uri": url,
+        "uri": recipe.model,
         "trial": best.name,
         **{name: str(value) for name, value in best.parameters.items()},
     }
-    say(f"best trial {best.name}: {table.objective.metric} {best.value:.4f}")
+    say(f"best trial {best.name}: {table.objective.metric} {figure(best.value)}")
     return SweepResult(
         hyperparameters=dict(recipe.hyperparameters),
         recipe=recipe.to_text(),
         trial=best.name,
-        model=url,
+        model=recipe.model,
         ensemble=together,
         metrics=metrics,
         metadata=metadata,

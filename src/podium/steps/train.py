@@ -48,6 +48,9 @@ def train(
             data, name, settings=settings, target=target, step=step, admits=cluster.admits
         )
         job, recipe = planned.job, planned.recipe
+        if planned.repeats_trial:
+            say("the best trial was trained just so, and is not trained again")
+            return TrainingResult.of(recipe.model)
         say_kind(recipe.workload, job)
         with launched(cluster, job):
             say(_title(job))

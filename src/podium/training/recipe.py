@@ -43,6 +43,9 @@ class Recipe:
     formats: tuple[str, ...] = ()
     """metricsFormat of its lines; none stands for Katib's default."""
 
+    model: str = ""
+    """URI of the model that a trial left; empty where no trial was trained so."""
+
     @classmethod
     def of_command(cls, command: Sequence[str], hyperparameters: Mapping[str, Any]) -> "Recipe":
         """Describe the training of a command; hyperparameters become its flags."""
@@ -69,11 +72,12 @@ class Recipe:
         )
 
     @classmethod
-    def of_trial(cls, experiment: Experiment, trial: Trial) -> "Recipe":
+    def of_trial(cls, experiment: Experiment, trial: Trial, model: str) -> "Recipe":
         """Describe a trial's training.
 
         Args:
             experiment: As adapted, before its data and outputs were located.
+            model: URI of the trial's model.
         """
         assignments = dict(trial.assignments)
         given = (
@@ -88,6 +92,7 @@ class Recipe:
             hyperparameters=given,
             metrics=experiment.objective.metrics,
             formats=collector.filters if collector.reads_text else (),
+            model=model,
         )
 
     @property
@@ -116,6 +121,7 @@ class Recipe:
                 "hyperparameters": dict(self.hyperparameters),
                 "metrics": self.metrics,
                 "formats": self.formats,
+                "model": self.model,
             }
         )
 
@@ -133,6 +139,7 @@ class Recipe:
             hyperparameters=document.hyperparameters,
             metrics=tuple(document.metrics),
             formats=tuple(document.formats),
+            model=document.model,
         )
 
     def job(
@@ -203,6 +210,7 @@ class _Document:
     hyperparameters: dict[str, Any]
     metrics: list[str]
     formats: list[str]
+    model: str
 
 
 def _limit(editor: JobEditor, kind: str, workers: int, *, builtin: bool) -> None:

@@ -27,7 +27,7 @@ from podium.training.base import require_at_least, require_seed
 from podium.training.identity import RunIdentity, StepContext
 from podium.training.origin import Origin
 from podium.training.own_files import complete
-from podium.training.recipe import TRAINER, Recipe
+from podium.training.recipe import TRAINER, Recipe, as_arguments
 from podium.training.target import LaunchTarget, local_path
 from podium.training.trained import TrainedMetrics
 
@@ -311,6 +311,13 @@ class TrainingResult:
     metrics: dict[str, float]
     """Validation metrics of the final weights, measured by the trainer."""
 
+    @classmethod
+    def of(cls, uri: str) -> "TrainingResult":
+        """Return the result of the training that left a model."""
+        trained = TrainedMetrics.read(ModelDirectory(uri))
+        epoch = {} if trained.epoch is None else {"epoch": float(trained.epoch)}
+        return cls(model=uri, metrics={**trained.metrics, **epoch})
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTraining:
@@ -328,6 +335,18 @@ class PlannedTraining:
     hyperparameters: dict[str, Any]
     run: RunIdentity
 
+    @property
+    def repeats_trial(self) -> bool:
+        """Whether it is the training of the best trial over again: podium's trainer with the same
+        flags, the seed among them, and as many processes."""
+        trial = self.recipe
+        return bool(
+            trial.model
+            and trial.uses_builtin_trainer
+            and trial.workload.processes_at_once == self.job.processes_at_once
+            and as_arguments(trial.hyperparameters) == as_arguments(self.hyperparameters)
+        )
+
     def result(self, epochs: Sequence[Mapping[str, float]], target: LaunchTarget) -> TrainingResult:
         """Return what the job left, once it has succeeded, and record where it comes from.
 
@@ -340,10 +359,8 @@ class PlannedTraining:
         """
         directory = ModelDirectory(self.output)
         complete(directory, target)
-        trained = TrainedMetrics.read(directory)
-        if not trained.metrics and epochs:
+        if epochs and not TrainedMetrics.read(directory).metrics:
             TrainedMetrics.write(directory, epochs)
-            trained = TrainedMetrics.read(directory)
         image = next(iter(self.job.images), "")
         Origin(
             kind="training",
@@ -355,8 +372,7 @@ class PlannedTraining:
             code=target.code,
             install_requirements=target.install_requirements,
         ).write()
-        epoch = {} if trained.epoch is None else {"epoch": float(trained.epoch)}
-        return TrainingResult(model=self.output, metrics={**trained.metrics, **epoch})
+        return TrainingResult.of(self.output)
 
 
 def plan(

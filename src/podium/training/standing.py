@@ -52,7 +52,11 @@ UNKNOWN = Standing()
 
 
 def standing(
-    experiment: Experiment, ranked: Sequence[Trial], output_of: Callable[[Trial], str]
+    experiment: Experiment,
+    ranked: Sequence[Trial],
+    output_of: Callable[[Trial], str],
+    *,
+    in_run: bool = False,
 ) -> Standing:
     """Return the intervals of the trials' figures, and which trials cannot be told from the best.
 
@@ -63,6 +67,7 @@ def standing(
     Args:
         ranked: Its trials, best first.
         output_of: Returns the URI where a trial left its model; empty for none.
+        in_run: Whether it is the sweep of a pipeline, which is asked by parameters, not by flags.
     """
     found = [trial for trial in ranked if trial.is_candidate]
     if len(found) < 2 or found[0].criteria.several:
@@ -82,7 +87,9 @@ def standing(
         for name, other in others.items()
         if _p_value(metric, best.left, other.left) * len(others) > ALPHA
     }
-    remark = _remark(experiment, metric, len(tied), len(others), len(best.left.target))
+    remark = _remark(metric, len(tied), len(others), len(best.left.target))
+    if tied and "confirm" not in experiment.asked:
+        remark += f"; {'confirm=3x3' if in_run else '--confirm 3x3'} runs the best again"
     return Standing(intervals=intervals, tied=frozenset(tied), remark=remark)
 
 
@@ -157,10 +164,9 @@ def _alike(experiment: Experiment, trials: Sequence[Trial], items: int) -> str:
     return f"all {len(trials)} trials report one {name}, {value}: {why}"
 
 
-def _remark(experiment: Experiment, metric: "Metric", tied: int, others: int, items: int) -> str:
+def _remark(metric: "Metric", tied: int, others: int, items: int) -> str:
     test = "McNemar" if metric.counts_hits else "t test of the difference"
     how = f"{test} on {plural(items, 'validation item')}, Bonferroni over {others}"
     if not tied:
         return f"the best trial is better than each other by more than chance ({how})"
-    advice = "" if "confirm" in experiment.asked else "; --confirm 3x3 runs the best again"
-    return f"~ {plural(tied, 'trial')} cannot be told from the best ({how}){advice}"
+    return f"~ {plural(tied, 'trial')} cannot be told from the best ({how})"

@@ -18,6 +18,8 @@ def trial_table(
     best: Trial | None,
     model_of: Callable[[Trial], str] = lambda trial: "",
     note: str | None = None,
+    *,
+    in_run: bool = False,
 ) -> TrialTable:
     """Describe all trials of a sweep, each with the metrics of its epochs.
 
@@ -25,9 +27,10 @@ def trial_table(
         trials: Its trials, oldest first.
         model_of: Returns the URI of a trial's model directory; empty for none.
         note: Why the best trial is another than Katib's, if it is.
+        in_run: See standing.
     """
     ranked = leaderboard(trials)
-    sure = standing(experiment, ranked, model_of)
+    sure = standing(experiment, ranked, model_of, in_run=in_run)
     numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
     objective, on = experiment.objective, fronts_of(trials)
     criteria = Criteria.of(objective, experiment.asked)
