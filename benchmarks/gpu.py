@@ -1,15 +1,22 @@
 """Check the trainer on a machine with a GPU: what the tests check on processors, and what they cannot.
 
     python benchmarks/gpu.py
+    python benchmarks/gpu.py --all --mnist data/mnist --fashion data/fashion
 
 Trains on made color pictures and a made table, each in one process with `--backend nccl`; with more GPUs also in two.
 Prints a line for each training (seconds, metrics, precision, device) and exits with 1 if one of these does not hold:
 the GPU was used, in bf16 where it has that; the pictures are learned; model.onnx scores on the processor what the GPU
 reported; the same seed gives the same first loss with the data on the GPU and mapped from disk.
+
+With --all a table for docs/benchmarks.md follows, in about eight minutes: MNIST to 99 % from the start of a process to
+its model.onnx (`podium data prepare mnist`), `best` on Fashion-MNIST (prepared with `--validation 0.05`) by three
+seeds, and trials that share the GPU beside trials one after the other. --no-cuda runs that on a processor, to try it.
 """
 
+import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,7 +28,11 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import torch
+from accuracy import mean_and_deviation, test_accuracy
+from accuracy import train as train_to
+from machine import describe
 
+import podium
 from podium.data import artifact
 from podium.data.schema import Column
 from podium.trainer import data, processor
@@ -169,35 +180,118 @@ def check_mapped(folder: Path, checks: Checks) -> None:
     checks.check(abs(losses[0] - losses[1]) < 1e-4, f"mapped data gave the same loss: {losses}")
 
 
+def row(what: str, wanted: str, found: str) -> None:
+    """Print a row of the table."""
+    print(f"| {what} | {wanted} | {found} |", flush=True)
+
+
+def time_to_99(folder: Path, mnist: Path, where: list[str]) -> None:
+    """Train `fast` five times, the first to warm up."""
+    took, tested = [], []
+    for seed in range(5):
+        output, begin = folder / f"mnist-{seed}", time.perf_counter()
+        train_to(mnist, output, ["--model", "fast", "--seed", str(seed), *where])
+        took.append(time.perf_counter() - begin)
+        tested.append(test_accuracy(output, mnist))
+    found = f"{statistics.median(took[1:]):.2f} s, test accuracy {mean_and_deviation(tested[1:])}"
+    row("MNIST to 99 %, process start to model.onnx, median of 4", "1.5 s", found)
+
+
+def best_on_fashion(folder: Path, fashion: Path, where: list[str]) -> None:
+    """Train `best` as docs/trainer.md says for clothes."""
+    flags = [
+        "--model",
+        "best",
+        "--epochs",
+        "16",
+        "--rotate",
+        "0",
+        "--shift",
+        "1",
+        "--flip",
+        "--erase",
+        "6",
+    ]
+    tested, begin = [], time.perf_counter()
+    for seed in (1, 2, 3):
+        train_to(fashion, folder / f"fashion-{seed}", [*flags, "--seed", str(seed), *where])
+        tested.append(test_accuracy(folder / f"fashion-{seed}", fashion))
+    each = (time.perf_counter() - begin) / 3
+    found = f"{mean_and_deviation(tested)}, {each:.0f} s each"
+    row("`best` on Fashion-MNIST, three seeds", "0.955", found)
+
+
+def packed_trials(folder: Path, mnist: Path, where: list[str], trials: int) -> None:
+    """Run trials one after the other, and as many at once as there are cores."""
+    command = [sys.executable, "-m", "podium.trainer", "--data", str(mnist), "--model", "fast",
+               "--epochs", "1", "--batch-size", "1024", *where]  # fmt: skip
+    pace = {}
+    for parallel, count in ((1, max(2, trials // 16)), (os.cpu_count() or 1, trials)):
+        os.environ["PODIUM_HOME"] = str(folder / f"trials-{parallel}")
+        begin = time.perf_counter()
+        podium.tune(command, {"lr": (0.1, 0.5)}, trials=count, parallel=parallel)
+        pace[parallel] = count / (time.perf_counter() - begin)
+    alone, together = pace.values()
+    found = f"{together / alone:.1f} times, {together:.2f} a second"
+    row(f"{trials} trials, {max(pace)} at once, beside one after the other", "10 times", found)
+
+
+def measure(folder: Path, mnist: Path, fashion: Path, where: list[str], trials: int) -> None:
+    """Print the table."""
+    print(f"\n{describe()}\n\n| what | goal | here |\n|---|---|---|", flush=True)
+    time_to_99(folder, mnist, where)
+    packed_trials(folder, mnist, where, trials)
+    best_on_fashion(folder, fashion, where)
+
+
 def main() -> int:
     """Run all checks; return 1 if one did not hold."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--all", action="store_true", help="measure too")
+    parser.add_argument("--mnist", type=Path, help="MNIST as podium data prepare writes it")
+    parser.add_argument("--fashion", type=Path, help="Fashion-MNIST likewise")
+    parser.add_argument("--trials", type=int, default=64, help="(default: 64)")
+    parser.add_argument("--no-cuda", action="store_true", help="measure on a processor, no checks")
+    given = parser.parse_args()
+    if given.all and not (given.mnist and given.fashion):
+        parser.error("--all takes --mnist and --fashion")
+    with tempfile.TemporaryDirectory() as scratch:
+        failed = 0 if given.no_cuda else check(Path(scratch))
+        if given.all:
+            where = ["--no-cuda"] if given.no_cuda else []
+            measure(Path(scratch), given.mnist, given.fashion, where, given.trials)
+    return failed
+
+
+def check(folder: Path) -> int:
+    """Run the checks; return 1 if one did not hold."""
     if not torch.cuda.is_available():
         print("no GPU here: nothing was checked", file=sys.stderr)
         return 1
     print(torch.cuda.get_device_name(), torch.__version__, flush=True)
     checks = Checks()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        datasets(folder)
-        check_pictures(folder, checks)
-        result = train(folder, "mlp", "table", "--model", "mlp")
-        checks.check(result["r2"] > 0.95, "the table was learned")
-        if torch.cuda.device_count() > 1:
-            result = train(
-                folder,
-                "two processes",
-                "pictures",
-                "--model",
-                "resnet18",
-                "--epochs",
-                "3",
-                processes=2,
-            )
-            checks.check(
-                result["processes"] == 2 and result["accuracy"] > 0.9,
-                "two processes learned the pictures",
-            )
-        check_mapped(folder, checks)
+    datasets(folder)
+    check_pictures(folder, checks)
+    result = train(folder, "mlp", "table", "--model", "mlp")
+    checks.check(result["r2"] > 0.95, "the table was learned")
+    if torch.cuda.device_count() > 1:
+        result = train(
+            folder,
+            "two processes",
+            "pictures",
+            "--model",
+            "resnet18",
+            "--epochs",
+            "3",
+            processes=2,
+        )
+        checks.check(
+            result["processes"] == 2 and result["accuracy"] > 0.9,
+            "two processes learned the pictures",
+        )
+    check_mapped(folder, checks)
     print("all holds" if not checks.failed else f"{len(checks.failed)} did not hold")
     return 1 if checks.failed else 0
 
