@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from podium.data.contract import DATES, Contract, Expected
-from podium.data.preprocessing.table import MISSING, UNKNOWN, Field, TableColumn, TablePreprocessing
-from podium.data.profile import Bins, Profile
+from podium.data.preprocessing.table import Field, TableColumn, TablePreprocessing
+from podium.data.profile import MISSING, UNKNOWN, Bins, Profile
 from podium.data.rows import Rows
 from podium.data.values import FLAGS, LOOSE, Guess
 from podium.display.text import are, exact, plural

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MISSING, UNKNOWN, OTHER = "(missing)", "(unknown)", "(other)"
 """Bins of what is not there, of categories that the training part did not have, and of those
-without a bin."""
+without a bin. The first two are the last categories of every column."""
 
 _BINS = 10
 """Bins of a number, with about as many items each; one more below and one above the range of the

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.preprocessing import Preprocessing, TablePreprocessing
-from podium.data.preprocessing.table import MISSING, UNKNOWN
+from podium.data.profile import MISSING, UNKNOWN
 from podium.data.rows import Problem
 from podium.display.notebook import data_frame, table
 from podium.display.text import digits, one_line, plural

@@ -6,7 +6,8 @@ from typing import Self
 
 from podium import __version__
 from podium.data.preprocessing import ImagePreprocessing, TablePreprocessing
-from podium.data.preprocessing.table import MISSING, UNKNOWN, TableColumn
+from podium.data.preprocessing.table import TableColumn
+from podium.data.profile import MISSING, UNKNOWN
 from podium.display.templates import environment
 from podium.prediction import Predictor
 

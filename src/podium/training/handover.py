@@ -171,7 +171,7 @@ class ColumnSummary:
     """``number`` or ``category``."""
 
     categories: int
-    """How many, those for missing and unknown values included."""
+    """How many the training part has."""
 
     missing: int
     """How many values the training part did not have: columns are fitted to that part."""
@@ -197,6 +197,7 @@ class DataSummary:
         Args:
             targets: Target of each part, of a regression.
         """
+        from podium.data.profile import MISSING, UNKNOWN
         from podium.data.schema import PARTS
 
         return cls(
@@ -214,7 +215,7 @@ class DataSummary:
                 ColumnSummary(
                     name=column.name,
                     kind=column.kind,
-                    categories=len(column.categories),
+                    categories=len({*column.categories} - {MISSING, UNKNOWN}),
                     missing=column.missing,
                 )
                 for described in info.inputs.values()

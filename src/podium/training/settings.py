@@ -6,7 +6,7 @@ from typing import Any
 
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment
-from podium.manifests.experiment.adapt import adapt, decided, tuned_for_numbers
+from podium.manifests.experiment.adapt import adapt, decided, tuned_for_numbers, usual_epochs
 from podium.manifests.experiment.shell import is_shell
 from podium.manifests.experiment.source import AUTO as CHOSEN
 from podium.manifests.experiment.source import LINEAR, QUICKEST, RANDOM, TABLES, TREES, is_bundled
@@ -292,12 +292,8 @@ class TrainSettings:
 
     def _least_epochs(self) -> int:
         """Return the usual epochs of the network if the best trial took fewer, else 0."""
-        from podium.trainer.config import TrainConfig
-        from podium.trainer.networks import recipe
-
         given = self.read_recipe().hyperparameters if self.recipe else {}
-        network = str(self.network or given.get("model") or TrainConfig.model)
-        usual = int(recipe(network).get("epochs", TrainConfig.epochs))
+        usual = usual_epochs(str(self.network or given.get("model") or ""))
         return usual if "epochs" in given and float(given["epochs"]) < usual else 0
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from podium.data.contract import DATES, NUMBERS
 from podium.data.options import changed, written
 from podium.data.preprocessing.applied import Applied, Fitted
+from podium.data.profile import MISSING, UNKNOWN
 from podium.data.rows import Problem, Rows
 from podium.data.values import (
     MISSING_VALUES,
@@ -24,10 +25,6 @@ from podium.data.values import (
     without_exponents,
 )
 from podium.errors import InvalidInput
-
-MISSING, UNKNOWN = "(missing)", "(unknown)"
-"""The last two categories of every column: no value, and a value that the training part does not
-have."""
 
 _OFFSET = 16
 """A number that lies farther from zero than so many times its spread loses digits as a float32."""

@@ -42,6 +42,15 @@ def decided(*, epochs: int, network: str, weights: str, seed: int, gpus: int) ->
     return {name: value for name, value in flags.items() if value}
 
 
+def usual_epochs(network: str) -> int:
+    """Return how many epochs a network of podium's trainer takes where nobody says; empty for its
+    default network."""
+    from podium.trainer.config import TrainConfig
+    from podium.trainer.networks import recipe
+
+    return int(recipe(network or TrainConfig.model).get("epochs", TrainConfig.epochs))
+
+
 def tuned_for_numbers(experiment: Experiment) -> Experiment:
     """Return an Experiment of podium's trainer for a target of numbers, which have an error and no
     accuracy."""
