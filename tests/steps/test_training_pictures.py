@@ -3,7 +3,7 @@
 import base64
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,24 @@ def test_a_trainers_pictures_are_in_the_report(
         )
         assert shown in page
     assert "drawing.svg" not in page
+
+
+def test_few_pictures_are_advised_to_be_seen_more_often(
+    tiny_dataset: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = SweepSettings(experiment="auto", max_trials=1, parallel_trials=1)
+    place = jobs(tmp_path)
+    sweep(
+        place.step,
+        str(tiny_dataset),
+        tmp_path / "trials",
+        task="sweep",
+        settings=settings,
+        target=place.target,
+    )
+    assert "trial_epochs=25 epochs=50 trains longer; weights=FILE" in capfd.readouterr().out
+    assert not replace(settings, trial_epochs=1).is_short
+    assert not replace(settings, experiment="random").is_short
 
 
 def test_only_the_winners_pictures_are_handed_over(

@@ -1,5 +1,6 @@
 """Search hyperparameters with a Katib Experiment; every trial keeps its own model."""
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ from podium.cluster.base import Cluster
 from podium.data import artifact
 from podium.data.folds import few_items
 from podium.data.given import GivenData
+from podium.data.schema import DatasetInfo
 from podium.display.text import brief, duration, figure, plural
 from podium.doctor.trial import why_unavailable
 from podium.errors import Denied, Failed, PodiumError, Unavailable
@@ -34,6 +36,9 @@ from podium.training.target import LaunchTarget, data_url, local_path, say_kind
 from podium.training.trial_table import trial_table
 
 __all__ = ["LaunchTarget", "SweepSettings", "sweep"]
+
+_MANY_ITEMS, _MOST_EPOCHS = 5_000, 30
+"""Items of which one epoch tells networks apart, and how many epochs are advised with fewer."""
 
 _WORTH = 10.0
 """Seconds below which it is not said what is left."""
@@ -99,6 +104,8 @@ def sweep(
     if folds:
         artifact.check_folds(data, folds)
     elif advice := few_items(info):
+        say(advice)
+    if settings.is_short and (advice := _longer(info)):
         say(advice)
     with connect(target.cluster_url(), state=step.url(f"sweeps/{name}")) as cluster:
         data = data_url(data, step, cluster)
@@ -215,6 +222,23 @@ def time_left(experiment: Experiment, trials: Sequence[Trial]) -> str:
         f"{left} of {plural(most, 'trial')} left, about {duration(seconds)}"
         if seconds >= _WORTH
         else ""
+    )
+
+
+def _longer(info: DatasetInfo) -> str:
+    """Return a line for who has too few items for trials of one epoch; else nothing."""
+    items = info.parts["train"].count
+    if items >= _MANY_ITEMS:
+        return ""
+    epochs = min(_MOST_EPOCHS, math.ceil(2 * _MANY_ITEMS / items))
+    weights = (
+        "; weights=FILE starts from a network that knows pictures"
+        if info.meaning == "image"
+        else ""
+    )
+    return (
+        f"a trial sees each of {plural(items, 'item')} once, which may teach it little: "
+        f"trial_epochs={epochs} epochs={2 * epochs} trains longer{weights}"
     )
 
 

@@ -106,6 +106,11 @@ class SweepSettings:
         return bool(self.network) or self.source == TABLES or not is_bundled(self.source)
 
     @property
+    def is_short(self) -> bool:
+        """Whether podium decides that a trial takes one epoch."""
+        return self.trial_epochs < 0 and self.experiment == CHOSEN and self.source == RANDOM
+
+    @property
     def source(self) -> str:
         """Name or YAML of the Experiment."""
         if self.experiment != CHOSEN:
@@ -152,9 +157,8 @@ class SweepSettings:
         if self.data_kind == "regression" and experiment.uses_builtin_trainer:
             experiment = tuned_for_numbers(experiment)
         experiment = self._as_kind(experiment, admits)
-        is_short = self.experiment == CHOSEN and self.source == RANDOM
         fixed = decided(
-            epochs=int(is_short) if self.trial_epochs < 0 else self.trial_epochs,
+            epochs=int(self.is_short) if self.trial_epochs < 0 else self.trial_epochs,
             network=self.model,
             weights=self.weights,
             seed=self.seed,
