@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from small_dataset import CONTENT, Serve, packed, send
 
+from podium.data.options import of_pipeline
 from podium.data.sources import mnist
 from podium.data.sources.known import DATASETS, FILES, Known, known_dataset
 from podium.errors import Damaged, Failed, InvalidInput, NotFound
@@ -39,6 +40,9 @@ def test_a_given_source_is_the_only_one_asked(known: Known, folder: Path, tmp_pa
         mnist.fetch(known, cache=tmp_path / "cache", source=str(folder))
     assert f"there is no {FILES[2]}" in str(caught.value)
     assert "--source DIRECTORY" in str(caught.value)
+    with of_pipeline({}), pytest.raises(NotFound) as caught:
+        mnist.fetch(known, cache=tmp_path / "cache", source=str(folder))
+    assert ": source=DIRECTORY" in str(caught.value), "a run has parameters, not flags"
 
 
 def test_a_wrong_checksum_is_refused(known: Known, folder: Path, tmp_path: Path) -> None:

@@ -206,6 +206,11 @@ def of_pipeline(given: Mapping[str, Any]) -> Iterator[None]:
         _PARAMETERS.reset(token)
 
 
+def in_pipeline() -> bool:
+    """Whether what is said is read by somebody who gives parameters of a pipeline, not flags."""
+    return _PARAMETERS.get() is not None
+
+
 def changed(option: str, value: Any) -> dict[str, Any]:
     """Return a pipeline's ``data_options`` with an option changed, or one more name in an option
     that lists names."""

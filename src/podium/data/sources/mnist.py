@@ -28,6 +28,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.data.options import in_pipeline
 from podium.data.schema import InputDescription
 from podium.data.sources.known import FILES, Known
 from podium.data.sources.source import Raw, Source
@@ -323,7 +324,10 @@ def _fill(directory: Path, fetched: Fetched) -> None:
 
 
 def _supply_hint(known: Known) -> str:
-    return f"download {', '.join(FILES)} (or .gz) of {known.name} into a directory and name it: --source DIRECTORY"
+    flag = "source=DIRECTORY" if in_pipeline() else "--source DIRECTORY"
+    return (
+        f"download {', '.join(FILES)} (or .gz) of {known.name} into a directory and name it: {flag}"
+    )
 
 
 def decompress(data: bytes, name: str) -> bytes:
