@@ -280,6 +280,12 @@ def test_a_single_word_is_the_same_in_all_trials(text: str, value: Any) -> None:
             "--prints colon --objective Accuracy",
         ),
         (
+            "seed: 3\nval_acc: 0.95",
+            "no line holds name=number at all",
+            "podium tune train.py --lr 1,2 --algorithm grid --trials 2 --prints colon --objective val_acc",
+        ),
+        ("seed: 3", "no line holds name=number at all", "print accuracy=0.9834 on a line"),
+        (
             "epoch=1 val_acc=0.9",
             "name=value was found for epoch, val_acc",
             "--objective val_acc, or print accuracy=",

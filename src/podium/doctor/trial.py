@@ -1,5 +1,6 @@
 """Reasons why a trial has no metrics, found by the doctor in its log and worded as an error."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -15,6 +16,11 @@ CALL = "podium.code.call"
 """Module that calls a tuned function and prints its return value (podium.code)."""
 
 LIBRARY = "library-has-its-own-format"
+
+_MEASURE = re.compile(
+    r"(?i)acc|loss|err|f1|auc|score|mae|mse|r2|precision|recall|perplexity|bleu|rouge|iou|dice"
+)
+"""Names of what is measured."""
 
 
 def why_unavailable(
@@ -52,7 +58,7 @@ def why_unavailable(
     misses = [finding for finding in found if finding.rule != "objective-missing"] or found
     near = nearest(name, log.seen) or (next(iter(log.seen)) if len(log.seen) == 1 else "")
     hints = dict.fromkeys(finding.hint for finding in misses if finding.hint)
-    if asked := _as_printed(log, found):
+    if asked := _as_printed(log, found, lines):
         hints, near = dict.fromkeys([asked]), ""
     hint = (
         f"{objective.replace('NAME', near)}, or print {name}=0.98" if near else "; or ".join(hints)
@@ -62,14 +68,20 @@ def why_unavailable(
     ], hint
 
 
-def _as_printed(log: Log, found: Sequence[Finding]) -> str | None:
+def _as_printed(log: Log, found: Sequence[Finding], lines: Sequence[str]) -> str | None:
     """Suggest how to read the metrics as the program prints them; None if nothing fits."""
     if hint := next((finding.hint for finding in found if finding.rule == LIBRARY), None):
         return hint
-    names = [name for line in log.lines for name, _ in read_as(COLON, line.text)]
-    if log.reader.ask and names and "colon-for-equals" in {finding.rule for finding in found}:
-        return log.reader.how(COLON, COLON.meant(log.reader.objective, names))
-    return None
+    if not log.reader.ask:
+        return None
+    wanted, names = log.reader.objective, []
+    if "colon-for-equals" in {finding.rule for finding in found}:
+        names = [name for line in log.lines for name, _ in read_as(COLON, line.text)]
+    elif not log.seen:  # "val_acc: 0.95" where accuracy is wanted, but not "seed: 3"
+        printed = dict.fromkeys(name for line in lines for name, _ in read_as(COLON, line))
+        near = nearest(wanted, printed)
+        names = [name for name in printed if name == near or _MEASURE.search(name)]
+    return log.reader.how(COLON, COLON.meant(wanted, names)) if names else None
 
 
 def _calls_a_function(experiment: Experiment) -> bool:
