@@ -285,6 +285,8 @@ def test_a_single_word_is_the_same_in_all_trials(text: str, value: Any) -> None:
             "podium tune train.py --lr 1,2 --algorithm grid --trials 2 --prints colon --objective val_acc",
         ),
         ("seed: 3", "no line holds name=number at all", "print accuracy=0.9834 on a line"),
+        ("loss 0.5 - acc 0.93", "no line holds name=number", "--prints words --objective acc"),
+        ("test accuracy is 0.934", "`accuracy is 0.934`", "--prints words --objective accuracy"),
         (
             "epoch=1 val_acc=0.9",
             "name=value was found for epoch, val_acc",
@@ -298,7 +300,7 @@ def test_a_single_word_is_the_same_in_all_trials(text: str, value: Any) -> None:
         (
             '{"accuracy": 0.9}',
             '`"accuracy": 0.9` is a dict',
-            "print accuracy=0.9; or use a File collector",
+            "--prints json --objective accuracy",
         ),
         (
             "9/9 - 2s - accuracy: 0.95 - loss: 0.2",

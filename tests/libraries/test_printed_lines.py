@@ -8,7 +8,7 @@ import pytest
 
 from podium.doctor import Reader, examine_log
 from podium.metrics import less_is_better, read_text
-from podium.metrics.libraries import LIBRARIES, Library, library_of, printed_by
+from podium.metrics.libraries import BY_HAND, LIBRARIES, Library, library_of, printed_by
 
 PRINTED = sorted(Path(__file__).parent.glob("printed/*.txt"))
 
@@ -92,7 +92,8 @@ def test_what_is_not_a_number_is_no_metric(line: str, value: str) -> None:
 
 
 def test_every_library_was_recorded() -> None:
-    assert {library.key for library in LIBRARIES} - {"colon"} == {
+    by_hand = {library.key for library in BY_HAND}
+    assert {library.key for library in LIBRARIES} - by_hand == {
         file.name.partition("-")[0] for file in PRINTED
     }
 
@@ -113,4 +114,20 @@ def test_each_example_of_a_metric_is_one_of_validation_data() -> None:
 )
 def test_the_words_before_a_colon_are_a_name(line: str, metric: str, value: str) -> None:
     readings = read_text([line], [metric], library_of("colon").patterns)
+    assert [reading.value for reading in readings] == [value]
+
+
+@pytest.mark.parametrize(
+    ("prints", "line", "metric", "value"),
+    [
+        ("words", "Epoch 1/5 - loss 0.512 - acc 0.931", "acc", "0.931"),
+        ("words", "Epoch 3: train_loss 0.3 | val_loss 0.25 | val_acc 92.5%", "val_acc", "92.5"),
+        ("words", "Final test accuracy is 0.934", "accuracy", "0.934"),
+        ("words", "err 1e-3 after 5 epochs", "err", "1e-3"),
+        ("json", '{"epoch": 1, "val_acc": 0.91, "lr": "0.1"}', "val_acc", "0.91"),
+        ("json", "INFO {'val/acc': -1.5e-05}", "val/acc", "-1.5e-05"),
+    ],
+)
+def test_prose_and_dicts_are_read(prints: str, line: str, metric: str, value: str) -> None:
+    readings = read_text([line], [metric], library_of(prints).patterns)
     assert [reading.value for reading in readings] == [value]

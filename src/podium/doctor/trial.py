@@ -10,12 +10,14 @@ from podium.doctor.reading import Log, read_as, reader_of, scan
 from podium.manifests.experiment import Experiment
 from podium.manifests.experiment.adapt import reporting_flag
 from podium.manifests.rules import Finding, apply
-from podium.metrics.libraries import COLON
+from podium.metrics.libraries import BY_HAND
 
 CALL = "podium.code.call"
 """Module that calls a tuned function and prints its return value (podium.code)."""
 
 LIBRARY = "library-has-its-own-format"
+
+_OTHER_FORMS = {"colon-for-equals", "dict-for-equals", "words-for-equals"}
 
 _MEASURE = re.compile(
     r"(?i)acc|loss|err|f1|auc|score|mae|mse|r2|precision|recall|perplexity|bleu|rouge|iou|dice"
@@ -74,14 +76,16 @@ def _as_printed(log: Log, found: Sequence[Finding], lines: Sequence[str]) -> str
         return hint
     if not log.reader.ask:
         return None
-    wanted, names = log.reader.objective, []
-    if "colon-for-equals" in {finding.rule for finding in found}:
-        names = [name for line in log.lines for name, _ in read_as(COLON, line.text)]
-    elif not log.seen:  # "val_acc: 0.95" where accuracy is wanted, but not "seed: 3"
-        printed = dict.fromkeys(name for line in lines for name, _ in read_as(COLON, line))
+    wanted, rules = log.reader.objective, {finding.rule for finding in found}
+    if log.seen and not rules & _OTHER_FORMS:
+        return None
+    for library in BY_HAND:
+        printed = dict.fromkeys(name for line in lines for name, _ in read_as(library, line))
         near = nearest(wanted, printed)
         names = [name for name in printed if name == near or _MEASURE.search(name)]
-    return log.reader.how(COLON, COLON.meant(wanted, names)) if names else None
+        if names:  # "val_acc: 0.95" where accuracy is wanted, but not "seed: 3"
+            return log.reader.how(library, library.meant(wanted, names))
+    return None
 
 
 def _calls_a_function(experiment: Experiment) -> bool:

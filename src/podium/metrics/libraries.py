@@ -67,6 +67,29 @@ COLON = Library(
 )
 """Hand-written print statements: ``Accuracy: 0.93``."""
 
+JSON = Library(
+    key="json",
+    name="a program",
+    line=COLON.line,
+    patterns=(rf"[\"']([\w/@ .|-]+)[\"']\s*:\s*[\"']?{_NUMBER}",),
+    metric="accuracy",
+    training=COLON.training,
+)
+"""A dict or JSON a line: ``{"val_acc": 0.93}``."""
+
+WORDS = Library(
+    key="words",
+    name="a program",
+    line=COLON.line,
+    patterns=(rf"([A-Za-z][\w/@-]*)(?:\s+(?:is|was|of|at))?[\s:=|]+{_NUMBER}",),
+    metric="accuracy",
+    training=COLON.training,
+)
+"""Prose: ``loss 0.21 - acc 0.93``, ``test accuracy is 0.93``; a name is one word."""
+
+BY_HAND = (COLON, JSON, WORDS)
+"""How people print metrics themselves; what fits most narrowly first."""
+
 LIBRARIES = (
     Library(
         key="huggingface",
@@ -135,7 +158,7 @@ LIBRARIES = (
         metric="accuracy",
         training=COLON.training,
     ),
-    COLON,
+    *BY_HAND,
 )
 """scikit-learn prints nothing by itself: its own entry reads its classification_report."""
 
