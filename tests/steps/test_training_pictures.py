@@ -87,8 +87,8 @@ def test_few_pictures_are_advised_to_be_seen_more_often(
         target=place.target,
     )
     assert "trial_epochs=25 epochs=50 trains longer; weights=FILE" in capfd.readouterr().out
-    assert not replace(settings, trial_epochs=1).is_short
-    assert not replace(settings, experiment="random").is_short
+    assert replace(settings, experiment="random").decided_epochs == 0
+    assert replace(settings, experiment="random", trial_epochs=2).decided_epochs == 2
 
 
 def test_only_the_winners_pictures_are_handed_over(

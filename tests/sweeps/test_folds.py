@@ -162,7 +162,7 @@ def test_a_run_chooses_by_the_folds(
     )
     trials = tmp_path / "trials"
     swept = sweep(step, data, trials, task="sweep", settings=settings, target=target)
-    again = TrainSettings(recipe=swept.recipe, workers=0)
+    again = TrainSettings(recipe=swept.recipe, workers=0, seed=7)
     trained = train(step, data, task="train", settings=again, target=target)
     capfd.readouterr()
     found = evaluate(

@@ -38,7 +38,7 @@ from podium.training.trial_table import trial_table
 __all__ = ["LaunchTarget", "SweepSettings", "sweep"]
 
 _MANY_ITEMS, _MOST_EPOCHS = 5_000, 30
-"""Items of which one epoch tells networks apart, and how many epochs are advised with fewer."""
+"""Items that a trial sees of which nothing is said, and how many epochs are advised at most."""
 
 _WORTH = 10.0
 """Seconds below which it is not said what is left."""
@@ -100,12 +100,13 @@ def sweep(
     settings = settings.with_data(info.meaning, info.kind)
     given = GivenData(data, run.resumed_as)
     settings = settings.with_folds(artifact.usual_folds(data))
-    folds = max(0, settings.folds) or settings.load().asked.get("folds")
+    written = settings.load()
+    folds = max(0, settings.folds) or written.asked.get("folds")
     if folds:
         artifact.check_folds(data, folds)
     elif advice := few_items(info):
         say(advice)
-    if settings.is_short and (advice := _longer(info)):
+    if written.uses_builtin_trainer and (advice := _longer(info, settings.decided_epochs)):
         say(advice)
     with connect(target.cluster_url(), state=step.url(f"sweeps/{name}")) as cluster:
         data = data_url(data, step, cluster)
@@ -114,7 +115,7 @@ def sweep(
             locate(adapted, data=local_path(data), root=local_path(root)),
             adapted.template.primary_container,
         )
-        say_kind(settings.load().template.workload, adapted.template.workload)
+        say_kind(written.template.workload, adapted.template.workload)
         with (
             launched(
                 cluster, located if cluster.traits.keeps_logs else with_pods_retained(located)
@@ -225,10 +226,10 @@ def time_left(experiment: Experiment, trials: Sequence[Trial]) -> str:
     )
 
 
-def _longer(info: DatasetInfo) -> str:
-    """Return a line for who has too few items for trials of one epoch; else nothing."""
+def _longer(info: DatasetInfo, taken: int) -> str:
+    """Return a line for who has too few items for networks of so few epochs; else nothing."""
     items = info.parts["train"].count
-    if items >= _MANY_ITEMS:
+    if not taken or items * taken >= _MANY_ITEMS or info.meaning in ("table", "tokens"):
         return ""
     epochs = min(_MOST_EPOCHS, math.ceil(2 * _MANY_ITEMS / items))
     weights = (
@@ -237,7 +238,7 @@ def _longer(info: DatasetInfo) -> str:
         else ""
     )
     return (
-        f"a trial sees each of {plural(items, 'item')} once, which may teach it little: "
+        f"{plural(items, 'item')} in {plural(taken, 'epoch')} may teach a trial little: "
         f"trial_epochs={epochs} epochs={2 * epochs} trains longer{weights}"
     )
 

@@ -106,9 +106,11 @@ class SweepSettings:
         return bool(self.network) or self.source == TABLES or not is_bundled(self.source)
 
     @property
-    def is_short(self) -> bool:
-        """Whether podium decides that a trial takes one epoch."""
-        return self.trial_epochs < 0 and self.experiment == CHOSEN and self.source == RANDOM
+    def decided_epochs(self) -> int:
+        """Epochs of a trial of podium's trainer; 0 leaves them to the Experiment."""
+        if self.trial_epochs >= 0:
+            return self.trial_epochs
+        return 1 if self.experiment == CHOSEN and self.source == RANDOM else 0
 
     @property
     def source(self) -> str:
@@ -158,7 +160,7 @@ class SweepSettings:
             experiment = tuned_for_numbers(experiment)
         experiment = self._as_kind(experiment, admits)
         fixed = decided(
-            epochs=int(self.is_short) if self.trial_epochs < 0 else self.trial_epochs,
+            epochs=self.decided_epochs,
             network=self.model,
             weights=self.weights,
             seed=self.seed,
