@@ -55,6 +55,17 @@ def parts(nights: Judge) -> tuple[Any, Any, tuple[str, ...]]:
     return artifact.load(nights.data, "test").target, stored, info.classes
 
 
+@pytest.mark.parametrize(("metric", "is_advised"), [("", True), ("threshold:f1_macro", False)])
+def test_accuracy_of_a_rare_class_is_advised_against(
+    nights: Nights, capsys: pytest.CaptureFixture[str], metric: str, is_advised: bool
+) -> None:
+    nights.prepare(table(nights.place), "label")
+    nights.train(LogisticRegression(), metric=metric)
+    said = capsys.readouterr().out
+    assert ("90% of the items are 'honest'" in said) == is_advised
+    assert ("metric=threshold:f1_macro judges by all classes alike" in said) == is_advised
+
+
 def test_a_threshold_is_the_same_from_evaluation_to_server(nights: Nights) -> None:
     nights.prepare(table(nights.place), "label")
     assert nights.train(LogisticRegression(), metric="threshold:f1_macro")["outcome"] == "promoted"

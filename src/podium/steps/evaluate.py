@@ -44,6 +44,9 @@ from podium.training.handover import (
 from podium.training.identity import StepContext, code_version
 from podium.training.pictures import Picture, pictures_among
 
+_MOSTLY = 0.9
+"""Share of a class from which accuracy is not advised."""
+
 _ENVIRONMENT = "environment.json"
 """File of a model directory: versions and hardware of its training."""
 
@@ -247,7 +250,23 @@ def _metric(text: str, info: DatasetInfo, sweep: TrialTable | None, *, tune: boo
     if tune:
         require_tunable(metric, info.classes)
     say(f"metric: {metric.name}, {'more' if metric.maximize else 'less'} is better")
+    if metric.name == "accuracy" and (advice := _rare_class(info)):
+        say(advice)
     return metric
+
+
+def _rare_class(info: DatasetInfo) -> str:
+    """Return a line for who judges by accuracy where nearly all items are of one class."""
+    counts = info.parts["train"].class_counts
+    share = max(counts, default=0) / max(1, sum(counts))
+    if share < _MOSTLY:
+        return ""
+    usual = info.classes[counts.index(max(counts))]
+    better = "threshold:f1_macro" if len(counts) == 2 else "f1_macro"
+    return (
+        f"{share:.0%} of the items are {usual!r}, and so accuracy hardly tells a model from a constant guess: "
+        f"metric={better} judges by all classes alike"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
