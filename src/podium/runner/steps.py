@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -267,25 +268,18 @@ class Process:
         return env
 
     def start(self, command: list[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Start it; what it prints comes from its stdout.
-
-        Raises:
-            InvalidInput: There is no such program.
-        """
-        command = [self.image.resolve(command[0]), *command[1:]]
-        try:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=dict(env),
-                cwd=self.image.root,
-            )
-        except OSError as error:
-            raise InvalidInput(
-                f"step {self.step.name}: {command[0]} cannot be started: {error.strerror}"
-            ) from None
+        """Start it in a session of its own, supervised: nothing that it starts outlives it or this
+        process. What it prints comes from its stdout."""
+        supervisor = (sys.executable, "-P", "-m", "podium.cluster.local.processes.supervised")
+        return subprocess.Popen(
+            [*supervisor, self.image.resolve(command[0]), *command[1:]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=dict(env),
+            cwd=self.image.root,
+            start_new_session=True,
+        )
 
 
 @dataclass(frozen=True)
