@@ -46,7 +46,8 @@ def test_a_process_that_ignores_the_end_is_killed(tmp_path: Path) -> None:
             [sys.executable, *supervised], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
     )
-    assert process is not None and process.stdout is not None
+    assert process is not None
+    assert process.stdout is not None
     with process.stdout as printed:
         printed.readline()
         end([process], grace=0.2)

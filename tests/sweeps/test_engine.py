@@ -1,6 +1,7 @@
 """podium-engine on a cluster: it takes over, goes on after kills, edits and deletions, and says what it refuses."""
 
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +23,6 @@ from podium.manifests.experiment.shell import METRICS_FILE
 from podium.manifests.labels import READINGS
 from podium.manifests.options import annotation
 from podium.manifests.typed import typed
-from podium.sweeps.print_file import KATIB_PORT
 
 pytestmark = pytest.mark.whole
 
@@ -548,7 +548,7 @@ REPORT = """
 import sys
 import kubeflow.katib as katib
 for loss in (3, float(sys.argv[1])):
-    katib.report_metrics({"loss": loss})
+    katib.report_metrics({"loss": loss, "timestamp": loss})
 """
 
 
@@ -562,19 +562,28 @@ def test_katibs_sdk_reports_to_a_sidecar_of_its_pod(
     (tmp_path / "train.py").write_text(REPORT)
     words = ["python", str(tmp_path / "train.py"), "${trialParameters.x}"]
     # The pods of this test share the machine's network, and have no /etc/hosts and no mounts.
-    here = {"PODIUM_DB_MANAGER": f"127.0.0.1:{KATIB_PORT}", "MOUNTED": METRICS_FILE}
-    trial = job(words, env=[{"name": name, "value": value} for name, value in here.items()])
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    here = [{"name": "PODIUM_DB_MANAGER", "value": f"127.0.0.1:{port}"}]
+    trial = job(words, env=[*here, {"name": "MOUNTED", "value": METRICS_FILE}])
     manifest = write_experiment(
         trial,
         name="sweep",
         maxTrialCount=1,
         metricsCollectorSpec={"collector": {"kind": "Push"}},
+        objective={
+            "type": "minimize",
+            "objectiveMetricName": "loss",
+            "additionalMetricNames": ["timestamp"],
+        },
     )
     pods: list[Any] = []
     admit = server.world.admit
 
     def see(item: Any) -> Any:
-        pods.extend([item["spec"]["template"]["spec"]] if item.get("kind") == "Job" else [])
+        if item.get("kind") == "Job":
+            pods.append(item["spec"]["template"]["spec"])
+            pods[-1]["initContainers"][0]["env"] = here
         return admit(item)
 
     server.world.admit = see
@@ -583,8 +592,10 @@ def test_katibs_sdk_reports_to_a_sidecar_of_its_pod(
     best = finished(cluster)["currentOptimalTrial"]
     aliases = [{"ip": "127.0.0.1", "hostnames": ["katib-db-manager.kubeflow"]}]
     assert [pod["hostAliases"] for pod in pods] == [aliases]
-    (given,), (metric,) = best["parameterAssignments"], best["observation"]["metrics"]
-    assert (metric["max"], metric["latest"]) == ("3", given["value"])
+    (given,) = best["parameterAssignments"]
+    assert [(metric["max"], metric["latest"]) for metric in best["observation"]["metrics"]] == [
+        ("3", given["value"])
+    ] * 2
 
 
 def test_an_optimizationjob_is_run_as_its_experiment(

@@ -348,11 +348,11 @@ def _result(
     )
     origin.write()
     assert best.value is not None
-    metrics = {table.objective.metric: best.value, "trials": float(len(table.trials))}
+    metrics = {"trials": float(len(table.trials)), table.objective.metric: best.value}
     metadata = {
+        **{name: str(value) for name, value in best.parameters.items()},
         "uri": recipe.model,
         "trial": best.name,
-        **{name: str(value) for name, value in best.parameters.items()},
     }
     say(f"best trial {best.name}: {table.objective.metric} {figure(best.value)}")
     return SweepResult(
