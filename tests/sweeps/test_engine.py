@@ -598,9 +598,11 @@ def test_katibs_sdk_reports_to_a_sidecar_of_its_pod(
     ] * 2
 
 
-def test_an_optimizationjob_is_run_as_its_experiment(
-    start: Callable[..., EngineThread], cluster: KubernetesCluster, tmp_path: Path
-) -> None:
+@pytest.fixture
+def optimization_job(server: ApiServer, tmp_path: Path) -> dict[str, Any]:
+    """An OptimizationJob, whose kind the cluster serves."""
+    server.world.plurals.add("optimizationjobs")
+    server.world.with_status.add("optimizationjobs")
     script = POST + "import os\npost(100, loss=os.environ['KUBEFLOW_TRAINER_OPT_LR'])\n"
     (tmp_path / "train.py").write_text(script)
     command = ["python", str(tmp_path / "train.py")]
@@ -610,9 +612,88 @@ def test_an_optimizationjob_is_run_as_its_experiment(
         "parameters": [{"name": "lr", "searchSpace": {"uniform": {"min": "0", "max": "1"}}}],
         "trainJobTemplate": {"spec": job["spec"]},
     }
-    given = {"kind": "OptimizationJob", "metadata": {"name": "sweep"}, "spec": spec}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "OptimizationJob",
+        "metadata": {"name": "sweep"},
+        "spec": spec,
+    }
+
+
+def status_of_job(cluster: KubernetesCluster) -> dict[str, Any]:
+    """Wait for the end of an OptimizationJob and return its status."""
+    ended = ("Complete", "Failed")
+
+    def last() -> Any:
+        status = cluster.api.get("OptimizationJob", "sweep").get("status") or {}
+        return status if any(c["type"] in ended for c in status.get("conditions", ())) else None
+
+    return dict(until(last, 60))
+
+
+def test_an_optimizationjob_is_run_as_its_experiment(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, optimization_job: dict[str, Any]
+) -> None:
+    cluster.create(typed(as_experiment(optimization_job)))
     start()
-    cluster.create(typed(as_experiment(given)))
     best = finished(cluster)["currentOptimalTrial"]
     (assigned,), (metric,) = best["parameterAssignments"], best["observation"]["metrics"]
     assert metric["latest"] == assigned["value"]
+
+
+def test_the_engine_runs_optimizationjobs_and_writes_their_status(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, optimization_job: dict[str, Any]
+) -> None:
+    start()
+    stored = cluster.api.create("OptimizationJob", optimization_job)
+    status = status_of_job(cluster)
+    made = cluster.experiment("sweep")
+    assert made.owners[0]["uid"] == stored["metadata"]["uid"]
+    types = {condition["type"]: condition for condition in status["conditions"]}
+    assert list(types) == ["Created", "Complete"]
+    assert types["Complete"]["reason"] == "MaxTrialsReached"
+    assert set(types["Complete"]) == {"type", "status", "reason", "message", "lastTransitionTime"}
+    best = made.status["currentOptimalTrial"]
+    assert status["result"] == {
+        "trainJobName": best["bestTrialName"],
+        "parameters": best["parameterAssignments"],
+    }
+
+
+def test_an_optimizationjob_that_cannot_run_says_why(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, optimization_job: dict[str, Any]
+) -> None:
+    (parameter,) = optimization_job["spec"]["parameters"]
+    optimization_job["spec"]["parameters"] = [
+        {**parameter, "name": "a-b"},
+        {**parameter, "name": "a_b"},
+    ]
+    start()
+    cluster.api.create("OptimizationJob", optimization_job)
+    (failed,) = status_of_job(cluster)["conditions"]
+    assert "must have a variable of its own" in failed["message"]
+    assert "rename one of the two" in failed["message"]
+
+
+def test_an_experiment_of_somebody_else_is_not_taken(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, optimization_job: dict[str, Any]
+) -> None:
+    cluster.create(typed(experiment(trials=1, parallel=1)))
+    cluster.api.create("OptimizationJob", optimization_job)
+    start()
+    (failed,) = status_of_job(cluster)["conditions"]
+    assert "was not made for it" in failed["message"]
+
+
+def test_an_optimizationjob_with_a_controller_is_left_to_it(
+    server: ApiServer,
+    start: Callable[..., EngineThread],
+    cluster: KubernetesCluster,
+    optimization_job: dict[str, Any],
+) -> None:
+    cluster.api.create("OptimizationJob", optimization_job)
+    server.world.status("optimizationjobs", "sweep", "Created")
+    start()
+    cluster.api.create("OptimizationJob", {**optimization_job, "metadata": {"name": "other"}})
+    until(lambda: ("experiments", "other") in server.world.objects, 60)
+    assert ("experiments", "sweep") not in server.world.objects

@@ -25,6 +25,7 @@ from podium.manifests.resource import Resource
 from podium.sweeps.api_documents import ApiDocuments
 from podium.sweeps.base import Executor
 from podium.sweeps.controller import ExperimentController
+from podium.sweeps.optimization_jobs import OptimizationJobs
 from podium.sweeps.pod_trial import JobExecutor, refuse_what_pods_lack
 from podium.sweeps.pool import Pool
 from podium.sweeps.pool_store import PoolStore
@@ -73,6 +74,7 @@ class Engine:
     ) -> None:
         self._cluster, self._image, self._storage, self._report = cluster, image, storage, report
         self._holder, self._lease_seconds = holder, lease_seconds
+        self._optimization_jobs = OptimizationJobs(cluster.api, report)
         self._leadership: Leadership | None = None
         self._running: dict[str, _Running] = {}
         self._stopping = threading.Event()
@@ -168,6 +170,7 @@ class Engine:
                     self._heard = time.monotonic()
                     self._look_after_ended()
                     self._refuse_katib()  # it may have been installed since; ends in the one above
+                    self._optimization_jobs.look()
                     for event in api.events("Experiment", "", version, _WINDOW_SECONDS):
                         seen = Resource.parse(event["object"])
                         version = seen.version
