@@ -20,7 +20,7 @@ from podium.errors import Conflict, Denied
 from podium.manifests.experiment import best_trial
 from podium.manifests.experiment.optimization_job import as_experiment
 from podium.manifests.experiment.shell import METRICS_FILE
-from podium.manifests.labels import READINGS
+from podium.manifests.labels import READINGS, SAMPLER
 from podium.manifests.options import annotation
 from podium.manifests.typed import typed
 
@@ -199,6 +199,32 @@ def test_trials_go_on_while_no_engine_runs(
     start("engine-b")
     finished(cluster)
     check_whole(cluster, server.world, 4)
+
+
+def test_another_optuna_waits_for_the_one_that_began(
+    server: ApiServer, start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    manifest = experiment(trials=3, parallel=1, maxFailedTrialCount=3)
+    manifest["metadata"]["annotations"] = annotation({"deterministic": 1})
+    first = start("engine-a")
+    cluster.create(typed(manifest))
+    until(lambda: cluster.trials("sweep"))
+    first.stop()
+    trial = server.world.objects["trials", cluster.trials("sweep")[0].name]
+    own = trial["metadata"]["labels"][SAMPLER]
+    trial["metadata"]["labels"][SAMPLER] = "optuna-4.9.0"
+    second = start("engine-b")
+    waiting = until(lambda: cluster.experiment("sweep").condition("Waiting"))
+    assert "was suggested by optuna-4.9.0" in waiting.message
+    assert "go on with optuna==4.9.0" in waiting.message
+    assert cluster.experiment("sweep").state.phase == "Waiting"
+    second.stop()
+    trial = server.world.objects["trials", trial["metadata"]["name"]]
+    trial["metadata"]["labels"][SAMPLER] = own
+    start("engine-c")
+    types = [condition["type"] for condition in finished(cluster)["conditions"]]
+    assert "Succeeded" in types
+    assert "Waiting" not in types
 
 
 def cut_off(*_: Any, **__: Any) -> None:

@@ -167,8 +167,10 @@ def _watch(
         Failed: A trial wrote into the data that all are given.
     """
     seen: dict[str, str] = {}
-    name, shown = experiment.name, False
-    for _ in cluster.watch("Experiment", name):
+    name, shown, said = experiment.name, False, ""
+    for now in cluster.watch("Experiment", name):
+        if now.state.phase == "Waiting" and now.state.message != said:
+            say(said := now.state.message)
         with suppress(Unavailable, Denied):  # the watch decides how long to wait for the cluster
             trials = cluster.trials(name)
             ended = _ended(seen)
