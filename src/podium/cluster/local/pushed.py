@@ -2,7 +2,7 @@
 to Katib's database.
 
 Each pod has the variables and files that Trainer gives one, and each post is a line of its job's
-``pushed.jsonl``. Source: kubeflow/trainer master of 2026-11, pkg/statusserver and
+``pushed.jsonl``. Source: kubeflow/trainer master of 2026-08, pkg/statusserver and
 pkg/runtime/framework/plugins/trainjobstatus; katib 0.19, pkg/apis/manager/v1beta1/api.proto.
 """
 

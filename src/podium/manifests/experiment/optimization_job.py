@@ -1,7 +1,7 @@
 """An OptimizationJob of Kubeflow Trainer as an Experiment, and an Experiment as one.
 
 Trainer has the kind, but no controller for it yet: podium runs it as the Experiment that says the
-same. Source (read, not run): kubeflow/trainer master of 2026-11,
+same. Source (read, not run): kubeflow/trainer master of 2026-08,
 pkg/apis/trainer/v1alpha1/optimizationjob_types.go, and proposals/2605-optimization-job-crd.
 """
 
