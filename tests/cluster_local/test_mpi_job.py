@@ -127,6 +127,29 @@ def test_a_trainjob_of_an_mpi_runtime_runs_its_launcher(
     assert [replica.name for replica in cluster.replicas("TrainJob", "job")] == ["launcher-0"]
 
 
+def shown_by_the_sdk(word: str) -> None:
+    import os
+
+    print(word, os.environ["OMPI_COMM_WORLD_SIZE"])
+
+
+def test_a_function_that_kubeflows_sdk_wraps_runs(cluster: LocalSweeps) -> None:
+    sdk = pytest.importorskip("kubeflow.trainer.backends.kubernetes.utils")
+    from kubeflow.trainer.constants import constants
+    from kubeflow.trainer.types import types
+
+    trainer = types.RuntimeTrainer(types.TrainerType.CUSTOM_TRAINER, "mpi", "any")
+    trainer.set_command(constants.MPI_COMMAND)
+    runtime = types.Runtime("our-mpi", trainer, types.RuntimeKind.CLUSTER_TRAINING_RUNTIME)
+    command = sdk.get_command_using_train_func(
+        runtime, shown_by_the_sdk, {"word": "seen"}, [], None
+    )
+    cluster.create(typed(trainjob_of("our-mpi", command=command)))
+    *_, last = cluster.watch("TrainJob", "job", timeout=120)
+    assert status_of(last.manifest).phase == "Succeeded", list(cluster.logs("TrainJob", "job"))
+    assert list(cluster.logs("TrainJob", "job")) == ["seen 1"]
+
+
 def test_variables_of_trainers_mpi_are_not_for_the_user(cluster: LocalSweeps) -> None:
     own = [{"name": "OMPI_MCA_orte_set_default_slots", "value": "9"}]
     with pytest.raises(InvalidInput, match="must not be a variable that Trainer sets"):

@@ -21,6 +21,9 @@ from podium.manifests.workload import Replica, Workload
 _CONFIG = "/etc/mpi"
 """Where the operator mounts the hostfile."""
 
+_HOME = "/home/mpiuser"
+"""Home of the user of Trainer's images for MPI, where Kubeflow's SDK writes a function."""
+
 
 class MPIJobController(OperatorJobController):
     """Supervises the launcher of one MPIJob."""
@@ -51,7 +54,12 @@ class MPITrainJobController(TrainJobController):
     def __init__(self, runtime: Runtime, job: Workload, plans: Mapping[str, PodPlan]) -> None:
         super().__init__(runtime, job, plans)
         self._config = self.directory / "mpi"
-        self.plans = {role: _with_hostfile(plan, self._config) for role, plan in self.plans.items()}
+        home = self._config / "home"
+        home.mkdir(parents=True, exist_ok=True)
+        self.plans = {
+            role: _mounted(_with_hostfile(plan, self._config), _HOME, home)
+            for role, plan in self.plans.items()
+        }
 
     def environment(self, member: Member) -> dict[str, str]:
         """Return the variables that Trainer sets in the launcher, and write the hostfile."""
@@ -66,7 +74,11 @@ class MPITrainJobController(TrainJobController):
 
 
 def _with_hostfile(plan: PodPlan, config: Path) -> PodPlan:
-    mounts = (*plan.main.mounts, (_CONFIG, "mpi-job-config", config))
+    return _mounted(plan, _CONFIG, config)
+
+
+def _mounted(plan: PodPlan, where: str, directory: Path) -> PodPlan:
+    mounts = (*plan.main.mounts, (where, "mpi", directory))
     return changed(plan, main=changed(plan.main, mounts=mounts))
 
 
