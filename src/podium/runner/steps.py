@@ -14,6 +14,7 @@ from typing import Any
 
 from podium.cluster.local.environment import translator
 from podium.cluster.local.images import Images, find_image
+from podium.cluster.local.processes import supervised
 from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
 from podium.errors import Failed, InvalidInput
 from podium.files.documents import read_json, with_whole_numbers
@@ -270,7 +271,7 @@ class Process:
     def start(self, command: list[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """Start it in a session of its own, supervised: nothing that it starts outlives it or this
         process. What it prints comes from its stdout."""
-        supervisor = (sys.executable, "-P", "-m", "podium.cluster.local.processes.supervised")
+        supervisor = (sys.executable, "-I", "-S", supervised.__file__)
         return subprocess.Popen(
             [*supervisor, self.image.resolve(command[0]), *command[1:]],
             stdin=subprocess.PIPE,

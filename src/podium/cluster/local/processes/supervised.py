@@ -16,6 +16,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+if sys.flags.no_site:  # run as a script, whatever the command's environment says of Python
+    sys.path.append(os.path.abspath(f"{__file__}/../../../../.."))
+
 from podium.cluster.local.processes.process_supervisor import (
     adopt_orphans,
     die_with_parent,
