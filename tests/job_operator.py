@@ -142,7 +142,8 @@ class JobOperator:
         changed = job.changed_job(take)
         if not found:
             return job, None
-        container = {key: found[0][key] for key in ("name", "image", "command", "volumeMounts")}
+        keys = ("name", "image", "command", "env", "volumeMounts")
+        container = {key: found[0][key] for key in keys if key in found[0]}
         volumes = [{"name": container["volumeMounts"][0]["name"], "hostPath": {"path": folder}}]
         pod = {"spec": {"restartPolicy": "Never", "containers": [container], "volumes": volumes}}
         spec = {"backoffLimit": 0, "template": pod}

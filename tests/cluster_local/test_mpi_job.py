@@ -1,6 +1,7 @@
 """MPIJobs: a launcher whose mpirun starts the Workers' processes on this machine."""
 
 import json
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from sweep_manifests import SEEDED, write_experiment
+from trainjobs import trainjob
 
 from podium.errors import InvalidInput
 from podium.manifests.conditions import status_of
@@ -85,6 +87,85 @@ def test_more_ranks_than_slots_fail_the_job(cluster: LocalSweeps) -> None:
 def test_a_hostfile_that_the_command_names_is_found(cluster: LocalSweeps) -> None:
     last = run(cluster, mpijob("--hostfile", "/etc/mpi/hostfile", sys.executable, "-c", SHOW))
     assert status_of(last).phase == "Succeeded", list(cluster.logs("MPIJob", "job"))
+
+
+def trainjob_of(runtime: str, *command: str, **trainer: Any) -> dict[str, Any]:
+    """Write a TrainJob whose command is that of Kubeflow's SDK for such a runtime."""
+    root = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+    env = [{"name": name, "value": "1"} for name in root]
+    words = ["mpirun", "--hostfile", "/etc/mpi/hostfile", *command]
+    given = {"image": "any", "command": words, "env": env, **trainer}
+    return trainjob(spec={"runtimeRef": {"name": runtime}, "trainer": given}, name="job")
+
+
+SHOW_ALL = (
+    "import os; print(*(os.environ.get(name) for name in ('OMPI_COMM_WORLD_SIZE', 'PET_NNODES')))"
+)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "nodes", "processes", "ranks"),
+    [
+        ("deepspeed-distributed", 3, 1, 3),
+        ("deepspeed-distributed", None, None, 2),
+        ("mlx-distributed", 1, 2, 4),
+        ("our-mpi", 2, 2, 4),
+    ],
+)
+def test_a_trainjob_of_an_mpi_runtime_runs_its_launcher(
+    cluster: LocalSweeps, runtime: str, nodes: int | None, processes: int | None, ranks: int
+) -> None:
+    counts = {"numNodes": nodes, "numProcPerNode": processes}
+    given = {name: count for name, count in counts.items() if count}
+    code = shlex.join([sys.executable, "-c", SHOW_ALL])
+    cluster.create(typed(trainjob_of(runtime, "bash", "-c", code, **given)))
+    *_, last = cluster.watch("TrainJob", "job", timeout=120)
+    log = list(cluster.logs("TrainJob", "job"))
+    assert status_of(last.manifest).phase == "Succeeded", log
+    assert log == [f"{ranks} None"] * ranks
+    assert last.manifest["status"]["jobsStatus"][0]["name"] == "launcher"
+    assert [replica.name for replica in cluster.replicas("TrainJob", "job")] == ["launcher-0"]
+
+
+def shown_by_the_sdk(word: str) -> None:
+    import os
+
+    print(word, os.environ["OMPI_COMM_WORLD_SIZE"])
+
+
+def test_a_function_that_kubeflows_sdk_wraps_runs(cluster: LocalSweeps) -> None:
+    sdk = pytest.importorskip("kubeflow.trainer.backends.kubernetes.utils")
+    from kubeflow.trainer.constants import constants
+    from kubeflow.trainer.types import types
+
+    trainer = types.RuntimeTrainer(types.TrainerType.CUSTOM_TRAINER, "mpi", "any")
+    trainer.set_command(constants.MPI_COMMAND)
+    runtime = types.Runtime("our-mpi", trainer, types.RuntimeKind.CLUSTER_TRAINING_RUNTIME)
+    command = sdk.get_command_using_train_func(
+        runtime, shown_by_the_sdk, {"word": "seen"}, [], None
+    )
+    cluster.create(typed(trainjob_of("our-mpi", command=command)))
+    *_, last = cluster.watch("TrainJob", "job", timeout=120)
+    assert status_of(last.manifest).phase == "Succeeded", list(cluster.logs("TrainJob", "job"))
+    assert list(cluster.logs("TrainJob", "job")) == ["seen 1"]
+
+
+def test_variables_of_trainers_mpi_are_not_for_the_user(cluster: LocalSweeps) -> None:
+    own = [{"name": "OMPI_MCA_orte_set_default_slots", "value": "9"}]
+    with pytest.raises(InvalidInput, match="must not be a variable that Trainer sets"):
+        cluster.create(typed(trainjob_of("deepspeed-distributed", "true", env=own)))
+
+
+def test_a_trial_may_be_a_trainjob_with_mpi(cluster: LocalSweeps, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import sys; print('loss=' + sys.argv[1], flush=True)")
+    words = ["-np", "1", sys.executable, str(tmp_path / "train.py"), "${trialParameters.x}"]
+    trial = trainjob_of("deepspeed-distributed", *words)
+    template = {"primaryPodLabels": {"jobset.sigs.k8s.io/replicatedjob-name": "launcher"}}
+    del trial["metadata"]
+    manifest = write_experiment(trial, container="node", template=template, algorithm=SEEDED)
+    cluster.create(typed(manifest))
+    *_, last = cluster.watch("Experiment", "e", timeout=120)
+    assert last.manifest["status"]["trialsSucceeded"] == 2, json.dumps(last.manifest["status"])
 
 
 @pytest.mark.parametrize(

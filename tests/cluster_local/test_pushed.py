@@ -36,7 +36,7 @@ import kubeflow.katib as katib
 from kubeflow.katib import katib_api_pb2, katib_api_pb2_grpc
 x = float(sys.argv[1])
 for epoch in range(3):
-    katib.report_metrics({"loss": x + 2 - epoch, "accuracy": epoch / 2})
+    katib.report_metrics({"loss": x + 2 - epoch, "timestamp": epoch / 2})
 database = katib_api_pb2_grpc.DBManagerStub(grpc.insecure_channel(os.environ["PODIUM_DB_MANAGER"]))
 asked = katib_api_pb2.GetObservationLogRequest(
     trial_name=os.environ["KATIB_TRIAL_NAME"], metric_name="loss", start_time="2026-01-01T00:00:00Z"
@@ -99,6 +99,15 @@ def test_a_trial_that_posts_its_metrics_needs_no_line(cluster: LocalSweeps, tmp_
     assert [observed(trial) for trial in trials] == [
         {"loss": (assigned(trial), 3.0, assigned(trial))} for trial in trials
     ]
+
+
+def test_a_posted_metric_may_be_called_timestamp(cluster: LocalSweeps, tmp_path: Path) -> None:
+    script = POST + "for value in (3, 2): assert post(10, timestamp=value) == 200\n"
+    objective = {"type": "minimize", "objectiveMetricName": "timestamp"}
+    _, (trial,) = sweep(
+        cluster, tmp_path, script, objective=objective, metricsCollectorSpec=PUSH, maxTrialCount=1
+    )
+    assert observed(trial) == {"timestamp": (2, 3, 2)}
 
 
 def test_what_a_program_prints_counts_before_what_it_posts(
@@ -207,10 +216,16 @@ def test_katibs_sdk_reports_to_a_collector_that_is_pushed_to(
     cluster: LocalSweeps, tmp_path: Path
 ) -> None:
     pytest.importorskip("kubeflow.katib")
-    _, trials = sweep(cluster, tmp_path, REPORT, metricsCollectorSpec=PUSH)
+    objective = {
+        "type": "minimize",
+        "objectiveMetricName": "loss",
+        "additionalMetricNames": ["timestamp"],
+    }
+    _, trials = sweep(cluster, tmp_path, REPORT, metricsCollectorSpec=PUSH, objective=objective)
     assert [observed(trial)["loss"] for trial in trials] == [
         pytest.approx((x, x + 2, x)) for x in map(assigned, trials)
     ]
+    assert [observed(trial)["timestamp"] for trial in trials] == [(0, 1, 1)] * 2
 
 
 def test_a_trial_in_a_fork_reports_to_katib_too(tmp_path: Path) -> None:

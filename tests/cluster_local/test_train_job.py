@@ -188,7 +188,7 @@ def test_a_runtime_of_the_users_own_runs_as_torch_distributed(cluster: LocalSwee
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"runtimeRef": {"name": "deepspeed-distributed"}}, "no runtime deepspeed-distributed"),
+        ({"runtimeRef": {"name": "jax-distributed"}}, "no runtime jax-distributed"),
         ({"initializer": {"dataset": {"storageUri": "s3://a/b"}}}, r"spec\.initializer"),
         ({"managedBy": "kueue.x-k8s.io/multikueue"}, "managedBy"),
     ],

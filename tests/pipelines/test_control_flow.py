@@ -1,13 +1,16 @@
 """Control flow of KFP on this machine: conditions, loops, exit handlers, retries, pipelines inside."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
 from test_own_pipelines import written
-from test_podium_run import podium
+from test_podium_run import PODIUM, environment, podium, processes_of, within
 
 from podium.errors import InvalidInput
 from podium.runner.conditions import Condition
@@ -188,6 +191,83 @@ def test_an_exit_handler_is_told_what_a_cluster_tells(tmp_path: Path) -> None:
     state, task, job = record.log("told").read_text().split()
     assert (state, task) == ("COMPLETE", "exit-handler-1")
     assert job.startswith("all-is-well-")
+
+
+LIMITED = HEAD + dedent("""
+    from kfp import kubernetes
+
+    @part
+    def hang(place: str, ended: bool):
+        import os, subprocess, sys, time
+        tries = len(os.listdir(place))
+        hidden = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        open(f"{place}/{tries}", "w").write(str(hidden.pid))
+        while not ended or tries == 0:
+            time.sleep(0.1)
+
+    @dsl.pipeline
+    def limited(place: str, ended: bool = True):
+        with dsl.ExitHandler(finish()):
+            task = hang(place=place, ended=ended).set_retry(1, backoff_duration="0s")
+            kubernetes.set_timeout(task, 15)
+    """)
+
+
+def hidden_processes(tries: Path) -> list[int]:
+    pids = [int(file.read_text()) for file in tries.iterdir() if file.read_text()]
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_step_that_outlasts_its_limit_is_ended(tmp_path: Path) -> None:
+    (tries := tmp_path / "tries").mkdir()
+    printed, record = run(tmp_path, LIMITED, f"place={tries}", "ended=false", code=1)
+    assert (
+        'step "hang" failed\n  step hang did not end within its limit of 15 s' in printed["error"]
+    )
+    assert "kubernetes.set_timeout" in printed["error"]
+    assert record.log("finish").read_text() == "ended FAILED\n"
+    assert len(list(tries.iterdir())) == 2
+    assert not hidden_processes(tries)
+
+
+def test_a_retry_has_the_whole_limit_again(tmp_path: Path) -> None:
+    (tries := tmp_path / "tries").mkdir()
+    _, record = run(tmp_path, LIMITED, f"place={tries}")
+    assert record.steps["hang"].state == "succeeded"
+    log = record.log("hang").read_text()
+    assert log.count("step hang did not end within its limit of 15 s") == 1
+    assert not hidden_processes(tries)
+
+
+def test_a_pipeline_that_outlasts_its_limit_is_ended(tmp_path: Path) -> None:
+    (tries := tmp_path / "tries").mkdir()
+    text = LIMITED.replace(
+        "@dsl.pipeline",
+        "@dsl.pipeline(pipeline_config=dsl.PipelineConfig(active_deadline_seconds=15))",
+    ).replace("set_timeout(task, 15)", "set_timeout(task, 0)")
+    printed, record = run(tmp_path, text, f"place={tries}", "ended=false", code=1)
+    assert (
+        "the pipeline did not end within its limit of 15 s, while step hang ran" in printed["error"]
+    )
+    assert (record.state, record.steps["finish"].state) == ("failed", "pending")
+    assert not hidden_processes(tries)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_step_with_a_limit_ends_with_its_run(tmp_path: Path, number: int) -> None:
+    (tries := tmp_path / "tries").mkdir()
+    text = LIMITED.replace("set_timeout(task, 15)", "set_timeout(task, 600)")
+    home, command = tmp_path / "home", [PODIUM, "run", written(tmp_path, text), f"place={tries}"]
+    running = subprocess.Popen(command, env=environment(home), stderr=subprocess.DEVNULL)
+    try:
+        assert within(90, lambda: hidden_processes(tries))
+        running.send_signal(number)
+        running.wait(60)
+        assert within(30, lambda: not processes_of(home) and not hidden_processes(tries))
+    finally:
+        running.kill()
+        running.wait()
 
 
 NUMBERS = HEAD + dedent("""

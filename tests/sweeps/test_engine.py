@@ -1,6 +1,7 @@
 """podium-engine on a cluster: it takes over, goes on after kills, edits and deletions, and says what it refuses."""
 
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,10 +20,9 @@ from podium.errors import Conflict, Denied
 from podium.manifests.experiment import best_trial
 from podium.manifests.experiment.optimization_job import as_experiment
 from podium.manifests.experiment.shell import METRICS_FILE
-from podium.manifests.labels import READINGS
+from podium.manifests.labels import READINGS, SAMPLER
 from podium.manifests.options import annotation
 from podium.manifests.typed import typed
-from podium.sweeps.print_file import KATIB_PORT
 
 pytestmark = pytest.mark.whole
 
@@ -199,6 +199,32 @@ def test_trials_go_on_while_no_engine_runs(
     start("engine-b")
     finished(cluster)
     check_whole(cluster, server.world, 4)
+
+
+def test_another_optuna_waits_for_the_one_that_began(
+    server: ApiServer, start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    manifest = experiment(trials=3, parallel=1, maxFailedTrialCount=3)
+    manifest["metadata"]["annotations"] = annotation({"deterministic": 1})
+    first = start("engine-a")
+    cluster.create(typed(manifest))
+    until(lambda: cluster.trials("sweep"))
+    first.stop()
+    trial = server.world.objects["trials", cluster.trials("sweep")[0].name]
+    own = trial["metadata"]["labels"][SAMPLER]
+    trial["metadata"]["labels"][SAMPLER] = "optuna-4.9.0"
+    second = start("engine-b")
+    waiting = until(lambda: cluster.experiment("sweep").condition("Waiting"))
+    assert "was suggested by optuna-4.9.0" in waiting.message
+    assert "go on with optuna==4.9.0" in waiting.message
+    assert cluster.experiment("sweep").state.phase == "Waiting"
+    second.stop()
+    trial = server.world.objects["trials", trial["metadata"]["name"]]
+    trial["metadata"]["labels"][SAMPLER] = own
+    start("engine-c")
+    types = [condition["type"] for condition in finished(cluster)["conditions"]]
+    assert "Succeeded" in types
+    assert "Waiting" not in types
 
 
 def cut_off(*_: Any, **__: Any) -> None:
@@ -548,7 +574,7 @@ REPORT = """
 import sys
 import kubeflow.katib as katib
 for loss in (3, float(sys.argv[1])):
-    katib.report_metrics({"loss": loss})
+    katib.report_metrics({"loss": loss, "timestamp": loss})
 """
 
 
@@ -562,19 +588,28 @@ def test_katibs_sdk_reports_to_a_sidecar_of_its_pod(
     (tmp_path / "train.py").write_text(REPORT)
     words = ["python", str(tmp_path / "train.py"), "${trialParameters.x}"]
     # The pods of this test share the machine's network, and have no /etc/hosts and no mounts.
-    here = {"PODIUM_DB_MANAGER": f"127.0.0.1:{KATIB_PORT}", "MOUNTED": METRICS_FILE}
-    trial = job(words, env=[{"name": name, "value": value} for name, value in here.items()])
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    here = [{"name": "PODIUM_DB_MANAGER", "value": f"127.0.0.1:{port}"}]
+    trial = job(words, env=[*here, {"name": "MOUNTED", "value": METRICS_FILE}])
     manifest = write_experiment(
         trial,
         name="sweep",
         maxTrialCount=1,
         metricsCollectorSpec={"collector": {"kind": "Push"}},
+        objective={
+            "type": "minimize",
+            "objectiveMetricName": "loss",
+            "additionalMetricNames": ["timestamp"],
+        },
     )
     pods: list[Any] = []
     admit = server.world.admit
 
     def see(item: Any) -> Any:
-        pods.extend([item["spec"]["template"]["spec"]] if item.get("kind") == "Job" else [])
+        if item.get("kind") == "Job":
+            pods.append(item["spec"]["template"]["spec"])
+            pods[-1]["initContainers"][0]["env"] = here
         return admit(item)
 
     server.world.admit = see
@@ -583,13 +618,17 @@ def test_katibs_sdk_reports_to_a_sidecar_of_its_pod(
     best = finished(cluster)["currentOptimalTrial"]
     aliases = [{"ip": "127.0.0.1", "hostnames": ["katib-db-manager.kubeflow"]}]
     assert [pod["hostAliases"] for pod in pods] == [aliases]
-    (given,), (metric,) = best["parameterAssignments"], best["observation"]["metrics"]
-    assert (metric["max"], metric["latest"]) == ("3", given["value"])
+    (given,) = best["parameterAssignments"]
+    assert [(metric["max"], metric["latest"]) for metric in best["observation"]["metrics"]] == [
+        ("3", given["value"])
+    ] * 2
 
 
-def test_an_optimizationjob_is_run_as_its_experiment(
-    start: Callable[..., EngineThread], cluster: KubernetesCluster, tmp_path: Path
-) -> None:
+@pytest.fixture
+def optimization_job(server: ApiServer, tmp_path: Path) -> dict[str, Any]:
+    """An OptimizationJob, whose kind the cluster serves."""
+    server.world.plurals.add("optimizationjobs")
+    server.world.with_status.add("optimizationjobs")
     script = POST + "import os\npost(100, loss=os.environ['KUBEFLOW_TRAINER_OPT_LR'])\n"
     (tmp_path / "train.py").write_text(script)
     command = ["python", str(tmp_path / "train.py")]
@@ -599,9 +638,88 @@ def test_an_optimizationjob_is_run_as_its_experiment(
         "parameters": [{"name": "lr", "searchSpace": {"uniform": {"min": "0", "max": "1"}}}],
         "trainJobTemplate": {"spec": job["spec"]},
     }
-    given = {"kind": "OptimizationJob", "metadata": {"name": "sweep"}, "spec": spec}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "OptimizationJob",
+        "metadata": {"name": "sweep"},
+        "spec": spec,
+    }
+
+
+def status_of_job(cluster: KubernetesCluster) -> dict[str, Any]:
+    """Wait for the end of an OptimizationJob and return its status."""
+    ended = ("Complete", "Failed")
+
+    def last() -> Any:
+        status = cluster.api.get("OptimizationJob", "sweep").get("status") or {}
+        return status if any(c["type"] in ended for c in status.get("conditions", ())) else None
+
+    return dict(until(last, 60))
+
+
+def test_an_optimizationjob_is_run_as_its_experiment(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, optimization_job: dict[str, Any]
+) -> None:
+    cluster.create(typed(as_experiment(optimization_job)))
     start()
-    cluster.create(typed(as_experiment(given)))
     best = finished(cluster)["currentOptimalTrial"]
     (assigned,), (metric,) = best["parameterAssignments"], best["observation"]["metrics"]
     assert metric["latest"] == assigned["value"]
+
+
+def test_the_engine_runs_optimizationjobs_and_writes_their_status(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, optimization_job: dict[str, Any]
+) -> None:
+    start()
+    stored = cluster.api.create("OptimizationJob", optimization_job)
+    status = status_of_job(cluster)
+    made = cluster.experiment("sweep")
+    assert made.owners[0]["uid"] == stored["metadata"]["uid"]
+    types = {condition["type"]: condition for condition in status["conditions"]}
+    assert list(types) == ["Created", "Complete"]
+    assert types["Complete"]["reason"] == "MaxTrialsReached"
+    assert set(types["Complete"]) == {"type", "status", "reason", "message", "lastTransitionTime"}
+    best = made.status["currentOptimalTrial"]
+    assert status["result"] == {
+        "trainJobName": best["bestTrialName"],
+        "parameters": best["parameterAssignments"],
+    }
+
+
+def test_an_optimizationjob_that_cannot_run_says_why(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, optimization_job: dict[str, Any]
+) -> None:
+    (parameter,) = optimization_job["spec"]["parameters"]
+    optimization_job["spec"]["parameters"] = [
+        {**parameter, "name": "a-b"},
+        {**parameter, "name": "a_b"},
+    ]
+    start()
+    cluster.api.create("OptimizationJob", optimization_job)
+    (failed,) = status_of_job(cluster)["conditions"]
+    assert "must have a variable of its own" in failed["message"]
+    assert "rename one of the two" in failed["message"]
+
+
+def test_an_experiment_of_somebody_else_is_not_taken(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, optimization_job: dict[str, Any]
+) -> None:
+    cluster.create(typed(experiment(trials=1, parallel=1)))
+    cluster.api.create("OptimizationJob", optimization_job)
+    start()
+    (failed,) = status_of_job(cluster)["conditions"]
+    assert "was not made for it" in failed["message"]
+
+
+def test_an_optimizationjob_with_a_controller_is_left_to_it(
+    server: ApiServer,
+    start: Callable[..., EngineThread],
+    cluster: KubernetesCluster,
+    optimization_job: dict[str, Any],
+) -> None:
+    cluster.api.create("OptimizationJob", optimization_job)
+    server.world.status("optimizationjobs", "sweep", "Created")
+    start()
+    cluster.api.create("OptimizationJob", {**optimization_job, "metadata": {"name": "other"}})
+    until(lambda: ("experiments", "other") in server.world.objects, 60)
+    assert ("experiments", "sweep") not in server.world.objects

@@ -9,7 +9,7 @@ from test_experiment_engine import experiment, run
 
 from podium.errors import Failed
 from podium.manifests.experiment.shell import named_folder
-from podium.metrics import read_json
+from podium.metrics import kept_readings
 from podium.sweeps.local import LocalSweeps
 from podium.sweeps.print_file import print_events
 
@@ -81,4 +81,4 @@ def test_a_sidecar_without_tensorboard_says_so(
     ended.set()
     print_events(tmp_path, ended, ["loss"])
     with pytest.raises(Failed, match="needs the package tensorboard"):
-        read_json(capsys.readouterr().out.splitlines(), ["loss"])
+        list(kept_readings(capsys.readouterr().out.splitlines(), ["loss"]))

@@ -220,6 +220,8 @@ class TrialProgress:
             f"{len(names)} {phase.lower()}" for phase, names in experiment.trials.items() if names
         ]
         self._counts = ", ".join(counts) or self._counts
+        if experiment.state.phase == "Waiting":
+            self._counts = experiment.state.message
         changed = [
             name
             for phase, names in experiment.trials.items()

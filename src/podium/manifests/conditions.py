@@ -40,8 +40,16 @@ _ORDER = {
     ),
     "Job": ("Failed", "FailureTarget", "Complete", "Waiting", "Suspended"),
     TRAINJOB: ("Failed", "Complete", "Waiting", "Suspended"),
-    # Stopped is ours: podium experiment resume removes it.
-    "Experiment": ("Failed", "Succeeded", "Stopped", "Restarting", "Running", "Created"),
+    # Stopped is ours, podium experiment resume removes it; and so is its Waiting, for an engine that can run it.
+    "Experiment": (
+        "Failed",
+        "Succeeded",
+        "Stopped",
+        "Waiting",
+        "Restarting",
+        "Running",
+        "Created",
+    ),
     "Trial": (
         "EarlyStopped",
         "MetricsUnavailable",
@@ -64,7 +72,7 @@ class State(NamedTuple):
     """State of an object in one word, with its writer's reason and message."""
 
     phase: str
-    """Created, Waiting (for its queue), Running, Restarting, Suspended, Succeeded, Failed; of an
+    """Created, Waiting (for its queue, or its engine), Running, Restarting, Suspended, Succeeded, Failed; of an
     Experiment also Stopped, of a trial Killed, EarlyStopped or MetricsUnavailable."""
 
     reason: str

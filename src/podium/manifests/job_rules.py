@@ -196,7 +196,7 @@ def _istio_annotation_alone(job: Workload) -> Iterator[Violation]:
 def _plain(job: Workload) -> Container | None:
     """Return the container of a TrainJob's nodes if it starts plain Python, although Trainer has
     set up torchrun."""
-    if job.kind != TRAINJOB or job.runtime in OTHER_RUNTIMES:
+    if job.kind != TRAINJOB or job.uses_mpi or job.runtime in OTHER_RUNTIMES:
         return None
     container = job.replicas[0].pod.container(NODE)
     return container if container and starts_python(container.words) else None

@@ -4,22 +4,23 @@ A TrainJob has no pod template of its own: it names a runtime, which the cluster
 ``spec.trainer`` overrides the runtime's container ``node``, and the entries of
 ``spec.runtimePatches`` are merged into its pods one after the other.
 
-Source: kubeflow/trainer v2.3.0, pkg/apis/trainer/v1alpha1/trainjob_types.go and
-pkg/runtime/core/trainingruntime.go.
+Source: kubeflow/trainer v2.3.0, pkg/apis/trainer/v1alpha1/trainjob_types.go,
+pkg/runtime/core/trainingruntime.go and pkg/runtime/framework/plugins/mpi/mpi.go.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podium.errors import InvalidInput
-from podium.manifests.fields import mapping, objects, text, unshared
+from podium.manifests.fields import integer, mapping, objects, strings, text, unshared
 from podium.manifests.labels import PATCH_MANAGER
 
 NODE = "node"
 """Name of the replicated job whose pods train, and of their container."""
 
-ROLE = "Node"
-"""Role of the pods that train: ``node-0``, ``node-1`` …"""
+LAUNCHER = "launcher"
+"""Name of the replicated job of a runtime with MPI whose pod runs the command; its nodes wait for
+mpirun. Its container is called ``node``, too."""
 
 BACKOFF_LIMIT = 6
 """Restarts of all nodes together after which the job fails: the default of a Job, which
@@ -31,14 +32,18 @@ TORCH = "torch-distributed"
 RUNTIME_IMAGES = {TORCH: "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"}
 """Image of a runtime's container ``node`` (v2.3.0: manifests/base/runtimes)."""
 
-OTHER_RUNTIMES = (
-    "deepspeed-distributed",
-    "jax-distributed",
-    "mlx-distributed",
-    "xgboost-distributed",
-)
+MPI_RUNTIMES = ("deepspeed-distributed", "mlx-distributed")
+"""Runtimes that Trainer installs for Open MPI, with ranks on the launcher, too."""
+
+OTHER_RUNTIMES = ("jax-distributed", "xgboost-distributed")
 """Runtimes that Trainer installs and that set other variables than PyTorch's."""
 
+MPI_RESERVED = (
+    "OMPI_MCA_orte_default_hostfile",
+    "OMPI_MCA_plm_rsh_args",
+    "OMPI_MCA_orte_keep_fqdn_hostnames",
+    "OMPI_MCA_orte_set_default_slots",
+)
 RESERVED = (
     "PET_NNODES",
     "PET_NPROC_PER_NODE",
@@ -46,7 +51,8 @@ RESERVED = (
     "PET_MASTER_ADDR",
     "PET_MASTER_PORT",
 )
-"""Variables that Trainer sets; trainer.env must not."""
+"""Variables that Trainer sets for PyTorch; trainer.env must not."""
+
 
 TRAINER_FIELDS = {
     "image": "image",
@@ -85,6 +91,43 @@ _MERGE_KEYS = {
 """Lists that a strategic merge joins by a field of their items; any other list is replaced."""
 
 
+def uses_mpi(spec: Mapping[str, Any]) -> bool:
+    """Return whether a TrainJob's runtime is for MPI: one of Trainer's by its name, any other one
+    by the command."""
+    runtime = text(mapping(spec.get("runtimeRef")).get("name"))
+    if runtime in (TORCH, *OTHER_RUNTIMES):
+        return False
+    command = strings(mapping(spec.get("trainer")).get("command"))
+    return runtime in MPI_RUNTIMES or command[:1] == ("mpirun",)
+
+
+def training_job(spec: Mapping[str, Any]) -> str:
+    """Return the name of the replicated job whose pods run a TrainJob's command."""
+    return LAUNCHER if uses_mpi(spec) else NODE
+
+
+def role(spec: Mapping[str, Any]) -> str:
+    """Return the role of these pods: Node of ``node-0``, ``node-1`` …, Launcher of
+    ``launcher-0``."""
+    return training_job(spec).capitalize()
+
+
+def reserved(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the variables that Trainer sets; trainer.env must not."""
+    return MPI_RESERVED if uses_mpi(spec) else RESERVED
+
+
+def mpi_slots(spec: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many hosts the hostfile of a TrainJob with MPI lists, and the slots of each.
+
+    With Trainer's own runtimes the launcher is one of them, and at least one node another.
+    """
+    trainer = mapping(spec.get("trainer"))
+    nodes = integer(trainer.get("numNodes")) or 1
+    own = text(mapping(spec.get("runtimeRef")).get("name")) not in MPI_RUNTIMES
+    return nodes if own else max(nodes, 2), integer(trainer.get("numProcPerNode")) or 1
+
+
 def node_template(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the pod template of a TrainJob's nodes, as far as the TrainJob says it.
 
@@ -95,7 +138,7 @@ def node_template(spec: Mapping[str, Any]) -> dict[str, Any]:
     container = {field: trainer[own] for field, own in TRAINER_FIELDS.items() if own in trainer}
     template: Any = {"spec": {"containers": [{"name": NODE, **container}]}}
     for patch in objects(spec.get("runtimePatches")):
-        template = _merged(template, _patched_template(patch))
+        template = _merged(template, _patched_template(patch, training_job(spec)))
     return dict(unshared(template))
 
 
@@ -127,8 +170,8 @@ def with_node_template(spec: Mapping[str, Any], template: Mapping[str, Any]) -> 
         (patch for patch in patches if patch.get("manager") == PATCH_MANAGER),
         {"manager": PATCH_MANAGER},
     )
-    changed = _own_part(template, node_template({"trainer": trainer, "runtimePatches": others}))
-    own = _with_patched_template(own, changed)
+    before = node_template({**spec, "trainer": trainer, "runtimePatches": others})
+    own = _with_patched_template(own, _own_part(template, before), training_job(spec))
     return {
         **spec,
         "trainer": trainer,
@@ -155,15 +198,17 @@ def _inner(holder: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     return holder
 
 
-def _patched_template(patch: Mapping[str, Any]) -> Mapping[str, Any]:
-    return next((template_of(job) for job in _patched_jobs(patch) if job.get("name") == NODE), {})
+def _patched_template(patch: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return next((template_of(job) for job in _patched_jobs(patch) if job.get("name") == name), {})
 
 
-def _with_patched_template(patch: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a runtimePatch with another template for the nodes; its other parts stay."""
-    jobs: list[Any] = [job for job in _patched_jobs(patch) if job.get("name") != NODE]
+def _with_patched_template(
+    patch: Mapping[str, Any], template: Mapping[str, Any], name: str
+) -> dict[str, Any]:
+    """Return a runtimePatch with another template for a replicated job; its other parts stay."""
+    jobs: list[Any] = [job for job in _patched_jobs(patch) if job.get("name") != name]
     if template:
-        jobs.append({"name": NODE, "template": {"spec": {"template": template}}})
+        jobs.append({"name": name, "template": {"spec": {"template": template}}})
     runtime = mapping(patch.get("trainingRuntimeSpec"))
     jobset = mapping(runtime.get("template"))
     spec = {

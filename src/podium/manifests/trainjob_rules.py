@@ -21,9 +21,9 @@ from podium.manifests.trainjob import (
     NODE,
     PATCHED_CONTAINER,
     PATCHED_POD,
-    RESERVED,
     RUNTIME_IMAGES,
     TORCH,
+    reserved,
     template_of,
 )
 from podium.manifests.workload import Workload
@@ -97,7 +97,7 @@ def trainer(job: Workload) -> Iterator[Violation]:
             yield broken(f"{path}.{name}", f"{name} >= 1", value)
     yield from broken_variables(f"{path}.env", given.get("env"))
     for where, variable in numbered(f"{path}.env", given.get("env")):
-        if variable.get("name") in RESERVED:
+        if variable.get("name") in reserved(job.spec):
             yield broken(
                 where, "must not be a variable that Trainer sets", variable["name"], "remove it"
             )

@@ -197,7 +197,7 @@ class Replica:
     """Pods of one role, made of one template."""
 
     role: str
-    """``Master``, ``Worker``, ``PS`` …, ``Node`` of a TrainJob; empty for a Job."""
+    """``Master``, ``Worker``, ``PS`` …, ``Node`` or ``Launcher`` of a TrainJob; empty for a Job."""
 
     count: int
     restart_policy: str
@@ -210,10 +210,14 @@ class Replica:
     leads: bool = False
     """Whether its first pod decides about the job: a Chief or Master, else the first Worker."""
 
+    replicated_job: str = ""
+    """Name of its Job in the JobSet of a TrainJob."""
+
     def labels_of(self, index: int) -> dict[str, str]:
         """Return the labels of a pod, those that the training operator or JobSet adds included."""
-        if self.role == trainjob.ROLE:
-            return self.pod.labels | {REPLICATED_JOB: trainjob.NODE, COMPLETION_INDEX: str(index)}
+        if self.replicated_job:
+            jobset = {REPLICATED_JOB: self.replicated_job, COMPLETION_INDEX: str(index)}
+            return self.pod.labels | jobset
         operator = {REPLICA_TYPE: self.role.lower(), REPLICA_INDEX: str(index)} if self.role else {}
         operator |= {MPI_ROLE: "launcher"} if self.role == "Launcher" else {}
         leader = {JOB_ROLE: "master"} if self.leads and (index == 0 or self.role in LEADERS) else {}
@@ -266,18 +270,24 @@ class Workload(Resource):
     def _nodes(self) -> Replica:
         pod = Pod(
             manifest=trainjob.node_template(self.spec),
-            path=f"{self.path}spec.runtimePatches[{trainjob.NODE}]",
+            path=f"{self.path}spec.runtimePatches[{trainjob.training_job(self.spec)}]",
             main_path=f"{self.path}spec.trainer",
         )
         path = f"{self.path}spec.trainer"
         return Replica(
-            role=trainjob.ROLE,
+            role=trainjob.role(self.spec),
+            replicated_job=trainjob.training_job(self.spec),
             leads=True,
-            count=self.nodes,
+            count=1 if self.uses_mpi else self.nodes,
             restart_policy="OnFailure",
             pod=pod,
             path=path,
         )
+
+    @property
+    def uses_mpi(self) -> bool:
+        """Whether mpirun starts the processes of a TrainJob, in its launcher."""
+        return self.kind == TRAINJOB and trainjob.uses_mpi(self.spec)
 
     nodes = Attribute("spec.trainer.numNodes", count)
     """Nodes of a TrainJob; 1, as the runtime torch-distributed has it, where it does not say."""
@@ -385,6 +395,9 @@ class Workload(Resource):
             return max(1, min(self.parallelism, self.completions or self.parallelism))
         if self.kind == MPIJOB:
             return max(1, self.workers) * (self.slots_per_worker or 1)
+        if self.uses_mpi:
+            hosts, slots = trainjob.mpi_slots(self.spec)
+            return hosts * slots
         return self.pod_count * (self.processes_per_replica or 1)
 
     slots_per_worker = Attribute("spec.slotsPerWorker", integer)

@@ -381,6 +381,21 @@ def json_readings(lines: Iterable[str], names: Sequence[str], first: int = 1) ->
         )
 
 
+def kept_readings(lines: Iterable[str], names: Sequence[str]) -> Iterator[Reading]:
+    """Yield the readings of these names that were kept as a row (Reading.row) a line, in JSON.
+
+    Raises:
+        Failed: A line is none; it says why there are no readings.
+    """
+    for line in filter(None, lines):
+        try:
+            reading = Reading.of(load_json(line, "line"))
+        except (InvalidInput, TypeError, ValueError):
+            raise Failed(f"the metrics cannot be read: {line[:200]}") from None
+        if reading.name in names:
+            yield reading
+
+
 def read_events(path: Path | None, names: Sequence[str]) -> list[Reading]:
     """Read metrics from TensorBoard's event files, as Katib's TensorFlowEvent collector does.
 

@@ -1,7 +1,8 @@
 """The child process of `podium run`: runs a pipeline and reports events.
 
-One signal to its process group stops a run and all its steps: ``python -m podium.runner.child``. It
-reads an Order from the first line of stdin, ends when stdin is closed, and writes Events to stdout
+``python -m podium.runner.child``: SIGTERM stops a run and all its steps. Each step has a supervisor,
+which kills what the step leaves behind, and all of it once this process is gone. It reads an Order
+from the first line of stdin, ends when stdin is closed, and writes Events to stdout
 (podium.runner.messages).
 """
 

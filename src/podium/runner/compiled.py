@@ -41,11 +41,19 @@ class Compiled:
         executors = self.spec.get("deploymentSpec", {}).get("executors", {})
         return dict(executors[component["executorLabel"]])
 
+    @property
+    def seconds(self) -> int:
+        """Time limit of the pipeline (dsl.PipelineConfig: active_deadline_seconds); 0 for none."""
+        return int(self._on_kubernetes.get("pipelineConfig", {}).get("activeDeadlineSeconds", 0))
+
     def kubernetes(self, component: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings for Kubernetes of what a component runs."""
-        platform = self.platform.get("platforms", {}).get("kubernetes", {})
-        executors = platform.get("deploymentSpec", {}).get("executors", {})
+        executors = self._on_kubernetes.get("deploymentSpec", {}).get("executors", {})
         return dict(executors.get(component.get("executorLabel"), {}))
+
+    @property
+    def _on_kubernetes(self) -> Mapping[str, Any]:
+        return dict(self.platform.get("platforms", {}).get("kubernetes", {}))
 
     def tasks(
         self, group: Mapping[str, Any] | None = None, above: Path_ = ()

@@ -20,13 +20,14 @@ from typing import Any
 
 from podium.cluster.local.images import Images, check_images
 from podium.cluster.local.supplies import Supplies
-from podium.errors import InvalidInput, PodiumError, suggestion
+from podium.errors import Failed, InvalidInput, PodiumError, suggestion
 from podium.files.documents import with_whole_numbers
 from podium.runner.compiled import Compiled, Path_, in_order, needed
 from podium.runner.conditions import Condition
 from podium.runner.debugging import write_for_debugging
 from podium.runner.environments import environment_of, made
 from podium.runner.kubernetes_settings import NameOf, Provider
+from podium.runner.limits import end, time_limit
 from podium.runner.messages import KFP, STARTS, Order
 from podium.runner.placeholders import Constants, resolved
 from podium.runner.record import failure_file
@@ -91,6 +92,9 @@ class Interpreter:
         self.supplies, self.images = _given_here(order)
         self.provider = Provider(supplies=self.supplies, folder=self.directory)
         self.failed = False
+        self.is_late = threading.Event()
+        """Set when the pipeline's time is up."""
+
         moment = datetime.now(UTC)
         name = re.sub(r"[^\w.-]+", "-", compiled.name)
         self.root = self.directory / "artifacts" / f"{name}-{moment:%Y-%m-%d-%H-%M-%S-%f}"
@@ -116,11 +120,16 @@ class Interpreter:
         _add_defaults(self.compiled.root, inputs)
         (self.directory / "workspace").mkdir(exist_ok=True)
         scope = _Scope(group=self.compiled.root, inputs=inputs)
-        result = _begin(lambda: self._group(scope)).result()
+        with time_limit(self.compiled.seconds, self._end) as self.is_late:
+            result = _begin(lambda: self._group(scope)).result()
         if result.state != "succeeded" or self.failed:
             return None
         uris = {name: _uris(held) for name, held in result.outputs.artifacts.items()}
         return {**result.outputs.parameters, **uris}
+
+    def _end(self) -> None:
+        self.reporter.stop()
+        end(self.reporter.running)
 
     def _group(self, scope: _Scope) -> Result:
         begun: dict[str, Future[Result]] = {}
@@ -280,10 +289,10 @@ class Interpreter:
         (self.reporter.logs / f"{step.name}.log").touch()
         self.reporter.log(KFP, f"{step.name}: {STARTS}")
         left = failure_file(self.directory, step.name)
-        left.unlink(missing_ok=True)
         code, outputs = None, None
         policy = task.get("retryPolicy", {})
         for pause in (*_pauses(policy), None):
+            left.unlink(missing_ok=True)
             try:
                 code, outputs = self._once(step, name_of)
             except Exception as error:  # said where the step's own would be
@@ -295,9 +304,8 @@ class Interpreter:
                 code = None
             if outputs is not None or pause is None or self.reporter.stopping:
                 break
-            StepLog(self.reporter, step.name).line(
-                f"exit code {code}: it is tried again in {pause:g} s"
-            )
+            why = "" if code is None else f"exit code {code}: "
+            StepLog(self.reporter, step.name).line(f"{why}it is tried again in {pause:g} s")
             self.reporter.wait(pause)
         ended = "failure" if outputs is None else "success"
         self.reporter.report(ended, step=step.name, code=code if outputs is None else None)
@@ -313,7 +321,19 @@ class Interpreter:
         started = self.reporter.begin(lambda: process.start(command, env))
         if started is None:
             return None, None
-        code = _follow(started, StepLog(self.reporter, step.name))
+        seconds = int(self.compiled.kubernetes(step.component).get("activeDeadlineSeconds", 0))
+        with time_limit(seconds, lambda: end([started])) as is_late:
+            code = _follow(started, StepLog(self.reporter, step.name))
+        if self.is_late.is_set():
+            raise Failed(
+                f"the pipeline did not end within its limit of {self.compiled.seconds} s, "
+                f"while step {step.name} ran (active_deadline_seconds of dsl.PipelineConfig)"
+            )
+        if is_late.is_set():
+            raise Failed(
+                f"step {step.name} did not end within its limit of {seconds} s "
+                f"(kubernetes.set_timeout of its task)"
+            )
         return code, step.outputs() if code == 0 else None
 
     def _prepared(self, step: Step, name_of: NameOf) -> tuple[Process, list[str], dict[str, str]]:
@@ -513,7 +533,10 @@ def _follow(process: subprocess.Popen[bytes], log: StepLog) -> int:
         while piece := printed.read1():  # type: ignore[attr-defined]
             log.write(piece)
     log.close()
-    return process.wait()
+    code = process.wait()
+    if process.stdin:
+        process.stdin.close()
+    return code
 
 
 def _pauses(policy: Mapping[str, Any]) -> Iterator[float]:

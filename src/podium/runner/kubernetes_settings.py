@@ -23,9 +23,9 @@ _SETTERS = {
 }
 _NO_MEANING = {
     "nodeSelector", "nodeAffinity", "podAffinity", "tolerations", "podMetadata", "imagePullSecret",
-    "imagePullPolicy", "enabledSharedMemory", "securityContext", "activeDeadlineSeconds",
+    "imagePullPolicy", "enabledSharedMemory", "securityContext",
 }  # fmt: skip
-"""Where and how a pod runs; a deadline is the machine's owner's to set."""
+"""Where and how a pod runs."""
 
 NameOf = Callable[[Mapping[str, Any], str], str | None]
 """Returns the name that an entry of the settings has for a Secret, ConfigMap or claim; None where
@@ -65,7 +65,7 @@ class Provider:
             InvalidInput: The message names step and setting.
         """
         for kind in settings:
-            if kind not in _SETTERS and kind not in _NO_MEANING:
+            if kind not in _SETTERS and kind not in _NO_MEANING and kind != "activeDeadlineSeconds":
                 raise InvalidInput(
                     f"step {step}: this machine cannot serve the setting {kind}", "leave it out"
                 )

@@ -1,7 +1,7 @@
 """`podium run`: a pipeline on this machine, start to end, in one directory.
 
-The pipeline itself runs in a child process in its own session (``podium.runner.child``), so that
-one signal to its process group stops the run. Everything of a run is in ``<home>/runs/<run id>/``::
+The pipeline itself runs in a child process in its own session (``podium.runner.child``), which
+SIGTERM stops with all its steps. Everything of a run is in ``<home>/runs/<run id>/``::
 
     run.json        parameters, and the state and time of each step
     logs/           one file per step with all its output

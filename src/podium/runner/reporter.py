@@ -33,6 +33,8 @@ class Reporter:
 
         self._events, self._lock = events, threading.Lock()
         self._stop = threading.Event()
+        self.running: list[subprocess.Popen[bytes]] = []
+        """Processes of steps that were begun; some have ended."""
 
     @property
     def stopping(self) -> bool:
@@ -48,19 +50,21 @@ class Reporter:
     def begin(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes] | None:
         """Start the process of a step, unless the run was cancelled.
 
-        The signal that cancels reaches the whole process group: a process that was about to start
-        has missed it, and gets it from here.
+        One that was about to start when the signal came has missed it, and gets it from here.
         """
         if self.stopping:
             return None
         process = start()
+        self.running.append(process)
         if self.stopping:
             process.terminate()
         return process
 
     def stop(self, *_: Any) -> None:
-        """Handle SIGTERM. Running steps got it too: they clean up and end."""
+        """Handle SIGTERM: running steps get it too, clean up and end."""
         self._stop.set()
+        for process in self.running:
+            process.terminate()
 
     def wait(self, seconds: float) -> None:
         """Wait, unless the run is cancelled meanwhile."""

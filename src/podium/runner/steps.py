@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from podium.cluster.local.environment import translator
 from podium.cluster.local.images import Images, find_image
+from podium.cluster.local.processes import supervised
 from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
 from podium.errors import Failed, InvalidInput
 from podium.files.documents import read_json, with_whole_numbers
@@ -267,25 +269,18 @@ class Process:
         return env
 
     def start(self, command: list[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Start it; what it prints comes from its stdout.
-
-        Raises:
-            InvalidInput: There is no such program.
-        """
-        command = [self.image.resolve(command[0]), *command[1:]]
-        try:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=dict(env),
-                cwd=self.image.root,
-            )
-        except OSError as error:
-            raise InvalidInput(
-                f"step {self.step.name}: {command[0]} cannot be started: {error.strerror}"
-            ) from None
+        """Start it in a session of its own, supervised: nothing that it starts outlives it or this
+        process. What it prints comes from its stdout."""
+        supervisor = (sys.executable, "-I", "-S", supervised.__file__)
+        return subprocess.Popen(
+            [*supervisor, self.image.resolve(command[0]), *command[1:]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=dict(env),
+            cwd=self.image.root,
+            start_new_session=True,
+        )
 
 
 @dataclass(frozen=True)

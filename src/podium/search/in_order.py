@@ -28,14 +28,18 @@ SAMPLER = "sampler"
 """Tag of a trial: the library that suggested it, with its version."""
 
 
+class OtherLibrary(InvalidInput):
+    """Another version of Optuna began the sweep."""
+
+
 def check_sampler(trial: str, library: str | None) -> None:
     """Check the library that suggested a trial, None if it is not known.
 
     Raises:
-        InvalidInput: It is another version of Optuna: the next points would be others.
+        OtherLibrary: It is another version of Optuna: the next points would be others.
     """
     if library and library != (here := _library()):
-        raise InvalidInput(
+        raise OtherLibrary(
             f"trial {trial} was suggested by {library}, and this is {here}: "
             "the trials after it may be others than in one run",
             f"go on with {library.replace('-', '==')}, or start the sweep again",
@@ -94,7 +98,7 @@ class Sampled(Plan):
         """Return the point of a trial that an earlier process began, as if it were the next.
 
         Raises:
-            InvalidInput: Another version of Optuna suggested it: the next points would be others.
+            OtherLibrary: Another version of Optuna suggested it: the next points would be others.
         """
         check_sampler(past.trial, past.tags.get(SAMPLER))
         if self._keeps:

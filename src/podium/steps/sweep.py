@@ -167,8 +167,10 @@ def _watch(
         Failed: A trial wrote into the data that all are given.
     """
     seen: dict[str, str] = {}
-    name, shown = experiment.name, False
-    for _ in cluster.watch("Experiment", name):
+    name, shown, said = experiment.name, False, ""
+    for now in cluster.watch("Experiment", name):
+        if now.state.phase == "Waiting" and now.state.message != said:
+            say(said := now.state.message)
         with suppress(Unavailable, Denied):  # the watch decides how long to wait for the cluster
             trials = cluster.trials(name)
             ended = _ended(seen)
@@ -348,11 +350,11 @@ def _result(
     )
     origin.write()
     assert best.value is not None
-    metrics = {table.objective.metric: best.value, "trials": float(len(table.trials))}
+    metrics = {"trials": float(len(table.trials)), table.objective.metric: best.value}
     metadata = {
+        **{name: str(value) for name, value in best.parameters.items()},
         "uri": recipe.model,
         "trial": best.name,
-        **{name: str(value) for name, value in best.parameters.items()},
     }
     say(f"best trial {best.name}: {table.objective.metric} {figure(best.value)}")
     return SweepResult(

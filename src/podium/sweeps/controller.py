@@ -199,6 +199,7 @@ class ExperimentController:
             **asked,
         )
         self._median = MedianStop.of(self.experiment)
+        self._conditions.remove("Waiting")  # for an engine with its Optuna
         if "startTime" not in self._status:
             self._status["startTime"] = timestamp("milliseconds")
             warm = f"; it starts warm from {len(self._earlier)} trials" if self._earlier else ""

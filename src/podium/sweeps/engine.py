@@ -22,9 +22,11 @@ from podium.manifests.experiment.status import Status, restarted
 from podium.manifests.labels import KATIB_FINALIZERS, POOL_STATE
 from podium.manifests.options.pool import pool_size
 from podium.manifests.resource import Resource
+from podium.search.in_order import OtherLibrary
 from podium.sweeps.api_documents import ApiDocuments
 from podium.sweeps.base import Executor
 from podium.sweeps.controller import ExperimentController
+from podium.sweeps.optimization_jobs import OptimizationJobs
 from podium.sweeps.pod_trial import JobExecutor, refuse_what_pods_lack
 from podium.sweeps.pool import Pool
 from podium.sweeps.pool_store import PoolStore
@@ -73,6 +75,7 @@ class Engine:
     ) -> None:
         self._cluster, self._image, self._storage, self._report = cluster, image, storage, report
         self._holder, self._lease_seconds = holder, lease_seconds
+        self._optimization_jobs = OptimizationJobs(cluster.api, report)
         self._leadership: Leadership | None = None
         self._running: dict[str, _Running] = {}
         self._stopping = threading.Event()
@@ -168,6 +171,7 @@ class Engine:
                     self._heard = time.monotonic()
                     self._look_after_ended()
                     self._refuse_katib()  # it may have been installed since; ends in the one above
+                    self._optimization_jobs.look()
                     for event in api.events("Experiment", "", version, _WINDOW_SECONDS):
                         seen = Resource.parse(event["object"])
                         version = seen.version
@@ -220,6 +224,8 @@ class Engine:
                 known.controller.edit(experiment)
             elif _is_to_run(experiment) and (stored := self._stored(seen)):
                 self._begin(restarted(stored) if stored.state.finished else stored)
+        except OtherLibrary as error:
+            self._hold_back(seen.name, error)
         except (InvalidInput, NotFound) as error:  # NotFound: of a sweep it is to learn from
             self._refuse(seen.name, error)
 
@@ -237,6 +243,7 @@ class Engine:
         self._refuse_katib()
         refuse_what_pods_lack(check(experiment))
         records = self._records_of(experiment, self._leadership)
+        records.check_library()
         controller = ExperimentController(records, experiment)
         self._running[experiment.name] = _Running(
             uid=experiment.uid, controller=controller, records=records
@@ -276,6 +283,16 @@ class Engine:
             patience = leadership.left
             self._cluster.api.patch("Experiment", experiment.name, change, patience=patience)
         return PoolStore(url)
+
+    def _hold_back(self, name: str, error: PodiumError) -> None:
+        """Say in an Experiment's status why this engine does not go on with it; another one may."""
+        message = f"Experiment waits: {error.message} (hint: {error.hint})"
+        stored = self._cluster.experiment(name)
+        waiting = stored.condition("Waiting")
+        if waiting is None or waiting.message != message:
+            self._report(f"Experiment {name}: {message}")
+            held = stored.with_condition("Waiting", "OtherLibrary", message)
+            self._cluster.api.patch_status("Experiment", name, dict(held.status))
 
     def _refuse(self, name: str, error: PodiumError) -> None:
         self.refused += 1

@@ -17,7 +17,7 @@ from podium.manifests.experiment.trial import Trial
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import PUSHES
 from podium.manifests.workload import Workload
-from podium.metrics import UNAVAILABLE, Reading, json_readings
+from podium.metrics import UNAVAILABLE, Reading, kept_readings
 from podium.sweeps.base import Executor, NoMetricsFile, Save, TrialIO
 from podium.sweeps.metrics_collector import collect
 from podium.sweeps.trials import TrialRun
@@ -81,7 +81,7 @@ class _LocalTrial(TrialIO):
 
     def _posted(self) -> Iterator[Reading]:
         names = self._experiment.objective.metrics
-        return json_readings(self._tail(self._pushes), names)
+        return kept_readings(self._tail(self._pushes), names)
 
     def stop(self) -> None:
         self._cluster.abandon(self._kind, self._name)

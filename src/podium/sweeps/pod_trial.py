@@ -25,7 +25,7 @@ from podium.manifests.job_editor import JobEditor, merge, set_env
 from podium.manifests.labels import EXPERIMENT, MANAGED_BY, RUN, RUN_NAMESPACE, TRIAL, TRIAL_UID
 from podium.manifests.options.pool import pool_size
 from podium.manifests.workload import Workload, role_of
-from podium.metrics import RESUMED, Reading, json_readings, parse_line
+from podium.metrics import RESUMED, Reading, json_readings, kept_readings, parse_line
 from podium.sweeps.base import Executor, Save, TrialIO
 from podium.sweeps.metrics_collector import MOST_READINGS, observe, shortened, with_pushed
 from podium.sweeps.print_file import KATIB_DATABASE, PUSHED
@@ -85,11 +85,7 @@ class _PodTrial(TrialIO):
         self._name, self._kind = trial.name, trial.workload.kind
         self._job = _job_of(experiment, trial, image, served=served)
         pods = experiment.template.primary_pods(self._job) if self._job.has_roles else ()
-        # As the sidecar prints its scalars.
-        self._as_json = experiment.collector.reads_json or experiment.collector.kind in (
-            "TensorFlowEvent",
-            "Push",
-        )
+        self._from_sidecar = experiment.collector.kind in ("TensorFlowEvent", "Push")
         self._readers = [_LogReader(self, replica) for replica in pods or (None,)]
         self._readers[0].followed = bool(trial.stopping_rules)
         self._posted: Mapping[str, Any] = {}
@@ -172,8 +168,8 @@ class _PodTrial(TrialIO):
     def keeps(self, line: str) -> bool:
         """Tell whether a line of the log may hold a metric, or is of use to stopping rules."""
         if self._experiment.collector.kind == "Push":
-            return line.startswith("{")  # grpcio may have something to say, too
-        if self._as_json:
+            return line.startswith("[")  # grpcio may have something to say, too
+        if self._from_sidecar or self._experiment.collector.reads_json:
             return bool(line)
         return line.startswith(RESUMED) or any(
             name in line for name in self._experiment.objective.metrics
@@ -188,10 +184,12 @@ class _PodTrial(TrialIO):
         Raises:
             Failed: The collector cannot read it.
         """
-        names = self._experiment.objective.metrics
-        if self._as_json:
+        names, collector = self._experiment.objective.metrics, self._experiment.collector
+        if self._from_sidecar:
+            return list(kept_readings([line], names))
+        if collector.reads_json:
             return list(json_readings([line], names, number))
-        return parse_line(line, names, self._experiment.collector.filters)
+        return parse_line(line, names, collector.filters)
 
     def read(self, replica: str | None, restarted: Any) -> Iterator[str]:
         """Yield the lines of a replica's log until the job has ended."""

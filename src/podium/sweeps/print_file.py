@@ -2,7 +2,7 @@
 until SIGTERM.
 
 With names of metrics after READY, FILE is a directory of TensorBoard's event files, whose scalars
-are printed at the end as JSON lines, as Katib's collectors read them. With ``--pushed`` in their
+are printed at the end as rows in JSON. With ``--pushed`` in their
 place FILE is not read: what the pod's containers report to Katib's database is printed, which this
 sidecar stands for. The kubelet ends a sidecar
 after the pod's other containers: what they wrote last is printed then. READY is a file that is made
@@ -11,6 +11,7 @@ then.
 """
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -61,26 +62,25 @@ def print_events(directory: Path, ended: threading.Event, names: Sequence[str]) 
     try:
         for reading in read_events(directory if directory.is_dir() else None, names):
             if reading.value != UNAVAILABLE:
-                print(
-                    json.dumps({"timestamp": reading.time.isoformat(), reading.name: reading.value})
-                )
+                print(json.dumps(reading.row))
     except Failed as error:
         print(f"{error.message} ({error.hint})")
     sys.stdout.flush()
 
 
 def print_pushed(ended: threading.Event, begun: Callable[[], None]) -> None:
-    """Print what ``report_metrics`` of Katib's SDK sends, as JSON lines, until ended is set."""
+    """Print what ``report_metrics`` of Katib's SDK sends, as rows in JSON, until ended is set."""
     from podium.cluster.local.pushed import serve_database
 
     def report(trial: str, rows: Iterable[tuple[str, str, str]]) -> bool:
         for time, name, value in rows:
-            print(json.dumps({"timestamp": time, name: value}), flush=True)
+            print(json.dumps([name, value, time]), flush=True)
         return True
 
     server = None
     try:
-        server = serve_database(f"127.0.0.1:{KATIB_PORT}", report, lambda trial: ())
+        address = os.environ.get("PODIUM_DB_MANAGER", f"127.0.0.1:{KATIB_PORT}")
+        server = serve_database(address, report, lambda trial: ())
     except PodiumError as error:  # the program will say that nobody answers
         print(error, flush=True)
     begun()

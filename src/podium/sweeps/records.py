@@ -10,7 +10,9 @@ from podium.errors import NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.status import Status, shortened
 from podium.manifests.experiment.trial import Trial
+from podium.manifests.labels import SAMPLER
 from podium.metrics import Reading, in_order
+from podium.search.in_order import check_sampler
 from podium.sweeps.base import Documents, Executor, RunningTrial, Save
 
 if TYPE_CHECKING:
@@ -68,6 +70,15 @@ class Records:
         if stored.is_leaving or self._uid not in ("", stored.uid):
             raise NotFound(f"Experiment {self.name} is deleted")
         return stored
+
+    def check_library(self) -> None:
+        """Check the library that suggested the trials so far.
+
+        Raises:
+            OtherLibrary: This process has another version of it.
+        """
+        for trial in self._trials.trials(self.name):
+            check_sampler(trial.name, trial.labels.get(SAMPLER))
 
     def begin(self, experiment: Experiment) -> Sequence[Trial]:
         """Return the trials of an earlier engine as they continue, oldest first.

@@ -106,6 +106,7 @@ RESOURCES = {
         for kind in OPERATOR_KINDS
     },
     TRAINJOB: _ApiResource(TRAINER_API, "v1alpha1", "trainjobs", _TRAINER),
+    "OptimizationJob": _ApiResource(TRAINER_API, "v1alpha1", "optimizationjobs", _TRAINER),
     "Experiment": _ApiResource("kubeflow.org", "v1beta1", "experiments", _KATIB),
     "Trial": _ApiResource("kubeflow.org", "v1beta1", "trials", _KATIB),
     "Job": _ApiResource(

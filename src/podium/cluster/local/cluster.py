@@ -21,7 +21,7 @@ from podium.cluster.local.environment import (
 from podium.cluster.local.images import check_images
 from podium.cluster.local.jsonfile import read_json
 from podium.cluster.local.logs import read_log
-from podium.cluster.local.mpi_job import MPIJobController
+from podium.cluster.local.mpi_job import MPIJobController, MPITrainJobController
 from podium.cluster.local.operator_job import OperatorJobController, TrainJobController
 from podium.cluster.local.pods import PodPlan, plan_pod
 from podium.cluster.local.processes.client import Command
@@ -37,7 +37,7 @@ from podium.manifests.kinds import JOB_KINDS, MPIJOB, TRAINJOB, or_list
 from podium.manifests.labels import IGNORED_FIELDS
 from podium.manifests.names import named
 from podium.manifests.resource import Resource
-from podium.manifests.trainjob import TORCH
+from podium.manifests.trainjob import MPI_RUNTIMES, TORCH
 from podium.manifests.typed import Reader
 from podium.manifests.workload import Workload
 
@@ -324,7 +324,7 @@ def directory_of(url: str) -> Path:
 
 def _controller_of(job: Workload) -> type[Controller]:
     if job.kind == TRAINJOB:
-        return TrainJobController
+        return MPITrainJobController if job.uses_mpi else TrainJobController
     if job.kind == MPIJOB:
         return MPIJobController
     return OperatorJobController if job.operator else JobController
@@ -353,8 +353,8 @@ def _ignored(job: Workload, plans: Mapping[str, PodPlan]) -> list[str]:
     ignored = {field for plan in plans.values() for field in plan.ignored}
     ignored |= {"runPolicy.schedulingPolicy"} if job.run_policy.get("schedulingPolicy") else set()
     ignored |= {"elasticPolicy.metrics"} if job.elastic and job.elastic.scales else set()
-    if job.kind == TRAINJOB and job.runtime != TORCH:
-        ignored.add(f"runtimeRef.name (run as {TORCH})")
+    if job.kind == TRAINJOB and job.runtime not in (TORCH, *MPI_RUNTIMES):
+        ignored.add(f"runtimeRef.name (run as {MPI_RUNTIMES[0] if job.uses_mpi else TORCH})")
     return sorted(ignored)
 
 

@@ -29,7 +29,7 @@ from podium.manifests.labels import (
     REPLICA_TYPE,
     TRAINJOB_MANAGERS,
 )
-from podium.manifests.trainjob import BACKOFF_LIMIT, NODE, OTHER_RUNTIMES, ROLE
+from podium.manifests.trainjob import BACKOFF_LIMIT, OTHER_RUNTIMES
 from podium.manifests.workload import Replica, Workload
 
 
@@ -251,7 +251,7 @@ class TrainJobController(Controller):
         for index in range(self.nodes.count if not self.pods else 0):
             self._create_pod(index)
         if self._past_backoff_limit():
-            first = f"{self.name}-{NODE}-0"
+            first = f"{self.name}-{self.nodes.replicated_job}-0"
             self.fail(
                 "FailedJobs",
                 f"jobset failed due to one or more job failures (first failed job: {first})",
@@ -280,14 +280,16 @@ class TrainJobController(Controller):
     def _count(self, **counts: int) -> None:
         """Write the number of Jobs of the JobSet in each state; there is one Job."""
         zero = dict.fromkeys(("ready", "succeeded", "failed", "active", "suspended"), 0)
-        self.status["jobsStatus"] = [{"name": NODE, **zero, **counts}]
+        self.status["jobsStatus"] = [{"name": self.nodes.replicated_job, **zero, **counts}]
 
     def _create_pod(self, index: int) -> None:
         member = Member(job=self.job, replica=self.nodes, index=index, ports=self._ports)
         labels = self.nodes.labels_of(index) | {JOBSET_NAME: self.name}
-        name = f"{ROLE.lower()}-{index}"
+        name = f"{self.nodes.replicated_job}-{index}"
         self.pods.append(
-            self.start_pod(
-                self.nodes, name, labels=labels, environment=operator_environment(member)
-            )
+            self.start_pod(self.nodes, name, labels=labels, environment=self.environment(member))
         )
+
+    def environment(self, member: Member) -> dict[str, str]:
+        """Return the variables by which the processes of a job find each other."""
+        return operator_environment(member)

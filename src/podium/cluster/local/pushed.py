@@ -2,7 +2,7 @@
 to Katib's database.
 
 Each pod has the variables and files that Trainer gives one, and each post is a line of its job's
-``pushed.jsonl``. Source: kubeflow/trainer master of 2026-11, pkg/statusserver and
+``pushed.jsonl``. Source: kubeflow/trainer master of 2026-08, pkg/statusserver and
 pkg/runtime/framework/plugins/trainjobstatus; katib 0.19, pkg/apis/manager/v1beta1/api.proto.
 """
 
@@ -33,7 +33,7 @@ from podium.system.background import Background
 from podium.system.settings import Settings
 
 FILE = "logs/pushed.jsonl"
-"""In a job's directory: an object a line, of ``timestamp`` and metrics, as in Katib's JSON files."""
+"""In a job's directory: metric, value and time a line, as Reading.row has them."""
 
 _STARTUP = Path(__file__).parent / "startup"
 
@@ -78,7 +78,7 @@ class Mailbox:
             self._write(rows)
 
     def _write(self, rows: Iterable[Row]) -> None:
-        lines = [json.dumps({name: value, "timestamp": time}) for time, name, value in rows]
+        lines = [json.dumps([name, value, time]) for time, name, value in rows]
         if lines:
             file = self.directory / FILE
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -159,12 +159,7 @@ class PushServer:
             file = self._store.path(kind, trial) / FILE
             if file.is_file():
                 lines = [load_json(line, FILE) for line in file.read_text().splitlines()]
-                return [
-                    (line["timestamp"], name, value)
-                    for line in lines
-                    for name, value in line.items()
-                    if name != "timestamp"
-                ]
+                return [(time, name, value) for name, value, time in lines]
         return []
 
 

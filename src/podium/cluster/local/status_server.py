@@ -1,6 +1,6 @@
 """Trainer's status server, for the jobs of one local cluster.
 
-Source: kubeflow/trainer master of 2026-11, pkg/statusserver.
+Source: kubeflow/trainer master of 2026-08, pkg/statusserver.
 """
 
 import json

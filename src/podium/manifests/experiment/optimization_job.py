@@ -1,7 +1,7 @@
 """An OptimizationJob of Kubeflow Trainer as an Experiment, and an Experiment as one.
 
 Trainer has the kind, but no controller for it yet: podium runs it as the Experiment that says the
-same. Source (read, not run): kubeflow/trainer master of 2026-11,
+same. Source (read, not run): kubeflow/trainer master of 2026-08,
 pkg/apis/trainer/v1alpha1/optimizationjob_types.go, and proposals/2605-optimization-job-crd.
 """
 
@@ -15,6 +15,7 @@ from podium.manifests.experiment.template import PLACEHOLDER, meta_key
 from podium.manifests.fields import mapping, objects, present, text, unshared
 from podium.manifests.kinds import JOB_KINDS, TRAINJOB
 from podium.manifests.labels import JOBSET_NAME, OPTIMIZATION_JOB, SWEEP, TRAINER_API
+from podium.manifests.resource import Resource
 from podium.manifests.rules import Violation, broken, one_of
 from podium.manifests.structure import INT, OBJECT, TEXT, wrong_types
 from podium.manifests.trainjob import NODE
@@ -108,6 +109,18 @@ def as_experiment(manifest: Mapping[str, Any], *, remember: bool = True) -> dict
             },
         },
     }
+
+
+def experiment_of(job: Resource) -> Resource:
+    """Return the Experiment of an OptimizationJob that a cluster stores; it goes with that.
+
+    Raises:
+        InvalidInput: The API server would refuse the OptimizationJob.
+    """
+    written = ("name", "namespace", "labels", "annotations")
+    metadata = {name: job.metadata[name] for name in written if name in job.metadata}
+    made = Resource.parse(as_experiment({**job.manifest, "metadata": metadata}))
+    return made.with_metadata({**made.metadata, "ownerReferences": [job.as_owner]})
 
 
 def with_status(experiment: Mapping[str, Any]) -> dict[str, Any]:

@@ -156,6 +156,11 @@ def adopt_orphans() -> None:
     _prctl(_SET_CHILD_SUBREAPER, 1)
 
 
+def die_with_parent() -> None:
+    """Have this process killed when its parent is, on Linux."""
+    _prctl(_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def kill_children() -> None:
     """Kill all children of this process and, if it adopts orphans, all descendants, on Linux."""
     deadline = time.monotonic() + 5
@@ -176,8 +181,7 @@ def _become(request: dict[str, Any], ready: int) -> NoReturn:
     """Turn this fork into the requested process; close ready once it can receive signals."""
     try:
         os.setsid()
-        # In case its supervisor alone is killed.
-        _prctl(_SET_PDEATHSIG, signal.SIGKILL)
+        die_with_parent()  # in case its supervisor alone is killed
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)

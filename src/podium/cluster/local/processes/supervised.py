@@ -3,7 +3,8 @@ nothing behind.
 
 When the command ends, or stdin is closed because the caller is gone or has had enough, everything
 that it started is killed, on Linux also what has begun a session of its own. It ends as the command
-did. With --stdin the command reads what comes over stdin.
+did. SIGTERM, SIGINT and SIGHUP go on to the command's process group, which may then end at leisure:
+a shell is gone before the program that it ran. With --stdin the command reads what comes over stdin.
 """
 
 import os
@@ -11,11 +12,16 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+
+if sys.flags.no_site:  # run as a script, whatever the command's environment says of Python
+    sys.path.append(os.path.abspath(f"{__file__}/../../../../.."))
 
 from podium.cluster.local.processes.process_supervisor import (
     adopt_orphans,
+    die_with_parent,
     exit_code,
     kill_children,
 )
@@ -26,20 +32,37 @@ def main(words: Sequence[str]) -> int:
     reads = list(words[:1]) == ["--stdin"]
     words = words[reads:]
     adopt_orphans()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)  # the caller gets them too, and closes stdin
+    asked: list[int] = []
+    _on_signals(asked.append)
     try:
         command = subprocess.Popen(
-            words, stdin=subprocess.PIPE if reads else subprocess.DEVNULL, process_group=0
+            words,
+            stdin=subprocess.PIPE if reads else subprocess.DEVNULL,
+            process_group=0,
+            preexec_fn=die_with_parent,
         )
     except OSError as error:
         print(f"error: {words[0]} cannot be started: {error.strerror}", file=sys.stderr, flush=True)
         return 127
+
+    def hand_on(number: int) -> None:
+        asked.append(number)
+        _signal_group(command.pid, number)
+
+    _on_signals(hand_on)
+    for number in [*asked]:
+        _signal_group(command.pid, number)
     threading.Thread(target=_kill_when_stdin_closes, args=(command,), daemon=True).start()
     # Not reaped yet, so that its number names no other process when its group is killed.
     os.waitid(os.P_PID, command.pid, os.WEXITED | os.WNOWAIT)
-    _kill_group(command.pid)
+    if not asked:
+        _signal_group(command.pid, signal.SIGKILL)
     status = os.waitpid(command.pid, 0)[1]
+    while asked and _signal_group(command.pid, 0):
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.02)
     kill_children()
     return exit_code(status)
 
@@ -50,14 +73,21 @@ def _kill_when_stdin_closes(command: "subprocess.Popen[bytes]") -> None:
             with suppress(BrokenPipeError):  # it reads no more, or has ended
                 command.stdin.write(piece)
                 command.stdin.flush()
-    _kill_group(command.pid)
+    _signal_group(command.pid, signal.SIGKILL)
 
 
-def _kill_group(group: int) -> None:
+def _on_signals(act: Callable[[int], None]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: act(number))
+
+
+def _signal_group(group: int, number: int) -> bool:
+    """Return whether there is such a group."""
     try:
-        os.killpg(group, signal.SIGKILL)
+        os.killpg(group, number)
     except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
-        return
+        return False
+    return True
 
 
 if __name__ == "__main__":
