@@ -54,7 +54,7 @@ def katib_sweep(
         experiment: Name of a bundled Experiment or the YAML of one; auto: tables for tables, else random.
         network: Network of the trials, a name podium's trainer knows; empty leaves it to the Experiment.
         weights: File or URI of weights that podium's trainer starts from, such as torchvision's; empty for new ones.
-        trial_epochs: Epochs of a trial of podium's trainer; -1: one for pictures of auto; 0: the Experiment's.
+        trial_epochs: Epochs of a trial of podium's trainer; -1: one where auto has pictures or arrays; 0: the YAML's.
         max_trials: Trials in all.
         parallel_trials: Trials at a time.
         trial_workers: Workers of each trial, besides its master; 0: none, or the Experiment's for your own trainer.

@@ -65,12 +65,12 @@ def tune_and_promote(
         confirm: Reruns of the best trials as TRIALSxSEEDS, as in 3x3; empty for none.
         folds: Folds of the cross-validation of each trial; -1: 5 for small tables and texts of auto; 0: none.
         ensemble: Add an ensemble of the trials that do best together on the validation part as a candidate.
-        trial_epochs: Epochs of a trial of podium's trainer; -1: one for pictures of auto; 0: the Experiment's.
+        trial_epochs: Epochs of a trial of podium's trainer; -1: one where auto has pictures or arrays; 0: the YAML's.
         trial_workers: Workers of each trial, besides its master; 0: none, or the Experiment's for your own trainer.
         network: Network of podium's trainer, or trees; empty: fast for pictures, mlp for arrays, else the Experiment's.
         weights: File or URI of weights that podium's trainer starts from, such as torchvision's; empty for new ones.
         epochs: Epochs of the distributed training; -1: the best trial's, or the network's usual if more; 0: its own.
-        workers: Workers of the training, besides its master; -1: one, none for tables and text, or as your own trials.
+        workers: Workers of the training, besides its master; -1: one, none for tables and text; yours: as in trials.
         gpus_per_worker: GPUs of the master and of each worker, of trials too; 0 trains on the CPU.
         seed: Seed of search and training; 0 leaves it to the Experiment. data_options split_seed is that of the split.
         model_name: Name of the model in the registry; empty for the dataset's.

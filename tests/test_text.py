@@ -28,6 +28,8 @@ def test_a_price_has_no_exponent(value: float, text: str) -> None:
 def test_differences_have_a_sign_and_texts_stay() -> None:
     assert (digits(25381.9, sign="+"), digits(-0.5, sign="+")) == ("+25,380", "-0.5")
     assert (brief("92127.3"), brief("adamw")) == ("92,130", "adamw")
+    assert (brief("16384"), brief(12345), brief("1e-5")) == ("16384", "12345", "1e-05")
+    assert (digits(1234, 3), digits(123.4, 3), digits(99996, 4)) == ("1,230", "123", "100,000")
 
 
 def test_large_values_are_told_apart() -> None:

@@ -285,6 +285,16 @@ def test_a_single_word_is_the_same_in_all_trials(text: str, value: Any) -> None:
             "podium tune train.py --lr 1,2 --algorithm grid --trials 2 --prints colon --objective val_acc",
         ),
         ("seed: 3", "no line holds name=number at all", "print accuracy=0.9834 on a line"),
+        (
+            "val_loss: 0.25\nmax_errors: 5\nbest accuracy at epoch 2: 0.9",
+            "no line holds name=number",
+            "--prints colon --objective val_loss",
+        ),
+        (
+            "gradient_accumulation_steps: 4\nprevious: 3",
+            "no line holds name=number",
+            "print accuracy=0.9834",
+        ),
         ("loss 0.5 - acc 0.93", "no line holds name=number", "--prints words --objective acc"),
         ("test accuracy is 0.934", "`accuracy is 0.934`", "--prints words --objective accuracy"),
         (

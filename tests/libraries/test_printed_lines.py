@@ -126,6 +126,10 @@ def test_the_words_before_a_colon_are_a_name(line: str, metric: str, value: str)
         ("words", "err 1e-3 after 5 epochs", "err", "1e-3"),
         ("json", '{"epoch": 1, "val_acc": 0.91, "lr": "0.1"}', "val_acc", "0.91"),
         ("json", "INFO {'val/acc': -1.5e-05}", "val/acc", "-1.5e-05"),
+        ("json", "{'val_acc': np.float64(0.93)}", "val_acc", "0.93"),
+        ("words", "val_acc improved to 92.5 %", "val_acc", "92.5"),
+        ("words", "loss tensor(0.25)", "loss", "0.25"),
+        ("colon", "val_loss: tensor(0.25)", "val_loss", "0.25"),
     ],
 )
 def test_prose_and_dicts_are_read(prints: str, line: str, metric: str, value: str) -> None:

@@ -96,7 +96,7 @@ def test_a_model_that_nobody_named_is_called_as_its_dataset(
     assert run("digits")["model_name"] == "digits"
     assert "new model" not in capsys.readouterr().out
     assert run()["model_name"] == "tiny"
-    assert "digits predicts the same: model_name=digits challenges" in capsys.readouterr().out
+    assert "model_name=digits challenges its champion" in capsys.readouterr().out
     assert name_for("Kunden (März).2026") == "Kunden-M-rz-.2026"
     assert name_for("客户") == "model"
 

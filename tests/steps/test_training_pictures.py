@@ -86,7 +86,10 @@ def test_few_pictures_are_advised_to_be_seen_more_often(
         settings=settings,
         target=place.target,
     )
-    assert "trial_epochs=25 epochs=50 trains longer; weights=FILE" in capfd.readouterr().out
+    assert (
+        "trial_epochs=25 epochs=50 trains longer; network=resnet18 weights=FILE"
+        in capfd.readouterr().out
+    )
     assert replace(settings, experiment="random").decided_epochs == 0
     assert replace(settings, experiment="random", trial_epochs=2).decided_epochs == 2
 

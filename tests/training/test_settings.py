@@ -39,7 +39,9 @@ def recipe(**hyperparameters: Any) -> str:
 
 def planned(settings: TrainSettings, tmp_path: Path) -> PlannedTraining:
     step = StepContext.of(RUN, str(tmp_path))
-    return plan("s3://b/data", "train-1", settings=settings, target=target(), step=step)
+    return plan(
+        "s3://b/data", "train-1", settings=settings, target=target(trainer_image=""), step=step
+    )
 
 
 def adapted(settings: SweepSettings, **target_settings: Any) -> Experiment:
@@ -192,6 +194,11 @@ def test_auto_is_the_experiment_that_suits_the_data(meaning: str, network: str, 
     assert ("lr" in searched) == (network != "trees")
 
 
+def test_epochs_of_another_trainer_are_its_own() -> None:
+    other = Recipe.of_command(["python", "train.py"], {"epochs": "short"}).to_text()
+    assert "epochs" not in TrainSettings(recipe=other).fixed(gpus=0)
+
+
 @pytest.mark.parametrize(
     ("trial", "asked", "trained"),
     [
@@ -237,11 +244,15 @@ def test_the_best_trials_training_is_not_done_again(
     command: tuple[str, ...], asked: dict[str, Any], repeats: bool, tmp_path: Path
 ) -> None:
     trial = Recipe.of_command(command, {"lr": "0.1", "model": "mlp", "epochs": "20", "seed": "5"})
-    text = replace(trial, model="s3://b/trials/best").to_text()
-    settings = TrainSettings(recipe=text, **asked).with_data("table")
-    assert planned(settings, tmp_path).repeats_trial == repeats
+    best = tmp_path / "best"
+    best.mkdir()
+    (best / "metrics.json").write_text('{"accuracy": 0.9, "dataset": "d1"}')
+    text = replace(trial, model=str(best)).to_text()
+    training = planned(TrainSettings(recipe=text, **asked).with_data("table"), tmp_path)
+    assert training.repeats_trial("d1") == repeats
+    assert not training.repeats_trial("d2"), "on other data"
     unknown = TrainSettings(recipe=trial.to_text(), **asked).with_data("table")
-    assert not planned(unknown, tmp_path).repeats_trial
+    assert not planned(unknown, tmp_path).repeats_trial("d1")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import podium
 from podium.cli.options import open_registry, registry_options
 from podium.display.terminal import doing, echo
 from podium.display.text import plural
-from podium.errors import Failed, InvalidInput, PodiumError
+from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.files.drafts import appearing
 
 if TYPE_CHECKING:
@@ -171,7 +171,9 @@ def _version(registry: "Registry", name: str | None, alias: str) -> "Version":
         raise InvalidInput(
             f"{registry.url} holds {len(names)} models", f"--model {' or '.join(names[:5])}"
         )
-    version = registry[name or (names or ["mnist"])[0]].version(alias)
+    if name is None and not names:
+        raise NotFound(f"{registry.url} holds no model", "train one: podium run")
+    version = registry[name or names[0]].version(alias)
     if name is None and version.is_command:
         problem = f"{version.title} predicts by a command that is stored with it"
         raise InvalidInput(problem, f"to run it: --model {version.name}")

@@ -67,7 +67,7 @@ def digits(value: float, count: int = 4, sign: str = "") -> str:
         sign: ``+`` for a sign before what is positive too.
     """
     rounded = float(f"{value:.{count}g}")
-    if 1e4 <= abs(rounded) < 1e12:
+    if min(1e4, 10**count) <= abs(rounded) < 1e12:
         return f"{rounded:{sign},}".removesuffix(".0")
     return f"{value:{sign}.{count}g}"
 
@@ -95,11 +95,13 @@ def exact(value: float) -> str:
 
 
 def brief(value: Any) -> str:
-    """Shorten a number, also one in a text, to four digits; return other text unchanged."""
+    """Shorten a number, also one in a text, to four digits, but a whole one to none; return other
+    text unchanged."""
     try:
-        return digits(float(value))
+        number = float(value)
     except (TypeError, ValueError):
         return str(value)
+    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else digits(number)
 
 
 def p_words(p_value: float, is_bound: bool = False) -> str:

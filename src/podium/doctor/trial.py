@@ -19,10 +19,39 @@ LIBRARY = "library-has-its-own-format"
 
 _OTHER_FORMS = {"colon-for-equals", "dict-for-equals", "words-for-equals"}
 
-_MEASURE = re.compile(
-    r"(?i)acc|loss|err|f1|auc|score|mae|mse|r2|precision|recall|perplexity|bleu|rouge|iou|dice"
+_MEASURES = frozenset(
+    {
+        "acc",
+        "accuracy",
+        "loss",
+        "err",
+        "error",
+        "f1",
+        "auc",
+        "auroc",
+        "score",
+        "mae",
+        "mse",
+        "rmse",
+        "r2",
+    }
+    | {
+        "precision",
+        "recall",
+        "perplexity",
+        "ppl",
+        "bleu",
+        "rouge",
+        "iou",
+        "dice",
+        "map",
+        "ndcg",
+        "nll",
+    }
 )
-"""Names of what is measured."""
+_HELD_OUT = frozenset({"val", "valid", "validation", "test", "eval", "dev"})
+"""Words in the names of what is measured, and of what is measured on other data than the
+training's."""
 
 
 def why_unavailable(
@@ -81,11 +110,23 @@ def _as_printed(log: Log, found: Sequence[Finding], lines: Sequence[str]) -> str
         return None
     for library in BY_HAND:
         printed = dict.fromkeys(name for line in lines for name, _ in read_as(library, line))
-        near = nearest(wanted, printed)
-        names = [name for name in printed if name == near or _MEASURE.search(name)]
+        names = [name for name in printed if _words(name) & _MEASURES and not _AT.search(name)]
         if names:  # "val_acc: 0.95" where accuracy is wanted, but not "seed: 3"
-            return log.reader.how(library, library.meant(wanted, names))
+            near = nearest(wanted, names)
+            best = [
+                *sorted(names, key=lambda name: bool(_words(name) & _HELD_OUT)),
+                *filter(None, [near]),
+            ]
+            return log.reader.how(library, library.meant(wanted, best))
     return None
+
+
+_AT = re.compile(r"(?i)(epoch|step|iter|fold|batch)\w*\W*\d")
+"""A name that only one line has, as "best accuracy at epoch 2"."""
+
+
+def _words(name: str) -> set[str]:
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+\d*|[A-Z]+\d*", name)}
 
 
 def _calls_a_function(experiment: Experiment) -> bool:

@@ -18,6 +18,10 @@ PACKAGES = {
 }
 """Package URLs by the names under which a training records versions, the most telling first."""
 
+_CALL = r"(?:[A-Za-z][\w.]*\()?"
+"""NumPy and PyTorch print numbers in a dict as np.float64(0.93), tensor(0.93)."""
+
+_VERB = r"(?:\s+(?:is|was|of|at|to|now|improved|rose|fell|dropped|increased|decreased)){0,2}"
 _NUMBER = r"([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
 
 
@@ -61,7 +65,7 @@ COLON = Library(
     name="a program",
     line=re.compile(r"(?!)"),  # any program might
     # "epoch 3 val_loss: 0.2" is a line of val_loss, "top 5 accuracy: 0.9" one of that name.
-    patterns=(rf"(?:{_COUNTED}[])]?\s+)?([A-Za-z](?:[\w/@' -]*\w)?)\s*[:=]\s*{_NUMBER}",),
+    patterns=(rf"(?:{_COUNTED}[])]?\s+)?([A-Za-z](?:[\w/@' -]*\w)?)\s*[:=]\s*{_CALL}{_NUMBER}",),
     metric="Accuracy",
     training=re.compile(r"(?i)train(ing)?\b.*"),
 )
@@ -71,7 +75,7 @@ JSON = Library(
     key="json",
     name="a program",
     line=COLON.line,
-    patterns=(rf"[\"']([\w/@ .|-]+)[\"']\s*:\s*[\"']?{_NUMBER}",),
+    patterns=(rf"[\"']([\w/@ .|-]+)[\"']\s*:\s*[\"']?{_CALL}{_NUMBER}",),
     metric="accuracy",
     training=COLON.training,
 )
@@ -81,7 +85,7 @@ WORDS = Library(
     key="words",
     name="a program",
     line=COLON.line,
-    patterns=(rf"([A-Za-z][\w/@-]*)(?:\s+(?:is|was|of|at))?[\s:=|]+{_NUMBER}",),
+    patterns=(rf"([A-Za-z][\w/@-]*){_VERB}[\s:=|]+{_CALL}{_NUMBER}",),
     metric="accuracy",
     training=COLON.training,
 )

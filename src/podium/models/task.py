@@ -77,6 +77,28 @@ def check_model_task(model: "Model", task: Task) -> None:
         check_task(version, task)
 
 
+def is_alike(one: "Version", other: "Version") -> bool:
+    """Return whether two versions predict the same target, with the same classes, from columns of
+    the same names."""
+    first, second = one.facts.dataset, other.facts.dataset
+    return (first.kind, first.target, set(class_names(one)), _columns(one)) == (
+        second.kind,
+        second.target,
+        set(class_names(other)),
+        _columns(other),
+    )
+
+
+def _columns(version: "Version") -> list[str]:
+    columns = _described(version).get("columns")
+    named = (
+        [each.get("name") for each in columns if isinstance(each, dict)]
+        if isinstance(columns, list)
+        else []
+    )
+    return sorted(map(str, named))
+
+
 def decision_threshold(version: "Version") -> Threshold | None:
     """Return by which a version decides between two classes; None for the most probable one.
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from podium.data.artifact import describe
-from podium.display.text import listed
 from podium.errors import PodiumError
 from podium.models import Decision, Model, PromotionRule, Registry, open_registry
 from podium.models.comparison import judge
 from podium.models.document import name_for
 from podium.models.mlflow import check_tracking
 from podium.models.shared_items import VersionJobs
+from podium.models.task import is_alike
 from podium.models.version import version_prefix
 from podium.scoring import find_metric
 from podium.training.base import say
@@ -99,11 +99,12 @@ def promote(
         say(f"warning: the report could not be written: {report}: {error.strerror}")
     for said in (*decided.reasons, f"{model.name} {version}: {result['outcome']}"):
         say(said)
-    if not model_name and not contest.champion and (alike := _alike(registry, model, version)):
-        say(
-            f"{model.name} is a new model, named after its dataset; {listed(alike)} predicts the same: "
-            f"model_name={alike[0]} challenges that champion"
-        )
+    if not model_name and len(model.versions) == 1:
+        for other in _alike(registry, model, version)[:1]:
+            say(
+                f"{model.name} is a new model, named after its dataset; {other} predicts the same from the same "
+                f"columns: model_name={other} challenges its champion"
+            )
     log_to_mlflow(
         tracking, measured, result, model.storage.join(version_prefix(model.name, version))
     )
@@ -129,15 +130,13 @@ def _run_of(model: Model, version: str) -> str | None:
 
 def _alike(registry: Registry, model: Model, version: str) -> list[str]:
     """Return the names of other models whose champions predict what a version predicts."""
-    own = model.version(version).facts.dataset
-    return [
-        name
-        for name, other in registry.items()
-        if name != model.name
-        and (champion := other.find_champion())
-        and (there := champion.facts.dataset).target == own.target
-        and (there.kind, there.classes) == (own.kind, own.classes)
-    ]
+    found = []
+    for other in registry.select():
+        with suppress(PodiumError):  # another team's may be damaged, or not for our eyes
+            champion = other.find_champion() if other.name != model.name else None
+            if champion and is_alike(model.version(version), champion):
+                found.append(other.name)
+    return found
 
 
 def _decision(

@@ -235,7 +235,7 @@ def _longer(info: DatasetInfo, taken: int) -> str:
         return ""
     epochs = min(_MOST_EPOCHS, math.ceil(2 * _MANY_ITEMS / items))
     weights = (
-        "; weights=FILE starts from a network that knows pictures"
+        "; network=resnet18 weights=FILE starts from torchvision's weights"
         if info.meaning == "image"
         else ""
     )

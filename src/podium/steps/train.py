@@ -40,7 +40,8 @@ def train(
     """
     run = step.run
     name = object_name("train", run.id, task)
-    settings = settings.with_data(artifact.describe(data).meaning)
+    info = artifact.describe(data)
+    settings = settings.with_data(info.meaning)
     given = GivenData(data, run.resumed_as)
     with connect(target.cluster_url()) as cluster:
         data = data_url(data, step, cluster)
@@ -48,8 +49,10 @@ def train(
             data, name, settings=settings, target=target, step=step, admits=cluster.admits
         )
         job, recipe = planned.job, planned.recipe
-        if planned.repeats_trial:
-            say("the best trial was trained just so, and is not trained again")
+        if not target.code and planned.repeats_trial(info.digest):
+            say(
+                "the best trial was trained in the same way: its model is taken, and nothing is trained again"
+            )
             return TrainingResult.of(recipe.model)
         say_kind(recipe.workload, job)
         with launched(cluster, job):

@@ -298,7 +298,8 @@ class TrainSettings:
 
     def _least_epochs(self) -> int:
         """Return the usual epochs of the network if the best trial took fewer, else 0."""
-        given = self.read_recipe().hyperparameters if self.recipe else {}
+        recipe = self.read_recipe()
+        given = recipe.hyperparameters if self.recipe and recipe.uses_builtin_trainer else {}
         usual = usual_epochs(str(self.network or given.get("model") or ""))
         return usual if "epochs" in given and float(given["epochs"]) < usual else 0
 
@@ -337,15 +338,20 @@ class PlannedTraining:
     hyperparameters: dict[str, Any]
     run: RunIdentity
 
-    @property
-    def repeats_trial(self) -> bool:
-        """Whether it is the training of the best trial over again: podium's trainer with the same
-        flags, the seed among them, and as many processes."""
+    def repeats_trial(self, digest: str) -> bool:
+        """Return whether it is the training of the best trial over again: podium's trainer in the
+        same image with the same data, flags, the seed among them, and as many processes.
+
+        Args:
+            digest: Of the dataset.
+        """
         trial = self.recipe
         return bool(
             trial.model
             and trial.uses_builtin_trainer
+            and set(trial.workload.images) == set(self.job.images)
             and trial.workload.processes_at_once == self.job.processes_at_once
+            and TrainedMetrics.read(ModelDirectory(trial.model)).dataset == digest
             and as_arguments(trial.hyperparameters) == as_arguments(self.hyperparameters)
         )
 
