@@ -86,7 +86,7 @@ def test_three_trials_and_two_ranks_really_ran(home: Path, first: dict[str, Any]
             for condition in trial["status"]["conditions"]
         )
     (job,) = (file.parent for file in cluster.glob("pytorchjobs/train-*/object.json"))
-    assert {file.name for file in (job / "logs").iterdir()} == {"master-0.log", "worker-0.log"}
+    assert {file.name for file in (job / "logs").glob("*.log")} == {"master-0.log", "worker-0.log"}
     environment = home / "store" / "runs" / first["run"] / job.name / "environment.json"
     assert json.loads(environment.read_text())["processes"] == 2
     assert "accuracy=" not in (job / "logs" / "worker-0.log").read_text()
