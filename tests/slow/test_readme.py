@@ -115,7 +115,7 @@ def test_the_python_of_the_readme_runs(tiny_dataset: Path, tmp_path: Path) -> No
         r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
     )
     small = f'dataset="{tiny_dataset}", max_trials=2, epochs=1, network="fast"'
-    shown = block.replace('dataset="fashion-mnist"', small)
+    shown = block.replace('dataset="fashion-mnist"', small).replace('"fashion-mnist"', '"tiny"')
     assert shown != block
     (tmp_path / "readme.py").write_text(f"{BEFORE}\n{shown}\nassert len(sweep.trials) == 20\n")
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
