@@ -96,14 +96,11 @@ class Run(Command):
 
     def holds(self) -> None:
         runs = self.place.run("runs", "list")
-        require(
-            [run["state"] for run in runs].count("succeeded") == 1, f"not one succeeded run: {runs}"
-        )
+        states = [run["state"] for run in runs]
+        require(states.count("succeeded") == 1, f"runs are {states}")
         promoted = [event["version"] for event in self.verify() if event["event"] == "promotion"]
-        require(
-            promoted == [run["run"] for run in runs if run["state"] == "succeeded"],
-            f"promoted: {promoted}",
-        )
+        succeeded = [run["run"] for run in runs if run["state"] == "succeeded"]
+        require(promoted == succeeded, f"{promoted} were promoted, and {succeeded} succeeded")
 
 
 class Tune(Command):
@@ -140,44 +137,36 @@ class Tune(Command):
             *self.place.notify,
         ]
 
-    def state(self) -> str:
-        listed = self.place.run("experiment", "list", *self.at)
-        return str(listed[0]["state"]).lower() if listed else ""
+    def status(self) -> dict[str, Any]:
+        """Return what is said of the sweep; nothing if there is none."""
+        call = self.place.call("experiment", "status", "sweep", *self.at, "--json")
+        code, text = call.process.wait(), call.err.read_text()
+        absent = code and ("error: no Experiment" in text or '"sweep" not found' in text)
+        return {"state": ""} if absent else dict(call.json())
 
     def again(self) -> None:
-        state = self.state()
-        if (
-            state == "failed"
-        ):  # as the disk was full, say: its trials count; another sweep has to do
+        status = self.status()
+        if status["state"] == "failed":  # its trials count, even if they failed of the fault
             self.place.run(*(word.replace("sweep", "second") for word in self.words()))
-        elif state != "succeeded":
-            self.place.run(
-                *(("experiment", "resume", "sweep", *self.at) if state else self.words())
-            )
+        elif status["state"] != "succeeded":
+            more = ["experiment", "resume", "sweep", *self.at]
+            self.place.run(*(more if status["state"] else self.words()))
 
     def holds(self) -> None:
-        name = "second" if self.state() == "failed" else "sweep"
-        trials = self.place.run("experiment", "trials", name, *self.at)
+        status = self.status()
+        trials = self.place.run("experiment", "trials", "sweep", *self.at)
         states = [trial["state"] for trial in trials]
-        require(
-            len({trial["name"] for trial in trials}) == len(trials) == TRIALS,
-            f"{TRIALS} trials are {states}",
-        )
+        names = {trial["name"] for trial in trials}
+        require(len(names) == len(trials) <= TRIALS, f"trials are {states}")
         require(set(states) <= {"Succeeded", "Failed"}, f"trials of an ended sweep are {states}")
-        values = {
-            trial["name"]: trial["value"] for trial in trials if trial["state"] == "Succeeded"
-        }
-        right = all(
-            trial["value"] == float(trial["parameters"]["x"])
-            for trial in trials
-            if trial["name"] in values
-        )
-        require(right, f"a trial has another's score: {trials}")
-        best = self.place.run("experiment", "best", name, *self.at)
-        require(
-            best["value"] == max(values.values()),
-            f"the best of {values} is said to be {best['name']}",
-        )
+        if status["state"] != "failed":
+            require(len(trials) == TRIALS, f"{TRIALS} trials are {states}")
+        right = [trial for trial in trials if trial["state"] == "Succeeded"]
+        wrong = [trial for trial in right if trial["value"] != float(trial["parameters"]["x"])]
+        require(not wrong, f"trials have the metric of others: {wrong}")
+        best = max((trial["value"] for trial in right), default=None)
+        require(status["best"] == best, f"the best is {best}, but {status['best']} is said")
+        self.succeeded = sorted(trial["parameters"]["x"] for trial in right)
 
 
 class Deterministic(Tune):
@@ -186,12 +175,11 @@ class Deterministic(Tune):
 
     def holds(self) -> None:
         super().holds()
-        if self.state() == "failed":
-            return
-        trials = self.place.run("experiment", "trials", "sweep")
-        tried = sorted(trial["parameters"]["x"] for trial in trials)
-        self.place.common.values.extend([] if self.place.common.values else tried)
-        require(tried == self.place.common.values, f"other trials than undisturbed: {tried}")
+        values = self.place.common.values
+        values.extend([] if values else self.succeeded)
+        if len(self.succeeded) == TRIALS:
+            same = self.succeeded == values
+            require(same, f"other trials than undisturbed: {self.succeeded}")
 
 
 class Pool(Tune):
@@ -227,15 +215,14 @@ class Pool(Tune):
         if not self.engine.running:
             self.start_engine()
 
-    def left_alone(self) -> str:
+    def has_ended(self) -> bool:
         time.sleep(1)
-        state = self.state()
-        return state if state in ("", "succeeded", "failed") else ""
+        return str(self.status()["state"]) in ("", "succeeded", "failed")
 
     def again(self) -> None:
-        if not self.state():
+        if not self.status()["state"]:
             self.place.run(*self.words())
-        until(self.left_alone, LONGEST, "the engine did not end the sweep")
+        until(self.has_ended, LONGEST, "the engine did not end the sweep")
         super().again()
 
     def holds(self) -> None:
@@ -264,9 +251,10 @@ class Resume(Tune):
         return ["experiment", "resume", "sweep"]
 
     def again(self) -> None:
-        if self.state() == "failed":
+        status = self.status()
+        if status["state"] == "failed":
             self.place.run(*(word.replace("sweep", "second") for word in super().words()))
-        elif self.state() != "succeeded":
+        elif status["state"] != "succeeded":
             self.place.run(*self.words())
 
 

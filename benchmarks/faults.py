@@ -281,6 +281,7 @@ class WorkerEnds(Outage):
         self.drain = drain
 
     def strike(self, place: Place, command: Command, call: Call) -> bool:
+        until(lambda: command.workers() or not call.running, 60, "no worker appears")
         pids = command.workers()
         for pid in pids if self.drain else pids and [place.chance.choice(pids)]:
             with suppress(ProcessLookupError):
