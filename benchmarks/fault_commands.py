@@ -145,12 +145,17 @@ class Tune(Command):
         return {"state": ""} if absent else dict(call.json())
 
     def again(self) -> None:
+        self.go_on(self.words())
+
+    def go_on(self, first: list[str]) -> None:
+        """Resume the sweep; begin it if there is none, or another if it has failed for good."""
         status = self.status()
-        if status["state"] == "failed":  # its trials count, even if they failed of the fault
-            self.place.run(*(word.replace("sweep", "second") for word in self.words()))
+        lost = "esume it with" in status.get("message", "")
+        if status["state"] == "failed" and not lost:  # its trials failed of the fault, and count
+            self.place.run(*(word.replace("sweep", "second") for word in first))
         elif status["state"] != "succeeded":
             more = ["experiment", "resume", "sweep", *self.at]
-            self.place.run(*(more if status["state"] else self.words()))
+            self.place.run(*(more if status["state"] else first))
 
     def holds(self) -> None:
         status = self.status()
@@ -251,11 +256,7 @@ class Resume(Tune):
         return ["experiment", "resume", "sweep"]
 
     def again(self) -> None:
-        status = self.status()
-        if status["state"] == "failed":
-            self.place.run(*(word.replace("sweep", "second") for word in super().words()))
-        elif status["state"] != "succeeded":
-            self.place.run(*self.words())
+        self.go_on(super().words())
 
 
 class Promote(Command):

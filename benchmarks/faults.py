@@ -392,15 +392,16 @@ def cell(
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--only", nargs=2, default=["", ""], metavar=("ROW", "COLUMN"), help="'' for all"
+        "--only", nargs=2, default=["", ""], metavar=("ROWS", "COLUMNS"), help="'' for all"
     )
     parser.add_argument("--tries", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--at-once", type=int, default=2, help="cells at a time")
     parser.add_argument("--write", type=Path, help="document whose table is replaced")
     given: Any = parser.parse_args()
-    faults = [fault for fault in FAULTS if given.only[0] in ("", fault.name)]
-    columns = [column for column in COMMANDS if given.only[1] in ("", column.name)]
+    only = [names.split(",") if names else [] for names in given.only]
+    faults = [fault for fault in FAULTS if not only[0] or fault.name in only[0]]
+    columns = [column for column in COMMANDS if not only[1] or column.name in only[1]]
     began, common = time.monotonic(), Common(Path(tempfile.mkdtemp(prefix="podium-faults-")))
     build(common)
     undisturbed = NoMemory() if not NoMemory().why_not(Run) else Fault()
