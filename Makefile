@@ -46,7 +46,7 @@ SEEDS ?= 0:90000
 universe: $(STAMP) ## registry and sweeps under many schedules and faults, by seeds (SEEDS=0:90000, about an hour; SEEDS=17 shows one)
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/universe/run.py $(SEEDS)
 
-faults: $(STAMP) ## every fault against every command, with real processes; writes docs/reliability.md (about 40 minutes, root)
+faults: $(STAMP) ## every fault against every command, with real processes; writes docs/reliability.md (an hour or more, root)
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/faults.py --write docs/reliability.md
 
 KSERVE := $(VENV)/rivals/kserve

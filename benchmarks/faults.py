@@ -5,10 +5,10 @@ the fault strike at a random moment of the command's length, ends the fault, and
 with a sentence, nothing of it still runs, a second call ends well, no trial is lost or counted twice, the registry
 verifies, what was acknowledged is there, and a server answers again. A fault that came too late is drawn again.
 
-    python benchmarks/faults.py --only "full disk" tune --tries 20
+    python benchmarks/faults.py --only "full disk,read-only" tune,resume --tries 20
 
-Full disk, read-only and no memory need root, the clock a C compiler, the store a MinIO
-server (`make minio`). A cell that cannot be tried here says why. `--write FILE` replaces the table in a document.
+Full disk, read-only and no memory need root, the clock a C compiler, the store a MinIO server (`make minio`). A cell
+that cannot be tried here says why. `--write FILE` replaces the table in a document.
 """
 
 import argparse
@@ -376,17 +376,18 @@ def attempt(common: Common, fault: Fault, column: type[Command], number: int, se
     return outcome
 
 
-def cell(
-    common: Common, fault: Fault, column: type[Command], tries: int, seed: int
-) -> list[Outcome]:
-    """Try until the fault has hit so often."""
+def cell(common: Common, fault: Fault, column: type[Command], tries: int, seed: int) -> str:
+    """Try until the fault has hit so often; return tries that were right, all, and successes."""
     outcomes: list[Outcome] = []
     for number in range(5 * tries):
         outcome = attempt(common, fault, column, number, seed)
         outcomes += [outcome] if outcome.hit or outcome.broken else []
         if len(outcomes) == tries:
             break
-    return outcomes
+    right = sum(not outcome.broken for outcome in outcomes)
+    text = f"{right}/{len(outcomes)} ({sum(outcome.succeeded for outcome in outcomes)})"
+    print(f"{fault.name}, {column.name}: {text}", flush=True)
+    return text
 
 
 def main() -> int:
@@ -411,29 +412,19 @@ def main() -> int:
         if outcome.broken or not outcome.succeeded:
             sys.exit(f"{column.name} undisturbed: {outcome.broken or 'it did not succeed'}")
         print(f"{column.name}: {common.seconds[column.name]:.1f} s", flush=True)
-    cells: dict[tuple[str, str], str] = {}
-    bad = 0
     with ThreadPoolExecutor(given.at_once) as pool:
         jobs = {
-            (fault.name, column.name): pool.submit(cell, common, fault, column, given.tries, given.seed)
-            for fault in faults for column in columns if not fault.why_not(column)
-        }  # fmt: skip
-        for fault in faults:
-            for column in columns:
-                key = fault.name, column.name
-                cells[key] = fault.why_not(column)
-                if key in jobs:
-                    outcomes = jobs[key].result()
-                    right = sum(not outcome.broken for outcome in outcomes)
-                    bad += len(outcomes) - right
-                    cells[key] = (
-                        f"{right}/{len(outcomes)} ({sum(outcome.succeeded for outcome in outcomes)})"
-                    )
-                    print(f"{fault.name}, {column.name}: {cells[key]}", flush=True)
+            (fault, column): pool.submit(cell, common, fault, column, given.tries, given.seed)
+            for fault in faults
+            for column in columns
+            if not fault.why_not(column)
+        }
+    cells = {key: job.result() for key, job in jobs.items()}
     rows = [["fault", *(f"`{column.name}`" for column in columns)], ["---"] * (len(columns) + 1)]
-    rows += [
-        [fault.name, *(cells[fault.name, column.name] for column in columns)] for fault in faults
-    ]
+    for fault in faults:
+        tried = [cells.get((fault, column)) or fault.why_not(column) for column in columns]
+        rows.append([fault.name, *tried])
+    bad = [text for text in cells.values() if len(set(text.partition(" ")[0].split("/"))) > 1]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     text = f"{describe()}, seed {given.seed}, {(time.monotonic() - began) / 60:.0f} minutes:\n\n{table}"
     print(text)

@@ -176,9 +176,9 @@ def minio() -> Iterator[str]:
     roomy = (
         memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 6 << 30
     )
-    with tempfile.TemporaryDirectory(prefix="minio-", dir=memory if roomy else None) as directory:
-        with minio_in(Path(directory)) as url:
-            yield url
+    place = tempfile.TemporaryDirectory(prefix="minio-", dir=memory if roomy else None)
+    with place as directory, minio_in(Path(directory)) as url:
+        yield url
 
 
 @contextmanager

@@ -349,7 +349,9 @@ def test_a_sweep_stopped_by_its_disk_resumes(
 ) -> None:
     if shutil.which("unshare") is None or in_mount(tmp_path, "true").returncode:
         pytest.skip("this user may not mount a small disk")
-    once = "\n".join(f"        {line}" for line in fault.replace("PLACE", "sys.argv[3]").split("\n"))
+    once = "\n".join(
+        f"        {line}" for line in fault.replace("PLACE", "sys.argv[3]").split("\n")
+    )
     script = (
         "import os, subprocess, sys, time; first = not os.path.exists(sys.argv[2])\n"
         "open(sys.argv[2], 'a').close()\n"

@@ -215,7 +215,7 @@ def test_a_result_that_cannot_be_removed_fails_no_trial(
     assert not away
 
 
-def test_a_pool_waits_for_a_storage_that_is_away_as_it_begins(
+def test_a_pool_waits_for_a_storage_as_it_begins(
     start: Callable[..., EngineThread], cluster: NamespaceSweeps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write, away = PoolStore.write_experiment, [True, True]
