@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := check
-.PHONY: help install demo images images-load deploy test test-cluster test-hub test-kserve test-libraries test-lowest test-slow test-whole universe minio lint check pins sbom golden docs clean
+.PHONY: help install demo images images-load deploy faults test test-cluster test-hub test-kserve test-libraries test-lowest test-slow test-whole universe minio lint check pins sbom golden docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ SEEDS ?= 0:90000
 
 universe: $(STAMP) ## registry and sweeps under many schedules and faults, by seeds (SEEDS=0:90000, about an hour; SEEDS=17 shows one)
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/universe/run.py $(SEEDS)
+
+faults: $(STAMP) ## every fault against every command, with real processes; writes docs/reliability.md (an hour or more, root)
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/faults.py --write docs/reliability.md
 
 KSERVE := $(VENV)/rivals/kserve
 

@@ -176,14 +176,17 @@ def minio() -> Iterator[str]:
     roomy = (
         memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 6 << 30
     )
-    with tempfile.TemporaryDirectory(prefix="minio-", dir=memory if roomy else None) as directory:
-        yield from _minio(Path(directory))
+    place = tempfile.TemporaryDirectory(prefix="minio-", dir=memory if roomy else None)
+    with place as directory, minio_in(Path(directory)) as url:
+        yield url
 
 
-def _minio(directory: Path) -> Iterator[str]:
+@contextmanager
+def minio_in(directory: Path, port: int = 0) -> Iterator[str]:
+    """Run a MinIO server that keeps its data in a directory; port 0 takes any."""
     program = minio_program()
     assert program
-    port, console = _free_port(), _free_port()
+    port, console = port or _free_port(), _free_port()
     environ = {
         **{
             name: value

@@ -58,6 +58,24 @@ class PodiumError(Exception):
         ]
 
 
+def of_this_machine(error: BaseException) -> PodiumError | None:
+    """Return the sentence for what a machine refuses: memory, space, a permission; None for any
+    other error."""
+    if isinstance(error, MemoryError):
+        detail = f": {error}" if str(error) else ""
+        return PodiumError(
+            f"there is not enough memory{detail}",
+            "`free -h` shows how much there is; fewer items or fewer trials at a time take less",
+        )
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return PodiumError(
+            f"{where}{error.strerror or error}",
+            "check the path, its permissions and the free space (`df -h`)",
+        )
+    return None
+
+
 class InvalidInput(PodiumError):
     """The input breaks a rule; nothing was changed."""
 

@@ -73,6 +73,14 @@ def test_a_run_whose_home_cannot_be_made_says_so(file: Path) -> None:
     assert "PODIUM_HOME" in done.stderr
 
 
+def test_too_little_memory_is_said_in_a_sentence() -> None:
+    greedy = "import podium.cli as cli; cli.app.invoke = lambda _: bytearray(1 << 62); cli.main()"
+    words = [sys.executable, "-c", greedy, "models", "list"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: there is not enough memory\nhint: ")
+
+
 def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -14,10 +14,12 @@ import pytest
 from kit_trainer import TRAIN
 
 from podium.cluster.local.store import Store
+from podium.errors import PodiumError
 from podium.manifests.conditions import status_of
 from podium.models import open_registry
 from podium.runner.child import from_here
 from podium.runner.record import records_below
+from podium.runner.run import run
 from podium.steps.promote import promote
 from podium.training.identity import RunIdentity, StepContext
 from podium.training.predict_job import PredictJobs
@@ -402,6 +404,30 @@ def test_a_run_stopped_during_its_imports_never_begins(
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.skipif(not LINUX, reason="looks for processes in /proc")
+def test_a_run_whose_child_is_killed_at_once_says_so(home: Path) -> None:
+    process = subprocess.Popen(
+        [PODIUM, "run"], env=environment(home), stderr=subprocess.PIPE, text=True
+    )
+    (child,) = child_of(home)
+    os.kill(child, signal.SIGKILL)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    assert "error: run was killed by SIGKILL" in said
+    assert "hint: start it again" in said
+    assert not home.exists()
+
+
+def test_a_child_that_reads_no_order_is_reported(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PODIUM_HOME", str(home))
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    long = "x" * (1 << 20)  # more than a pipe holds
+    with pytest.raises(PodiumError, match=r"broke off \(exit code 1\)\nhint: run it again"):
+        run("train_and_promote", model_name=long)
 
 
 def child_of(home: Path) -> list[int]:

@@ -221,10 +221,16 @@ class KfpServer:
 
     def __init__(self, release: str = "2.16.1") -> None:
         self.world = KfpWorld(release)
+        self.port = 0
+        self.start()
+
+    def start(self) -> None:
+        """Listen; after stop on the same port as before."""
         handler = type("BoundHandler", (Handler,), {"world": self.world})
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.http = ThreadingHTTPServer(("127.0.0.1", self.port), handler)
         self.http.daemon_threads = True
-        self.host = f"http://127.0.0.1:{self.http.server_address[1]}"
+        self.port = self.http.server_address[1]
+        self.host = f"http://127.0.0.1:{self.port}"
         self.thread = threading.Thread(target=self.http.serve_forever, args=(0.02,))
         self.thread.start()
 

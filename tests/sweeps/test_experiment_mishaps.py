@@ -296,14 +296,14 @@ def test_of_two_that_resume_at_once_one_goes_on(tmp_path: Path) -> None:
 
 
 ON_A_SMALL_DISK = """
-import json, sys
+import json, subprocess, sys
 from pathlib import Path
 from podium.sweeps.local import LocalSweeps
 from podium.manifests.typed import typed
 with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
     cluster.create(typed(json.loads(sys.argv[2])))
     assert cluster.join("Experiment", "e", 30), "it waits for ever"
-Path(sys.argv[1], "big").unlink()
+LIFT
 with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
     from podium.sweeps.local import resume
     print(cluster.get("Experiment", "e").manifest["status"]["conditions"][-1])
@@ -329,15 +329,33 @@ def in_mount(directory: Path, *command: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(words, capture_output=True, text=True, timeout=100)
 
 
-def test_a_sweep_stopped_by_a_full_disk_resumes(tmp_path: Path) -> None:
+FILL = "file = open(PLACE + '/big', 'wb', buffering=0)\nwhile file: file.write(b'x' * 256)"
+LOCK = (
+    "for words in (['--bind', PLACE, PLACE], ['-o', 'remount,ro,bind', PLACE]):\n"
+    "    subprocess.run(['mount', *words], check=True)"
+)
+
+
+@pytest.mark.parametrize(
+    ("fault", "lift", "said"),
+    [
+        (FILL, "Path(sys.argv[1], 'big').unlink()", "No space left"),
+        (LOCK, "subprocess.run(['umount', '-l', sys.argv[1]], check=True)", "Read-only"),
+    ],
+    ids=["full", "read-only"],
+)
+def test_a_sweep_stopped_by_its_disk_resumes(
+    fault: str, lift: str, said: str, tmp_path: Path
+) -> None:
     if shutil.which("unshare") is None or in_mount(tmp_path, "true").returncode:
         pytest.skip("this user may not mount a small disk")
+    once = "\n".join(
+        f"        {line}" for line in fault.replace("PLACE", "sys.argv[3]").split("\n")
+    )
     script = (
-        "import os, sys, time; first = not os.path.exists(sys.argv[2])\n"
+        "import os, subprocess, sys, time; first = not os.path.exists(sys.argv[2])\n"
         "open(sys.argv[2], 'a').close()\n"
-        "file = open(sys.argv[3] + '/big', 'wb', buffering=0) if first else None\n"
-        "try:\n"
-        "    while file: file.write(b'x' * 256)\n"
+        f"try:\n    if first:\n{once}\n        time.sleep(1)\n"
         "except OSError: time.sleep(1)\n"
         "print('loss=' + sys.argv[1])"
     )
@@ -345,10 +363,11 @@ def test_a_sweep_stopped_by_a_full_disk_resumes(tmp_path: Path) -> None:
         manifest = experiment(
             script, words=("${trialParameters.x}", f"{beside}/seen", str(tmp_path)), maxTrialCount=2
         )
+        program = ON_A_SMALL_DISK.replace("LIFT", lift)
         ended = in_mount(
-            tmp_path, sys.executable, "-c", ON_A_SMALL_DISK, str(tmp_path), json.dumps(manifest)
+            tmp_path, sys.executable, "-c", program, str(tmp_path), json.dumps(manifest)
         )
     assert ended.returncode == 0, ended.stderr
-    assert "No space left" in ended.stdout or "Lost" in ended.stdout
+    assert said in ended.stdout or "Lost" in ended.stdout
     assert ended.stdout.splitlines()[-1] == "2"
     assert "Traceback" not in ended.stderr

@@ -15,7 +15,7 @@ from test_engine import PROGRAM, experiment, finished, until
 from test_population import PROGRAM as MEMBER
 from test_population import experiment as population
 
-from podium.errors import NotFound, Unavailable
+from podium.errors import NotFound, PodiumError, Unavailable
 from podium.manifests.experiment import best_trial
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.labels import PBT_PARENT, POOL_STATE
@@ -209,6 +209,23 @@ def test_a_result_that_cannot_be_removed_fails_no_trial(
         drop(store, trial, uid)
 
     monkeypatch.setattr(PoolStore, "drop", first_in_vain)
+    start()
+    cluster.create(typed(pooled(trials=2)))
+    assert finished(cluster)["trialsSucceeded"] == 2
+    assert not away
+
+
+def test_a_pool_waits_for_a_storage_as_it_begins(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, away = PoolStore.write_experiment, [True, True]
+
+    def first_in_vain(store: PoolStore, experiment: Experiment) -> None:
+        if away:
+            raise PodiumError(f"cannot reach the storage to write: no answer {away.pop()}")
+        write(store, experiment)
+
+    monkeypatch.setattr(PoolStore, "write_experiment", first_in_vain)
     start()
     cluster.create(typed(pooled(trials=2)))
     assert finished(cluster)["trialsSucceeded"] == 2

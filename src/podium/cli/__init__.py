@@ -18,7 +18,7 @@ import click
 
 from podium import __version__
 from podium.display.terminal import doing, echo, echo_error, stopping
-from podium.errors import InvalidInput, PodiumError, suggestion
+from podium.errors import InvalidInput, PodiumError, of_this_machine, suggestion
 from podium.system.interrupts import exit_code, signals_interrupt
 from podium.system.plugins import Table, blame
 
@@ -214,13 +214,9 @@ def main() -> None:
         if words := blame(error):
             echo_error(words, "this code is not podium's: tell those who wrote it")
             sys.exit(1)
-        if not isinstance(error, OSError):
+        if not (refused := of_this_machine(error)):
             raise
-        where = f"{error.filename}: " if error.filename else ""
-        echo_error(
-            f"{where}{error.strerror or error}",
-            "check the path, its permissions and the free space",
-        )
+        echo_error(refused.message, refused.hint)
         sys.exit(1)
     finally:
         if handler is signal.default_int_handler:

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from queue import SimpleQueue
@@ -318,7 +319,8 @@ class RunningPipeline:
         self._child.wait()
         for stream in (self._child.stdin, self._child.stdout):
             if stream:
-                stream.close()
+                with suppress(BrokenPipeError):
+                    stream.close()
         atexit.unregister(self.stop)
         self._has_steps.set()
         self._changes.put(None)
@@ -389,8 +391,9 @@ def _start_child(order: Order, run: str) -> subprocess.Popen[str]:
         errors="surrogateescape",
     )
     assert child.stdin is not None
-    child.stdin.write(order.to_line())
-    child.stdin.flush()  # and left open: the child ends when it closes
+    with suppress(BrokenPipeError):  # it was killed already, which its reader finds out
+        child.stdin.write(order.to_line())
+        child.stdin.flush()  # and left open: the child ends when it closes
     return child
 
 

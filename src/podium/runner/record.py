@@ -364,6 +364,8 @@ class RunRecord:
         who = f'step "{self.steps[step].title}"' if step else "run"
         if killer := _killed_by(self.steps[step].exit_code or code if step else code):
             hint = f"its log: {self.log(step or KFP)}; continue with: {self.resume_command}"
+            if not self.directory.is_dir():
+                hint = "start it again; it was killed before it began"
             return Failed(f"{who} was killed by {killer}", hint)
         if step is None:
             printed = self.log(KFP)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.cluster.kubernetes.api import api_of
 from podium.cluster.kubernetes.store_access import take_access
-from podium.errors import NotFound, PodiumError
+from podium.errors import NotFound, PodiumError, of_this_machine
 from podium.manifests.labels import ARGO_NODE, KFP_RUN
 from podium.manifests.resource import Resource
 from podium.system.background import Background
@@ -275,6 +275,7 @@ def _show(
     one."""
     if not isinstance(error, PodiumError) and (words := blame(error)):
         error = PodiumError(words)
+    error = of_this_machine(error) or error
     if not isinstance(error, PodiumError):
         sys.__excepthook__(kind, error, trace)
         return

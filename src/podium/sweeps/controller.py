@@ -135,7 +135,7 @@ class ExperimentController:
         except NotFound:
             pass  # Somebody removed the files: there is nobody to report to.
         except OSError as error:  # a full disk: nothing that the Experiment did
-            self._why = f": {error}"
+            self._why = f": {error.strerror or error}"
             self._stopping.set()
         except Exception as error:
             message = (

@@ -15,7 +15,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from podium.cluster.base import KINDS
@@ -39,8 +39,9 @@ class _Lease:
         fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def release(self) -> None:
-        """Let go and remove the file."""
-        self._path.unlink(missing_ok=True)
+        """Let go and remove the file; on a disk that has become read-only it stays, held by nobody."""
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
         os.close(self._file)
 
 
@@ -99,6 +100,7 @@ class Store:
         )
         self._changed = threading.Condition(threading.RLock())
         self._lease: _Lease | None = None
+        self._given_up: set[tuple[str, str]] = set()
 
     def path(self, kind: str, name: str) -> Path:
         """Return the directory of an object, whether it exists or not.
@@ -150,6 +152,7 @@ class Store:
                 ):  # of a removal whose process was killed
                     shutil.rmtree(grave, ignore_errors=True)
                 self._lease = _Lease(self.directory / "supervisors")
+            self._given_up.discard((kind, name))
             write_json(
                 self.path(kind, name) / "supervisor.json",
                 {"lease": self._lease.name, "pid": os.getpid()},
@@ -159,15 +162,19 @@ class Store:
         """Take that record back: any process may delete the object now; if it has not ended, it
         reads as lost.
 
-        Possible even on a full disk. A record that another process has written meanwhile stays.
+        Possible even on a full disk, and within this process on one that has become read-only. A
+        record that another process has written meanwhile stays.
         """
         if not self.path(
             kind, name
         ).exists():  # to be alone would make the directory of a cluster that was removed
             return
-        with self.alone():
-            if self._lease and self._lease_of(kind, name) == self._lease.name:
-                (self.path(kind, name) / "supervisor.json").unlink(missing_ok=True)
+        try:
+            with self.alone():
+                if self._lease and self._lease_of(kind, name) == self._lease.name:
+                    (self.path(kind, name) / "supervisor.json").unlink(missing_ok=True)
+        except OSError:
+            self._given_up.add((kind, name))
 
     def alone(self) -> AbstractContextManager[None]:
         """Keep other processes and threads from taking an object over meanwhile; not to be entered
@@ -178,7 +185,7 @@ class Store:
         """Return whether the process that supervises an object is alive."""
         lease = self._lease_of(kind, name)
         if self._lease and lease == self._lease.name:
-            return True
+            return (kind, name) not in self._given_up
         return lease is not None and _is_held(self.directory / "supervisors" / lease)
 
     def is_supervised_elsewhere(self, kind: str, name: str) -> bool:
