@@ -15,6 +15,7 @@ A message is one sentence with the offending value; a hint says what to do::
 """
 
 import difflib
+import errno
 import traceback
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -58,16 +59,26 @@ class PodiumError(Exception):
         ]
 
 
+_OF_FILES = {
+    getattr(errno, name)
+    for name in (
+        "EACCES", "EDQUOT", "EEXIST", "EIO", "EISDIR", "EMFILE", "ENAMETOOLONG", "ENFILE", "ENOENT", "ENOSPC",
+        "ENOTDIR", "ENOTEMPTY", "EPERM", "EROFS",
+    )
+    if hasattr(errno, name)
+}  # fmt: skip
+
+
 def of_this_machine(error: BaseException) -> PodiumError | None:
-    """Return the sentence for what a machine refuses: memory, space, a permission; None for any
-    other error."""
+    """Return the sentence for what a machine refuses: memory, space, a file; None for any other
+    error, as those of a network are."""
     if isinstance(error, MemoryError):
         detail = f": {error}" if str(error) else ""
         return PodiumError(
             f"there is not enough memory{detail}",
             "`free -h` shows how much there is; fewer items or fewer trials at a time take less",
         )
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and error.errno in _OF_FILES:
         where = f"{error.filename}: " if error.filename else ""
         return PodiumError(
             f"{where}{error.strerror or error}",

@@ -214,9 +214,10 @@ def main() -> None:
         if words := blame(error):
             echo_error(words, "this code is not podium's: tell those who wrote it")
             sys.exit(1)
-        if not (refused := of_this_machine(error)):
+        refused = of_this_machine(error)
+        if not refused and not isinstance(error, OSError):
             raise
-        echo_error(refused.message, refused.hint)
+        echo_error(*((refused.message, refused.hint) if refused else (str(error), None)))
         sys.exit(1)
     finally:
         if handler is signal.default_int_handler:
