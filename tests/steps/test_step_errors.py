@@ -27,7 +27,7 @@ def test_a_step_without_room_ends_with_a_sentence(raised: str, said: str) -> Non
     assert done.stderr.startswith(f"error: {said}\nhint: "), done.stderr
 
 
-def test_a_network_error_of_a_step_is_not_called_a_full_disk() -> None:
+def test_a_network_error_is_not_called_a_full_disk() -> None:
     raised = "ConnectionRefusedError(errno.ECONNREFUSED, 'Connection refused')"
     words = [sys.executable, "-c", STEP.replace("SOMETHING", raised)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
