@@ -18,7 +18,9 @@ from podium.models.upload import Upload
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.engine import Engine
 from podium.sweeps.pod_trial import _PodTrial
+from podium.sweeps.pool import Pool
 from podium.sweeps.records import Records
+from podium.sweeps.worker import _Worker
 
 
 @dataclass(frozen=True)
@@ -186,5 +188,52 @@ SWEEPS: Mapping[str, Bug] = {
     ),
     "trials that began before are forgotten": Bug(
         ExperimentController, "_begin", "self._recall(trials)", "self._recall([])"
+    ),
+}
+
+POOLS: Mapping[str, Bug] = {
+    "a storage that is away for a moment refuses a trial": Bug(
+        _Worker, "_patiently", "if self._stopping.wait(_AWAY_SECONDS):", "if True:"
+    ),
+    "a storage that is away for a moment fails a sweep": Bug(
+        Records,
+        "_patiently",
+        "if self._leadership is None or self.asked or time.monotonic() > end:",
+        "if True:",
+    ),
+    "a worker does not have what was given to it without an answer": Bug(
+        Pool,
+        "_write_slot",
+        "self._written[uid] = self._store.give(uid, self._slots[uid])",
+        "try:\n        self._written[uid] = self._store.give(uid, self._slots[uid])\n"
+        "    except PodiumError:\n        name = self._slots.pop(uid).name\n"
+        "        self._has.pop(name), self._free.add(uid), self._waiting.append(name)\n"
+        "        raise",
+    ),
+    "a worker takes a trial that it gets again for the one it had": Bug(
+        Pool, "_give", "uuid.uuid4().hex", "name"
+    ),
+    "what an engine writes late stays in a slot": Bug(
+        Pool, "_look_at_pods", " if slots.get(uid) == etag}", "}"
+    ),
+    "an engine that leads no more removes what another waits for": Bug(
+        Pool,
+        "_take_in",
+        "left = self._store.inbox()",
+        "left = self._store.inbox()\n"
+        "    late = [(trial, uid) for trial, uid in left if self._has.get(trial) != uid]\n"
+        "    for trial, uid in late:\n        self._store.drop(trial, uid)",
+    ),
+    "a sweep has ended before its pool is gone": Bug(
+        ExperimentController, "_reconcile", "if not self._has_ended:", "if True:"
+    ),
+    "a sweep that was deleted after its end leaves its files": Bug(
+        Engine, "_clear", "PoolStore(url).clear(whole=True)", "pass"
+    ),
+    "the trial of a pod that is gone waits for ever": Bug(
+        Pool, "_look_at_pods", "if uid not in alive and trial not in self._taken", "if False"
+    ),
+    "a worker that ends takes the end of its trial along": Bug(
+        _Worker, "_carry_out", "if end is None:", "if end is None or self._stopping.is_set():"
     ),
 }

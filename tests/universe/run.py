@@ -12,7 +12,9 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from planted_bugs import REGISTRY, SWEEPS
+from planted_bugs import POOLS, REGISTRY, SWEEPS
+from pool_universe import PoolUniverse
+from pool_universe import modules as pool_modules
 from registry_universe import RegistryUniverse
 from registry_universe import modules as registry_modules
 from simulation import Fault, Outcome, installed, shrunk
@@ -22,8 +24,9 @@ from sweep_universe import modules as sweep_modules
 UNIVERSES: dict[str, tuple[Callable[..., Any], Callable[[str], bool]]] = {
     "registry": (RegistryUniverse, registry_modules),
     "sweeps": (SweepUniverse, sweep_modules),
+    "pools": (PoolUniverse, pool_modules),
 }
-BUGS = {"registry": REGISTRY, "sweeps": SWEEPS}
+BUGS = {"registry": REGISTRY, "sweeps": SWEEPS, "pools": POOLS}
 _CHUNK = 100
 
 

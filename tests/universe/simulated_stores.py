@@ -12,9 +12,21 @@ from podium.errors import Conflict, NotFound, PodiumError, Unavailable
 from podium.storage import Entry, Storage
 from podium.storage.base import Progress
 
-READS = ("delay", "fail", "crash", "jump")
-DELETES = ("stall", "fail", "lost", "doubled", "crash", "died", "jump")
-WRITES = ("delay", "fail", "lost", "doubled", "ghost", "space", "crash", "died", "jump")
+READS = ("delay", "lag", "fail", "io", "crash", "jump")
+DELETES = ("stall", "lag", "fail", "io", "lost", "doubled", "crash", "died", "jump")
+WRITES = (
+    "delay",
+    "lag",
+    "fail",
+    "io",
+    "lost",
+    "doubled",
+    "ghost",
+    "space",
+    "crash",
+    "died",
+    "jump",
+)
 
 
 class Disk:
@@ -72,6 +84,8 @@ class MemoryStorage(Storage):
                 f"cannot {what} {key} in {self.url}: No space left on device",
                 "the disk is full; no partial object was left",
             )
+        if kind == "io":
+            raise PodiumError(f"cannot {what} {key} in {self.url}: Input/output error")
         return kind
 
     def _after(self, kind: str, what: str, key: str) -> None:

@@ -15,7 +15,7 @@ from podium.manifests.experiment.optimization_job import with_status
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import OPTIMIZATION_JOB
 from podium.metrics import Reading
-from podium.sweeps.base import Documents
+from podium.sweeps.base import AWAY_SECONDS, Documents
 
 if TYPE_CHECKING:
     from podium.cluster.kubernetes.leadership import Leadership
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 OBJECT, READINGS = "object.json", "readings.json"
 """Files in a trial's directory: the Trial, and every value it reported, as [name, value, time]."""
-
-_AWAY_SECONDS = 900.0
-"""Outage of the storage after which a sweep fails."""
 
 
 class FileDocuments(Documents):
@@ -134,7 +131,7 @@ class StateCopy:
         """
         if self._storage is None or not file.is_file():
             return
-        end = time.monotonic() + _AWAY_SECONDS
+        end = time.monotonic() + AWAY_SECONDS
         while True:
             if leadership:
                 leadership.check()
