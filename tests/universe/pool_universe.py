@@ -12,8 +12,7 @@ from simulated_api import Server
 from simulated_stores import DELETES, WRITES, Disk, MemoryStorage
 from simulation import Event, Fault, Life, Outcome, Scratch, Violation, here
 from sweep_universe import KINDS as API_KINDS
-from sweep_universe import LEASE_SECONDS
-from sweep_universe import Operator, SweepUniverse, experiment, loss
+from sweep_universe import LEASE_SECONDS, Operator, SweepUniverse, experiment, loss
 from sweep_universe import modules as sweep_modules
 
 from podium.files.documents import load_json
@@ -269,7 +268,9 @@ class PoolUniverse(SweepUniverse):
         ):
             return True  # a storage that has never worked is told at once
         said = [each["status"]["conditions"][-1]["message"] for each in trials]
-        return self.failing > 0 or any("pods ended while they ran it" in message for message in said)
+        return self.failing > 0 or any(
+            "pods ended while they ran it" in message for message in said
+        )
 
 
 def modules(name: str) -> bool:

@@ -336,9 +336,7 @@ class SweepUniverse:
             if told != real:
                 raise Violation(f"{told} trials are told to have {phase.lower()}, {real} have")
 
-    def _check_best(
-        self, status: dict[str, Any], trials: Mapping[str, dict[str, Any]]
-    ) -> None:
+    def _check_best(self, status: dict[str, Any], trials: Mapping[str, dict[str, Any]]) -> None:
         values = {
             name: loss(str(trial["spec"]["runSpec"]))
             for name, trial in trials.items()
