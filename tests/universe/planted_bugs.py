@@ -11,12 +11,15 @@ from typing import Any
 from podium.cluster.kubernetes import logs, watch
 from podium.cluster.kubernetes.api import Api
 from podium.cluster.kubernetes.leadership import Leadership
+from podium.cluster.local.store import Store
 from podium.models import upkeep
 from podium.models.ledger import Ledger, State
 from podium.models.model import Model
 from podium.models.upload import Upload
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.engine import Engine
+from podium.sweeps.file_documents import FileDocuments, StateCopy
+from podium.sweeps.namespace import Loops, _Loop
 from podium.sweeps.pod_trial import _PodTrial
 from podium.sweeps.pool import Pool
 from podium.sweeps.records import Records
@@ -201,15 +204,6 @@ POOLS: Mapping[str, Bug] = {
         "if self._leadership is None or self.asked or time.monotonic() > end:",
         "if True:",
     ),
-    "a worker does not have what was given to it without an answer": Bug(
-        Pool,
-        "_write_slot",
-        "self._written[uid] = self._store.give(uid, self._slots[uid])",
-        "try:\n        self._written[uid] = self._store.give(uid, self._slots[uid])\n"
-        "    except PodiumError:\n        name = self._slots.pop(uid).name\n"
-        "        self._has.pop(name), self._free.add(uid), self._waiting.append(name)\n"
-        "        raise",
-    ),
     "a worker takes a trial that it gets again for the one it had": Bug(
         Pool, "_give", "uuid.uuid4().hex", "name"
     ),
@@ -235,5 +229,38 @@ POOLS: Mapping[str, Bug] = {
     ),
     "a worker that ends takes the end of its trial along": Bug(
         _Worker, "_carry_out", "if end is None:", "if end is None or self._stopping.is_set():"
+    ),
+}
+
+FILES: Mapping[str, Bug] = {
+    "who leads again does not look what another process did": Bug(
+        _Loop, "_has_more", "self._loops.copy.read()", "pass"
+    ),
+    "a sweep begins that another process has run meanwhile": Bug(
+        Loops, "create", "self.copy.read()", "pass"
+    ),
+    "a resumed sweep is not as another process left it": Bug(
+        Loops, "resume", "self.copy.read()", "pass"
+    ),
+    "a job begins before its trial is in the copy": Bug(
+        FileDocuments, "create", "self._written(self._file(trial, OBJECT))", "pass"
+    ),
+    "a storage that is away for a moment fails a sweep with a copy": Bug(
+        StateCopy, "write", "if time.monotonic() > end or leadership is None:", "if True:"
+    ),
+    "trials of a killed process have failed": Bug(
+        FileDocuments, "_claimed", 'self._store.claim("Trial", name)', "pass"
+    ),
+    "who does not lead any more writes on": Bug(
+        Records, "_check", "if self._leadership:", "if False:"
+    ),
+    "a job that an earlier process created is refused": Bug(
+        _PodTrial, "start", "if self._trial.uid not in uids:", "if True:"
+    ),
+    "the process that runs a sweep counts as alive after it was killed": Bug(
+        Store,
+        "is_supervised",
+        "return lease is not None and _is_held",
+        "return lease is not None or _is_held",
     ),
 }

@@ -146,10 +146,14 @@ class _Machine:
         pass
 
 
-class _Trial(TrialIO):
-    """The process of a trial."""
+class ProcessOfTrial(TrialIO):
+    """The process of a trial.
 
-    def __init__(self, trial: Trial, run: "PoolUniverse") -> None:
+    Args:
+        run: The universe; it knows which trials begin to fail, and notes which have begun.
+    """
+
+    def __init__(self, trial: Trial, run: Any) -> None:
         self._trial, self._universe, self._stopped = trial, run, Event()
 
     def start(self) -> None:
@@ -219,7 +223,7 @@ class PoolUniverse(SweepUniverse):
                 self, experiment: Experiment, trial: Trial, save: Save, stopping: Stopping
             ) -> TrialRun:
                 return TrialRun(
-                    lambda: _Trial(trial, universe),
+                    lambda: ProcessOfTrial(trial, universe),
                     experiment,
                     trial,
                     save=save,

@@ -12,7 +12,9 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from planted_bugs import POOLS, REGISTRY, SWEEPS
+from files_universe import FilesUniverse
+from files_universe import modules as files_modules
+from planted_bugs import FILES, POOLS, REGISTRY, SWEEPS
 from pool_universe import PoolUniverse
 from pool_universe import modules as pool_modules
 from registry_universe import RegistryUniverse
@@ -25,8 +27,9 @@ UNIVERSES: dict[str, tuple[Callable[..., Any], Callable[[str], bool]]] = {
     "registry": (RegistryUniverse, registry_modules),
     "sweeps": (SweepUniverse, sweep_modules),
     "pools": (PoolUniverse, pool_modules),
+    "files": (FilesUniverse, files_modules),
 }
-BUGS = {"registry": REGISTRY, "sweeps": SWEEPS, "pools": POOLS}
+BUGS = {"registry": REGISTRY, "sweeps": SWEEPS, "pools": POOLS, "files": FILES}
 _CHUNK = 100
 
 

@@ -146,6 +146,8 @@ class SweepUniverse:
 
     KINDS = KINDS
     LONGEST, CALM = 3 * 3600.0, math.inf
+    LEAVING = ("crash", "died")
+    """Faults after which the ended job of a trial may be left."""
 
     def __init__(self, seed: int, only: frozenset[Fault] | None = None) -> None:
         plan = random.Random(seed * 2654435761 % 2**32)
@@ -229,9 +231,12 @@ class SweepUniverse:
         spec = {**stored["spec"], "maxTrialCount": self.trials + 1}
         self.server.put("experiments", {**stored, "spec": spec})
 
+    def _stored(self) -> dict[str, Any] | None:
+        return self.server.objects.get(("experiments", "sweep"))
+
     def _phase(self) -> str:
         """Return the last state of the Experiment; empty until it has one."""
-        stored = self.server.objects.get(("experiments", "sweep"))
+        stored = self._stored()
         if not stored:
             return "Deleted"
         conditions = (stored.get("status") or {}).get("conditions") or ()
@@ -298,7 +303,9 @@ class SweepUniverse:
             if left := [name for plural, name in self.server.objects if plural in kinds]:
                 raise Violation(f"{left[0]} outlives its sweep")
             return
-        stored = self.server.objects["experiments", "sweep"]
+        stored = self._stored()
+        if not stored:
+            raise Violation(f"the sweep is gone: {self.ends[-3:]}")
         phase, status = self._phase(), stored.get("status") or {}
         if not phase:
             raise Violation(f"the sweep does not end: {status}")
@@ -320,7 +327,7 @@ class SweepUniverse:
         for (plural, name), item in self.server.objects.items():
             if plural == "jobs" and not item.get("status"):
                 raise Violation(f"job {name} outlives its sweep")
-            killed = any(fault.kind in ("crash", "died") for fault in self.universe.struck)
+            killed = any(fault.kind in self.LEAVING for fault in self.universe.struck)
             if plural == "jobs" and ended.get(name) == "Succeeded" and not killed:
                 raise Violation(f"job {name} of a trial that succeeded is left")
 
