@@ -3,10 +3,10 @@ storage, and of one machine; who runs them is killed, and resumes them."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Event as Stopping
-from typing import Any
+from typing import Any, ClassVar
 
 from pool_universe import ProcessOfTrial
 from simulated_stores import DELETES, WRITES, MemoryStorage
@@ -30,14 +30,14 @@ from podium.sweeps.namespace import NamespaceSweeps
 from podium.sweeps.trials import TrialRun
 from podium.training import launch
 
-KINDS = (*API_KINDS, "fail", "space", "io")
+KINDS = (*API_KINDS, "fail", "space")
 _FILE = ("hitch", "crash", "died")
 
 
 class _Lease:
     """A lock of a store that is held while its simulated process lives."""
 
-    held: dict[str, Life] = {}
+    held: ClassVar[dict[str, Life]] = {}
 
     def __init__(self, directory: Path) -> None:
         self.name = f"lease-{here().ids.getrandbits(32):x}"
@@ -179,7 +179,7 @@ class FilesUniverse(SweepUniverse):
         del manifest["metadata"]["namespace"]
         resource = Experiment.parse(manifest)
         # What ends a step that fails would also run as a killed one unwinds here.
-        with suppress() if self.is_local else launch.launched(cluster, resource):
+        with nullcontext() if self.is_local else launch.launched(cluster, resource):
             if self.is_local:
                 launch.launch(cluster, resource)
             for _ in cluster.watch("Experiment", "sweep"):

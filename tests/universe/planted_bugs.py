@@ -41,6 +41,7 @@ class Bug:
         right = inspect.getattr_static(self.owner, self.name)
         function: FunctionType = getattr(right, "__func__", right)
         source = textwrap.dedent(inspect.getsource(function))
+        source = source.replace("super()", f"super({self.owner.__name__}, self)")
         assert source.count(self.old) == 1, f"{self.name} has not once: {self.old}"
         scope: dict[str, Any] = {}
         exec(source.replace(self.old, self.new), function.__globals__, scope)

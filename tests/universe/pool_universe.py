@@ -26,7 +26,7 @@ from podium.sweeps.base import Save, TrialIO
 from podium.sweeps.metrics_collector import observe
 from podium.sweeps.trials import TrialRun
 
-KINDS = (*API_KINDS, "fail", "space", "io", "drain", "away", "isolated")
+KINDS = (*API_KINDS, "fail", "space", "drain", "away", "isolated")
 _FATES = ("drain", "away", "isolated")
 _STORAGE = "/universe"
 
@@ -268,7 +268,7 @@ class PoolUniverse(SweepUniverse):
 
     def _may_fail(self, trials: Sequence[dict[str, Any]]) -> bool:
         if not trials and any(
-            fault.kind in ("fail", "lost", "io", "space") for fault in self.universe.struck
+            fault.kind in ("fail", "lost", "space") for fault in self.universe.struck
         ):
             return True  # a storage that has never worked is told at once
         said = [each["status"]["conditions"][-1]["message"] for each in trials]

@@ -12,13 +12,12 @@ from podium.errors import Conflict, NotFound, PodiumError, Unavailable
 from podium.storage import Entry, Storage
 from podium.storage.base import Progress
 
-READS = ("delay", "lag", "fail", "io", "crash", "jump")
-DELETES = ("stall", "lag", "fail", "io", "lost", "doubled", "crash", "died", "jump")
+READS = ("delay", "lag", "fail", "crash", "jump")
+DELETES = ("stall", "lag", "fail", "lost", "doubled", "crash", "died", "jump")
 WRITES = (
     "delay",
     "lag",
     "fail",
-    "io",
     "lost",
     "doubled",
     "ghost",
@@ -77,6 +76,9 @@ class MemoryStorage(Storage):
 
     def _before(self, what: str, key: str, possible: tuple[str, ...]) -> str:
         kind = here().operation(f"{what} {key}", possible)
+        process = here().task().life.process
+        if kind == "fail" and here().draw(process.number, process.operations, 3) % 4 == 0:
+            raise PodiumError(f"cannot {what} {key} in {self.url}: Input/output error")
         if kind == "fail":
             raise Unavailable(f"cannot {what} {key} in {self.url}: no answer", "try again")
         if kind == "space":
@@ -84,8 +86,6 @@ class MemoryStorage(Storage):
                 f"cannot {what} {key} in {self.url}: No space left on device",
                 "the disk is full; no partial object was left",
             )
-        if kind == "io":
-            raise PodiumError(f"cannot {what} {key} in {self.url}: Input/output error")
         return kind
 
     def _after(self, kind: str, what: str, key: str) -> None:
