@@ -80,7 +80,7 @@ class FilesUniverse(SweepUniverse):
         self.directory = Path(tempfile.mkdtemp())
         self.begun: list[str] = []
         self.locks: dict[Path, Lock] = {}
-        self.done = False
+        self.unfinished = 0
 
     def run(self) -> Outcome:
         universe = self
@@ -136,7 +136,7 @@ class FilesUniverse(SweepUniverse):
 
     def _use(self) -> None:
         universe = self.universe
-        while universe.now < self.LONGEST and not self.done:
+        while universe.now < self.LONGEST and self.unfinished:
             universe.quiet = universe.now > self.CALM
             universe.sleep(1.0)
         universe.quiet = True
@@ -155,17 +155,18 @@ class FilesUniverse(SweepUniverse):
                     try:
                         with self._cluster() as cluster:
                             self._step(cluster)
-                            self.done = True
-                            return
+                        self.unfinished -= 1
+                        return
                     except PodiumError as error:  # its step is tried again
                         self.ends.append(error.message)
                         universe.sleep(2.0)
             except Crash:
-                if not self.over and not self.done:
+                if not self.over:
                     self._again(process, life)
                 raise
 
         if process.name in ("engine0", "engine1"):
+            self.unfinished += 1
             universe.begin(process, life)
 
     def _cluster(self) -> Cluster:

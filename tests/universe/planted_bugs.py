@@ -16,6 +16,8 @@ from podium.models import upkeep
 from podium.models.ledger import Ledger, State
 from podium.models.model import Model
 from podium.models.upload import Upload
+from podium.storage.s3 import conditional, lock
+from podium.storage.s3.conditional import ConditionalWrites
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.engine import Engine
 from podium.sweeps.file_documents import FileDocuments, StateCopy
@@ -230,6 +232,30 @@ POOLS: Mapping[str, Bug] = {
     ),
     "a worker that ends takes the end of its trial along": Bug(
         _Worker, "_carry_out", "if end is None:", "if end is None or self._stopping.is_set():"
+    ),
+}
+
+BUCKETS: Mapping[str, Bug] = {
+    "a store that checks, then stores, counts as one where one wins": Bug(
+        conditional, "probe", "if len(winners) != 1:", "if not winners:"
+    ),
+    "a store that ignores conditions counts as one that keeps them": Bug(
+        conditional,
+        "probe",
+        'honored=False, atomic=False, seen="the server ignores conditions"',
+        'honored=True, atomic=True, seen="the server"',
+    ),
+    "two hold a lock": Bug(
+        lock, "_alone", "return not times.keys() - {ticket, *expired}", "return True"
+    ),
+    "a killed writer holds its lock for ever": Bug(
+        lock, "_alone", "if now - written > timedelta(seconds=LEASE)", "if False"
+    ),
+    "a condition is not looked at again under the lock": Bug(
+        ConditionalWrites,
+        "write",
+        "as renew:\n        self._check(key, if_absent, if_match)",
+        "as renew:\n        pass",
     ),
 }
 

@@ -43,12 +43,16 @@ class Disk:
         self.objects: dict[str, tuple[bytes, Entry]] = {}
         self.writes = 0
 
-    def put(self, key: str, content: bytes, if_absent: bool, if_match: str | None) -> Entry:
+    def check(self, key: str, if_absent: bool, if_match: str | None) -> None:
+        """Refuse a write whose condition does not hold."""
         present = self.objects.get(key)
         if if_absent and present:
             raise Conflict(f"{key} exists already")
         if if_match is not None and (not present or present[1].etag != if_match):
             raise Conflict(f"{key} was changed after it was read")
+
+    def put(self, key: str, content: bytes, if_absent: bool, if_match: str | None) -> Entry:
+        self.check(key, if_absent, if_match)
         self.writes += 1
         etag = hashlib.md5(content, usedforsecurity=False).hexdigest()
         time = EPOCH + self.universe.now

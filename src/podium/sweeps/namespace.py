@@ -590,4 +590,4 @@ class _Loop(Supervisor):
                 raise
             except PodiumError:
                 if self._leadership.lost.wait(1.0) or self._stopping.is_set():
-                    return True  # which ends, or leads, again
+                    return not self._stopping.is_set()  # it leads once more, if it may
