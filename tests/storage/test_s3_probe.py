@@ -94,7 +94,7 @@ def test_writers_that_fail_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     with s3servers.moto(around=overloaded) as url:
         for name, value in {**s3servers.KEYS, "AWS_ENDPOINT_URL": url}.items():
             monkeypatch.setenv(name, value)
-        storage = connect("s3://once", create=True)
+        storage = connect("s3://overloaded", create=True)
         with pytest.raises(PodiumError):
             storage.put("a", b"", if_absent=True)
         assert isinstance(storage, S3Storage)
