@@ -20,7 +20,7 @@ from podium.storage.s3 import conditional, lock
 from podium.storage.s3.conditional import ConditionalWrites
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.engine import Engine
-from podium.sweeps.file_documents import FileDocuments, StateCopy
+from podium.sweeps.file_documents import StateCopy
 from podium.sweeps.namespace import Loops, _Loop
 from podium.sweeps.pod_trial import _PodTrial
 from podium.sweeps.pool import Pool
@@ -207,31 +207,11 @@ POOLS: Mapping[str, Bug] = {
         "if self._leadership is None or self.asked or time.monotonic() > end:",
         "if True:",
     ),
-    "a worker takes a trial that it gets again for the one it had": Bug(
-        Pool, "_give", "uuid.uuid4().hex", "name"
-    ),
-    "what an engine writes late stays in a slot": Bug(
-        Pool, "_look_at_pods", " if slots.get(uid) == etag}", "}"
-    ),
-    "an engine that leads no more removes what another waits for": Bug(
-        Pool,
-        "_take_in",
-        "left = self._store.inbox()",
-        "left = self._store.inbox()\n"
-        "    late = [(trial, uid) for trial, uid in left if self._has.get(trial) != uid]\n"
-        "    for trial, uid in late:\n        self._store.drop(trial, uid)",
-    ),
     "a sweep has ended before its pool is gone": Bug(
         ExperimentController, "_reconcile", "if not self._has_ended:", "if True:"
     ),
-    "a sweep that was deleted after its end leaves its files": Bug(
-        Engine, "_clear", "PoolStore(url).clear(whole=True)", "pass"
-    ),
     "the trial of a pod that is gone waits for ever": Bug(
         Pool, "_look_at_pods", "if uid not in alive and trial not in self._taken", "if False"
-    ),
-    "a worker that ends takes the end of its trial along": Bug(
-        _Worker, "_carry_out", "if end is None:", "if end is None or self._stopping.is_set():"
     ),
 }
 
@@ -269,17 +249,8 @@ FILES: Mapping[str, Bug] = {
     "a resumed sweep is not as another process left it": Bug(
         Loops, "resume", "self.copy.read()", "pass"
     ),
-    "a job begins before its trial is in the copy": Bug(
-        FileDocuments, "create", "self._written(self._file(trial, OBJECT))", "pass"
-    ),
     "a storage that is away for a moment fails a sweep with a copy": Bug(
         StateCopy, "write", "if time.monotonic() > end or leadership is None:", "if True:"
-    ),
-    "trials of a killed process have failed": Bug(
-        FileDocuments, "_claimed", 'self._store.claim("Trial", name)', "pass"
-    ),
-    "who does not lead any more writes on": Bug(
-        Records, "_check", "if self._leadership:", "if False:"
     ),
     "a job that an earlier process created is refused": Bug(
         _PodTrial, "start", "if self._trial.uid not in uids:", "if True:"
@@ -287,7 +258,7 @@ FILES: Mapping[str, Bug] = {
     "the process that runs a sweep counts as alive after it was killed": Bug(
         Store,
         "is_supervised",
-        "return lease is not None and _is_held",
-        "return lease is not None or _is_held",
+        "and _is_held(",
+        "and bool(",
     ),
 }

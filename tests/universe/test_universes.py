@@ -1,4 +1,4 @@
-"""The registry, and sweeps of engines that may lead, hold under every schedule and fault."""
+"""The registry, and sweeps wherever they run, hold under every schedule and fault."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +9,11 @@ from run import BUGS, failures, fewest, run
 Apart = Callable[..., Any]
 
 BLOCKS = [
-    *[("registry", begin, begin + 150) for begin in range(0, 1200, 150)],
+    *[("registry", begin, begin + 150) for begin in range(0, 1500, 150)],
+    *[("buckets", begin, begin + 75) for begin in range(0, 225, 75)],
     *[("sweeps", begin, begin + 25) for begin in range(0, 100, 25)],
+    *[("files", begin, begin + 75) for begin in range(0, 150, 75)],
+    ("pools", 0, 25),
 ]
 
 
@@ -66,6 +69,13 @@ FOUND = {
         "a segment of the history is named and never written": 87,
         "a deletion leaves no record": 3,
     },
+    "buckets": {
+        "a store that checks, then stores, counts as one where one wins": 14,
+        "a store that ignores conditions counts as one that keeps them": 0,
+        "two hold a lock": 201,
+        "a killed writer holds its lock for ever": 23,
+        "a condition is not looked at again under the lock": 81,
+    },
     "sweeps": {
         "a trial whose end cannot be written has failed": 20358,
         "a late event begins a sweep that has ended": 492,
@@ -80,6 +90,19 @@ FOUND = {
         "a request is sent once": 1,
         "a server that has just started denies for good": 73,
         "trials that began before are forgotten": 0,
+    },
+    "pools": {
+        "a storage that is away for a moment refuses a trial": 64,
+        "a storage that is away for a moment fails a sweep": 10,
+        "a sweep has ended before its pool is gone": 32,
+    },
+    "files": {
+        "who leads again does not look what another process did": 31,
+        "a sweep begins that another process has run meanwhile": 19,
+        "a resumed sweep is not as another process left it": 0,
+        "a storage that is away for a moment fails a sweep with a copy": 20,
+        "a job that an earlier process created is refused": 3,
+        "the process that runs a sweep counts as alive after it was killed": 5,
     },
 }
 """The first seed that finds a planted bug."""
