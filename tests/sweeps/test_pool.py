@@ -187,7 +187,7 @@ def test_what_a_pod_without_the_trial_says_is_dropped(
     start: Callable[..., EngineThread], cluster: NamespaceSweeps, server: ApiServer
 ) -> None:
     start()
-    cluster.create(typed(pooled(trials=3, wait=1.0)))
+    cluster.create(typed(pooled(trials=6, wait=1.0)))
     store = store_of(cluster)
     running = until(lambda: [trial for trial in store.trials() if trial.phase == "Running"])[0]
     late = running.with_condition("Succeeded", "TrialSucceeded", "from nowhere").with_metrics(
