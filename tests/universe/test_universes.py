@@ -95,7 +95,7 @@ FOUND = {
     "pools": {
         "a storage that is away for a moment refuses a trial": 64,
         "a storage that is away for a moment fails a sweep": 10,
-        "a sweep has ended before its pool is gone": 32,
+        "a sweep has ended before its pool is gone": 3,
         "the trial of a pod that is gone waits for ever": 10,
     },
     "files": {
