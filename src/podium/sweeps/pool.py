@@ -234,8 +234,8 @@ class Pool(Executor):
         if self._server:
             self._server.join(self._cluster.api.waits.outage)
         self._writers.shutdown()
-        if remove:
-            self._cluster.api.delete("Job", self._name)
+        if remove and self._leadership.is_held:  # else whoever leads now does
+            self._cluster.api.delete("Job", self._name, patience=self._leadership.left)
             if self._server:
                 self._store.clear(whole=False)
 
