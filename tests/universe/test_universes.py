@@ -86,7 +86,7 @@ FOUND = {
         "a Lease is taken before it has run out": 24,
         "a Lease is taken that somebody else took": 162,
         "a job that an earlier engine created is refused": 5,
-        "who does not lead any more writes on": 0,
+        "who does not lead any more writes on": 20,
         "a version that is too old ends a watch": 122,
         "a log that was cut counts as read": 157,
         "a request is sent once": 1,
