@@ -94,7 +94,7 @@ FOUND = {
         "trials that began before are forgotten": 0,
     },
     "pools": {
-        "a storage that is away for a moment refuses a trial": 64,
+        "a storage that is away for a moment refuses a trial": 51,
         "a storage that is away for a moment fails a sweep": 10,
         "a sweep has ended before its pool is gone": 3,
         "the trial of a pod that is gone waits for ever": 10,
