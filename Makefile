@@ -41,9 +41,9 @@ test-whole: $(STAMP) ## tests of whole runs, sweeps, servers and pages: a tenth 
 test-slow: $(STAMP) ## the slow tests: whole pipelines, kills, races, big files
 	@$(BIN)/pytest -m "slow and not cluster"
 
-SEEDS ?= 0:90000
+SEEDS ?= 0:20000
 
-universe: $(STAMP) ## registry and sweeps under many schedules and faults, by seeds (SEEDS=0:90000, about an hour; SEEDS=17 shows one)
+universe: $(STAMP) ## registry, sweeps and pools under many schedules and faults, by seeds (SEEDS=0:20000, about an hour; SEEDS=17 shows one)
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/universe/run.py $(SEEDS)
 
 faults: $(STAMP) ## every fault against every command, with real processes; writes docs/reliability.md (an hour or more, root)

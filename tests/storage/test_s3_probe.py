@@ -1,5 +1,6 @@
 """Whether a server's conditions on writes are believed: by a race, not by one writer after another."""
 
+import threading
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 import s3servers
 
+from podium.errors import PodiumError
 from podium.storage import connect
 from podium.storage.check import check
 from podium.storage.s3 import conditional
@@ -66,3 +68,34 @@ def test_writers_race_once_a_day_or_when_asked(monkeypatch: pytest.MonkeyPatch) 
         assert write("c") == 2 * raced
         list(check(connect("s3://once")))
         assert len(probes) > 3 * raced
+
+
+def test_writers_that_fail_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_in: set[str] = set()
+    guard = threading.Lock()
+
+    def overloaded(application: s3servers.Application) -> s3servers.Application:
+        def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            asked = environ.get("HTTP_IF_NONE_MATCH") or environ.get("HTTP_IF_MATCH") or ""
+            is_race = asked and environ.get("CONTENT_LENGTH") == "16"
+            with guard:
+                if environ["REQUEST_METHOD"] == "DELETE":
+                    let_in.clear()
+                refused = is_race and asked in let_in
+                let_in.update([asked] if is_race else [])
+            if refused:
+                start_response("503 Service Unavailable", [("Content-Type", "text/plain")])
+                return [b""]
+            return application(environ, start_response)
+
+        return call
+
+    monkeypatch.setattr(conditional, "_seen", {})
+    with s3servers.moto(around=overloaded) as url:
+        for name, value in {**s3servers.KEYS, "AWS_ENDPOINT_URL": url}.items():
+            monkeypatch.setenv(name, value)
+        storage = connect("s3://overloaded", create=True)
+        with pytest.raises(PodiumError):
+            storage.put("a", b"", if_absent=True)
+        assert isinstance(storage, S3Storage)
+        assert not list(storage.bucket.objects(".podium/conditions/")), "nothing is remembered"

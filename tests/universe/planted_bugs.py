@@ -11,14 +11,21 @@ from typing import Any
 from podium.cluster.kubernetes import logs, watch
 from podium.cluster.kubernetes.api import Api
 from podium.cluster.kubernetes.leadership import Leadership
+from podium.cluster.local.store import Store
 from podium.models import upkeep
 from podium.models.ledger import Ledger, State
 from podium.models.model import Model
 from podium.models.upload import Upload
+from podium.storage.s3 import conditional, lock
+from podium.storage.s3.conditional import ConditionalWrites
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.engine import Engine
+from podium.sweeps.file_documents import StateCopy
+from podium.sweeps.namespace import Loops, _Loop
 from podium.sweeps.pod_trial import _PodTrial
+from podium.sweeps.pool import Pool
 from podium.sweeps.records import Records
+from podium.sweeps.worker import _Worker
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,7 @@ class Bug:
         right = inspect.getattr_static(self.owner, self.name)
         function: FunctionType = getattr(right, "__func__", right)
         source = textwrap.dedent(inspect.getsource(function))
+        source = source.replace("super()", f"super({self.owner.__name__}, self)")
         assert source.count(self.old) == 1, f"{self.name} has not once: {self.old}"
         scope: dict[str, Any] = {}
         exec(source.replace(self.old, self.new), function.__globals__, scope)
@@ -186,5 +194,71 @@ SWEEPS: Mapping[str, Bug] = {
     ),
     "trials that began before are forgotten": Bug(
         ExperimentController, "_begin", "self._recall(trials)", "self._recall([])"
+    ),
+}
+
+POOLS: Mapping[str, Bug] = {
+    "a storage that is away for a moment refuses a trial": Bug(
+        _Worker, "_patiently", "if self._stopping.wait(_AWAY_SECONDS):", "if True:"
+    ),
+    "a storage that is away for a moment fails a sweep": Bug(
+        Records,
+        "_patiently",
+        "if self._leadership is None or self.asked or time.monotonic() > end:",
+        "if True:",
+    ),
+    "a sweep has ended before its pool is gone": Bug(
+        ExperimentController, "_reconcile", "if not self._has_ended:", "if True:"
+    ),
+    "the trial of a pod that is gone waits for ever": Bug(
+        Pool, "_look_at_pods", "if uid not in alive and trial not in self._taken", "if False"
+    ),
+}
+
+BUCKETS: Mapping[str, Bug] = {
+    "a store that checks, then stores, counts as one where one wins": Bug(
+        conditional, "probe", "if len(winners) != 1:", "if not winners:"
+    ),
+    "a store that ignores conditions counts as one that keeps them": Bug(
+        conditional,
+        "probe",
+        'honored=False, atomic=False, seen="the server ignores conditions"',
+        'honored=True, atomic=True, seen="the server"',
+    ),
+    "two hold a lock": Bug(
+        lock, "_alone", "return not times.keys() - {ticket, *expired}", "return True"
+    ),
+    "a killed writer holds its lock for ever": Bug(
+        lock, "_alone", "if now - written > timedelta(seconds=LEASE)", "if False"
+    ),
+    "a condition is not looked at again under the lock": Bug(
+        ConditionalWrites,
+        "write",
+        "as renew:\n        self._check(key, if_absent, if_match)",
+        "as renew:\n        pass",
+    ),
+}
+
+FILES: Mapping[str, Bug] = {
+    "who leads again does not look what another process did": Bug(
+        _Loop, "_has_more", "self._loops.copy.read()", "pass"
+    ),
+    "a sweep begins that another process has run meanwhile": Bug(
+        Loops, "create", "self.copy.read()", "pass"
+    ),
+    "a resumed sweep is not as another process left it": Bug(
+        Loops, "resume", "self.copy.read()", "pass"
+    ),
+    "a storage that is away for a moment fails a sweep with a copy": Bug(
+        StateCopy, "write", "if time.monotonic() > end or leadership is None:", "if True:"
+    ),
+    "a job that an earlier process created is refused": Bug(
+        _PodTrial, "start", "if self._trial.uid not in uids:", "if True:"
+    ),
+    "the process that runs a sweep counts as alive after it was killed": Bug(
+        Store,
+        "is_supervised",
+        "and _is_held(",
+        "and bool(",
     ),
 }

@@ -58,10 +58,12 @@ class RegistryUniverse:
         only: Only these faults strike; None for all that the seed has.
     """
 
+    KINDS: tuple[str, ...] = KINDS
+
     def __init__(self, seed: int, only: frozenset[Fault] | None = None) -> None:
         plan = random.Random(seed * 2654435761 % 2**32)
         rate = plan.choice((0, 5, 20, 60, 150))
-        kinds = frozenset(kind for kind in KINDS if plan.random() < 0.6)
+        kinds = frozenset(kind for kind in self.KINDS if plan.random() < 0.6)
         self.universe = Universe(seed, rate=rate, kinds=kinds, only=only, patience=30_000)
         self.plan = plan
         self.disk = Disk(self.universe, coarse=plan.random() < 0.3, by_content=plan.random() < 0.6)

@@ -12,7 +12,12 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from planted_bugs import REGISTRY, SWEEPS
+from bucket_universe import BucketUniverse
+from files_universe import FilesUniverse
+from files_universe import modules as files_modules
+from planted_bugs import BUCKETS, FILES, POOLS, REGISTRY, SWEEPS
+from pool_universe import PoolUniverse
+from pool_universe import modules as pool_modules
 from registry_universe import RegistryUniverse
 from registry_universe import modules as registry_modules
 from simulation import Fault, Outcome, installed, shrunk
@@ -21,9 +26,12 @@ from sweep_universe import modules as sweep_modules
 
 UNIVERSES: dict[str, tuple[Callable[..., Any], Callable[[str], bool]]] = {
     "registry": (RegistryUniverse, registry_modules),
+    "buckets": (BucketUniverse, registry_modules),
     "sweeps": (SweepUniverse, sweep_modules),
+    "pools": (PoolUniverse, pool_modules),
+    "files": (FilesUniverse, files_modules),
 }
-BUGS = {"registry": REGISTRY, "sweeps": SWEEPS}
+BUGS = {"registry": REGISTRY, "buckets": BUCKETS, "sweeps": SWEEPS, "pools": POOLS, "files": FILES}
 _CHUNK = 100
 
 

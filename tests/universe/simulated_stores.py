@@ -12,9 +12,20 @@ from podium.errors import Conflict, NotFound, PodiumError, Unavailable
 from podium.storage import Entry, Storage
 from podium.storage.base import Progress
 
-READS = ("delay", "fail", "crash", "jump")
-DELETES = ("stall", "fail", "lost", "doubled", "crash", "died", "jump")
-WRITES = ("delay", "fail", "lost", "doubled", "ghost", "space", "crash", "died", "jump")
+READS = ("delay", "lag", "fail", "crash", "jump")
+DELETES = ("stall", "lag", "fail", "lost", "doubled", "crash", "died", "jump")
+WRITES = (
+    "delay",
+    "lag",
+    "fail",
+    "lost",
+    "doubled",
+    "ghost",
+    "space",
+    "crash",
+    "died",
+    "jump",
+)
 
 
 class Disk:
@@ -32,12 +43,16 @@ class Disk:
         self.objects: dict[str, tuple[bytes, Entry]] = {}
         self.writes = 0
 
-    def put(self, key: str, content: bytes, if_absent: bool, if_match: str | None) -> Entry:
+    def check(self, key: str, if_absent: bool, if_match: str | None) -> None:
+        """Refuse a write whose condition does not hold."""
         present = self.objects.get(key)
         if if_absent and present:
             raise Conflict(f"{key} exists already")
         if if_match is not None and (not present or present[1].etag != if_match):
             raise Conflict(f"{key} was changed after it was read")
+
+    def put(self, key: str, content: bytes, if_absent: bool, if_match: str | None) -> Entry:
+        self.check(key, if_absent, if_match)
         self.writes += 1
         etag = hashlib.md5(content, usedforsecurity=False).hexdigest()
         time = EPOCH + self.universe.now
@@ -65,6 +80,9 @@ class MemoryStorage(Storage):
 
     def _before(self, what: str, key: str, possible: tuple[str, ...]) -> str:
         kind = here().operation(f"{what} {key}", possible)
+        process = here().task().life.process
+        if kind == "fail" and here().draw(process.number, process.operations, 3) % 4 == 0:
+            raise PodiumError(f"cannot {what} {key} in {self.url}: Input/output error")
         if kind == "fail":
             raise Unavailable(f"cannot {what} {key} in {self.url}: no answer", "try again")
         if kind == "space":

@@ -704,6 +704,12 @@ class Ids:
     def __getattr__(self, name: str) -> Any:
         return getattr(here().ids, name)
 
+    def randbits(self, count: int) -> int:
+        return here().ids.getrandbits(count)
+
+    def token_hex(self, count: int) -> str:
+        return f"{here().ids.getrandbits(8 * count):0{2 * count}x}"
+
     def Random(self, seed: Any = None) -> real_random.Random:
         return real_random.Random(here().ids.getrandbits(64) if seed is None else seed)
 

@@ -1,8 +1,9 @@
 """Sweeps in a universe: engines that may lead run an Experiment's trials as jobs of an API server."""
 
+import math
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from simulated_api import Server
@@ -30,7 +31,6 @@ KINDS = (
     "jump",
 )
 LEASE_SECONDS = 3.0
-_LONGEST = 3 * 3600.0
 
 
 def experiment(trials: int, parallel: int, failing: int) -> dict[str, Any]:
@@ -144,16 +144,22 @@ class SweepUniverse:
         only: Only these faults strike; None for all that the seed has.
     """
 
+    KINDS = KINDS
+    LONGEST, CALM = 3 * 3600.0, math.inf
+    LEAVING = ("crash", "died")
+    """Faults after which the ended job of a trial may be left."""
+
     def __init__(self, seed: int, only: frozenset[Fault] | None = None) -> None:
         plan = random.Random(seed * 2654435761 % 2**32)
         rate = plan.choice((0, 10, 30, 80))
-        kinds = frozenset(kind for kind in KINDS if plan.random() < 0.6)
+        kinds = frozenset(kind for kind in self.KINDS if plan.random() < 0.6)
         self.universe = Universe(seed, rate=rate, kinds=kinds, only=only, patience=60_000)
         self.plan = plan
         self.server = Server(self.universe)
         self.server.on_write = self._written
         self.failing = plan.choice((0.0, 0.0, 0.3))
-        self.operator = Operator(self.server, plan, self.failing)
+        self.storage = ""
+        self.operator = self._operator()
         self.trials, self.parallel = plan.choice((1, 2, 3, 4)), plan.choice((1, 2, 3))
         self.parallel = min(self.parallel, self.trials)
         self.wish = plan.choice(("", "", "", "delete", "more"))
@@ -181,22 +187,40 @@ class SweepUniverse:
             kubernetes_cluster.api_of, controller._LOOK_SECONDS = usual
         return self.universe.outcome(problem)
 
+    def _operator(self) -> Operator:
+        return Operator(self.server, self.plan, self.failing)
+
+    def _manifest(self) -> dict[str, Any]:
+        return experiment(self.trials, self.parallel, self.trials)
+
+    def _trials(self) -> Mapping[str, dict[str, Any]]:
+        return {name: item for (of, name), item in self.server.objects.items() if of == "trials"}
+
+    def _may_fail(self, trials: Sequence[dict[str, Any]]) -> bool:
+        """Return whether trials, and so the sweep, have failed for a good reason."""
+        return self.failing > 0
+
     def _use(self) -> None:
         """Create the Experiment, wait for its end, then end the engines."""
         universe = self.universe
-        manifest = experiment(self.trials, self.parallel, self.trials)
+        manifest = self._manifest()
         universe.sleep(self.plan.choice((0.0, 0.5, 5.0)))
         self.server.put("experiments", manifest, "ADDED")
         if self.wish:
             universe.sleep(self.plan.choice((0.01, 1.0, 3.0, 6.0)))
             self._wish_it()
-        while universe.now < _LONGEST and not self._phase():
+        while universe.now < self.LONGEST and not self._phase():
+            universe.quiet = universe.now > self.CALM
             universe.block(self.server.watchers, 60.0)
         universe.quiet = True
         universe.sleep(3 * LEASE_SECONDS)
         self.over = True
         for engine in self.engines.values():
             engine.stop()
+        self._end()
+
+    def _end(self) -> None:
+        """End what would go on for ever."""
 
     def _wish_it(self) -> None:
         """Delete the Experiment, or ask for one trial more."""
@@ -207,9 +231,12 @@ class SweepUniverse:
         spec = {**stored["spec"], "maxTrialCount": self.trials + 1}
         self.server.put("experiments", {**stored, "spec": spec})
 
+    def _stored(self) -> dict[str, Any] | None:
+        return self.server.objects.get(("experiments", "sweep"))
+
     def _phase(self) -> str:
         """Return the last state of the Experiment; empty until it has one."""
-        stored = self.server.objects.get(("experiments", "sweep"))
+        stored = self._stored()
         if not stored:
             return "Deleted"
         conditions = (stored.get("status") or {}).get("conditions") or ()
@@ -228,6 +255,7 @@ class SweepUniverse:
                         KubernetesCluster("kubernetes://team"),
                         holder=holder,
                         image="podium",
+                        storage=self.storage,
                         report=lambda line: None,
                         lease_seconds=LEASE_SECONDS,
                     )
@@ -275,11 +303,13 @@ class SweepUniverse:
             if left := [name for plural, name in self.server.objects if plural in kinds]:
                 raise Violation(f"{left[0]} outlives its sweep")
             return
-        stored = self.server.objects["experiments", "sweep"]
+        stored = self._stored()
+        if not stored:
+            raise Violation(f"the sweep is gone: {self.ends[-3:]}")
         phase, status = self._phase(), stored.get("status") or {}
         if not phase:
             raise Violation(f"the sweep does not end: {status}")
-        trials = {name: item for (of, name), item in self.server.objects.items() if of == "trials"}
+        trials = self._trials()
         ended = {name: _phase_of(trial) for name, trial in trials.items()}
         if phase == "Succeeded":
             self._check_counts(status, ended)
@@ -288,7 +318,7 @@ class SweepUniverse:
             each.get("message") for each in status.get("conditions", ()) if each["type"] == phase
         ):
             raise Violation("the sweep fails without a sentence")
-        elif not self.failing:
+        elif not self._may_fail([*trials.values()]):
             said = [each["status"]["conditions"][-1]["message"] for each in trials.values()]
             raise Violation(f"the sweep fails: {status['conditions'][-1]['message']}: {said}")
         for name, count in self.operator.begun.items():
@@ -297,7 +327,7 @@ class SweepUniverse:
         for (plural, name), item in self.server.objects.items():
             if plural == "jobs" and not item.get("status"):
                 raise Violation(f"job {name} outlives its sweep")
-            killed = any(fault.kind in ("crash", "died") for fault in self.universe.struck)
+            killed = any(fault.kind in self.LEAVING for fault in self.universe.struck)
             if plural == "jobs" and ended.get(name) == "Succeeded" and not killed:
                 raise Violation(f"job {name} of a trial that succeeded is left")
 
@@ -313,7 +343,7 @@ class SweepUniverse:
             if told != real:
                 raise Violation(f"{told} trials are told to have {phase.lower()}, {real} have")
 
-    def _check_best(self, status: dict[str, Any], trials: dict[str, Any]) -> None:
+    def _check_best(self, status: dict[str, Any], trials: Mapping[str, dict[str, Any]]) -> None:
         values = {
             name: loss(str(trial["spec"]["runSpec"]))
             for name, trial in trials.items()

@@ -14,6 +14,9 @@ from podium.manifests.experiment.trial import Trial
 from podium.manifests.workload import Workload
 from podium.metrics import Reading
 
+AWAY_SECONDS = 900.0
+"""Outage of a storage after which a sweep fails."""
+
 
 class NoMetricsFile(Failed):
     """The program wrote no file where the collector looks, or reported what that does not read."""

@@ -129,8 +129,8 @@ class ExperimentController:
             self._begin()
             while not self._is_stopping():
                 self._reconcile()
-                if self._completed and not self._active:
-                    return self._writer.write(self._status)
+                if self._has_ended:
+                    return None  # it is written once all that ran for it is gone
                 self._take_events()
         except NotFound:
             pass  # Somebody removed the files: there is nobody to report to.
@@ -234,7 +234,8 @@ class ExperimentController:
                 self._conditions.add("Running", "ExperimentRunning", "Experiment is running")
             if not begun and not self._active:
                 self._check_end(exhausted=True)
-        self._writer.follow(self._status)
+        if not self._has_ended:
+            self._writer.follow(self._status)
 
     def _do_what_is_asked(self) -> None:
         for name, (run, _) in self._active.items():
@@ -314,6 +315,10 @@ class ExperimentController:
     @property
     def _completed(self) -> bool:
         return self._state.finished
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._completed and not self._active
 
     def _add_trials(self) -> int:
         begun = 0

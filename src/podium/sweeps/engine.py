@@ -177,6 +177,7 @@ class Engine:
                         version = seen.version
                         if event["type"] == "DELETED":
                             self._forget(seen.name, seen.uid)
+                            self._clear(seen)
                         elif event["type"] != "BOOKMARK":
                             self._see(seen)
                         if self._stopping.is_set() or leadership.lost.is_set():
@@ -223,7 +224,7 @@ class Engine:
             if known:
                 known.controller.edit(experiment)
             elif _is_to_run(experiment) and (stored := self._stored(seen)):
-                self._begin(restarted(stored) if stored.state.finished else stored)
+                self._begin(restarted(stored) if _has_more_trials(stored) else stored)
         except OtherLibrary as error:
             self._hold_back(seen.name, error)
         except (InvalidInput, NotFound) as error:  # NotFound: of a sweep it is to learn from
@@ -279,6 +280,7 @@ class Engine:
             )
         url = f"{self._storage.rstrip('/')}/pools/{self.namespace}/{experiment.uid}"
         if experiment.annotations.get(POOL_STATE) != url:
+            leadership.check()
             change = {"metadata": {"annotations": {POOL_STATE: url}}}
             patience = leadership.left
             self._cluster.api.patch("Experiment", experiment.name, change, patience=patience)
@@ -311,6 +313,12 @@ class Engine:
             known.controller.wake()
             del self._running[name]
             self._report(f"Experiment {name}: deleted")
+
+    def _clear(self, deleted: Resource) -> None:
+        """Remove what the pool of a deleted Experiment left in the storage."""
+        if url := deleted.annotations.get(POOL_STATE):
+            with suppress(PodiumError):
+                PoolStore(url).clear(whole=True)
 
     def _sweep_out(self, present: set[str]) -> None:
         """Forget the Experiments that were deleted while no engine watched."""
@@ -388,11 +396,23 @@ def run_all(engines: Sequence[Engine]) -> None:
 
 
 def _is_to_run(experiment: Experiment) -> bool:
-    return not experiment.state.finished or _has_more_trials(experiment)
+    return (
+        not experiment.state.finished
+        or _has_more_trials(experiment)
+        or _has_running_trials(experiment)
+    )
+
+
+def _has_running_trials(experiment: Experiment) -> bool:
+    """Return whether trials of an Experiment that reached its goal still ran when its engine
+    ended."""
+    running = experiment.status.get("trialsRunning") or experiment.status.get("trialsPending")
+    return experiment.state.succeeded and bool(running)
 
 
 def _has_more_trials(experiment: Experiment) -> bool:
     """Return whether somebody raised the maxTrialCount of an Experiment that ended by reaching
     it."""
     most = experiment.limits.max_trials
-    return experiment.is_restartable and (most is None or most > experiment.trial_count)
+    ended = experiment.state.finished and experiment.is_restartable
+    return ended and (most is None or most > experiment.trial_count)

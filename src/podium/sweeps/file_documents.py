@@ -15,7 +15,7 @@ from podium.manifests.experiment.optimization_job import with_status
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import OPTIMIZATION_JOB
 from podium.metrics import Reading
-from podium.sweeps.base import Documents
+from podium.sweeps.base import AWAY_SECONDS, Documents
 
 if TYPE_CHECKING:
     from podium.cluster.kubernetes.leadership import Leadership
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 OBJECT, READINGS = "object.json", "readings.json"
 """Files in a trial's directory: the Trial, and every value it reported, as [name, value, time]."""
-
-_AWAY_SECONDS = 900.0
-"""Outage of the storage after which a sweep fails."""
 
 
 class FileDocuments(Documents):
@@ -121,10 +118,10 @@ class StateCopy:
         for entry in self._storage.list():
             if self._known.get(entry.key) == entry:
                 continue
-            self._known[entry.key] = entry
             file = self._directory / entry.key
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._storage.fetch(entry.key, file)
+            self._known[entry.key] = entry
 
     def write(self, file: Path, leadership: "Leadership | None") -> None:
         """Write a file to the storage; while it is away, wait for it as long as this process leads.
@@ -134,12 +131,13 @@ class StateCopy:
         """
         if self._storage is None or not file.is_file():
             return
-        end = time.monotonic() + _AWAY_SECONDS
+        key, end = str(file.relative_to(self._directory)), time.monotonic() + AWAY_SECONDS
+        self._known.pop(key, None)  # if this fails, the next read brings the storage's back
         while True:
             if leadership:
                 leadership.check()
             try:
-                self._storage.put(str(file.relative_to(self._directory)), file.read_bytes())
+                self._storage.put(key, file.read_bytes())
                 return
             except PodiumError:
                 if time.monotonic() > end or leadership is None:

@@ -415,18 +415,23 @@ class Loops(LocalSweeps):
                 "a Trial belongs to its Experiment",
             )
         given = self._checked(resource)
-        if self.store.exists("Experiment", resource.name):
-            raise Conflict(
-                f"Experiment {resource.name} exists in {self.url}",
-                "choose another name, or delete it first",
-            )
+        self._refuse_another(resource.name)
         try:
+            self._leads[resource.name] = self.lead(given, self._patience)
+            self.copy.read()  # what another process wrote since this one looked
+            self._refuse_another(resource.name)
             created = super().create(given)
         except BaseException:
             self._give_up(resource.name)
             raise
         self.copy.write(self.store.path("Experiment", resource.name) / "object.json", None)
         return replace(resource, manifest=created.manifest)
+
+    def _refuse_another(self, name: str) -> None:
+        if self.store.exists("Experiment", name):
+            raise Conflict(
+                f"Experiment {name} exists in {self.url}", "choose another name, or delete it first"
+            )
 
     def pool_store(self, experiment: Experiment) -> PoolStore:
         """Return where the trials of an Experiment wait for the workers of its pool.
@@ -566,13 +571,23 @@ class _Loop(Supervisor):
     def _lead_again(self) -> bool:
         end = time.monotonic() + self._loops.namespace.api.waits.outage
         while time.monotonic() < end and not self._stopping.is_set():
-            with suppress(
-                Unavailable, Denied
-            ):  # a server that has just started denies for a moment
-                try:
-                    self._leadership = self._loops.lead(self._loops.experiment(self._name), 1.0)
-                except Conflict:  # another process goes on with it
-                    continue
-                return not self._loops.experiment(self._name).state.finished
-            self._stopping.wait(1.0)
+            try:
+                self._leadership = self._loops.lead(self._loops.experiment(self._name), 1.0)
+                return self._has_more()
+            except Conflict:  # another process goes on with it
+                continue
+            except (Unavailable, Denied):  # a server that has just started denies for a moment
+                self._stopping.wait(1.0)
         return False
+
+    def _has_more(self) -> bool:
+        """Return whether another process that led meanwhile has left something to do."""
+        while True:
+            try:
+                self._loops.copy.read()
+                return not self._loops.experiment(self._name).state.finished
+            except NotFound:
+                raise
+            except PodiumError:
+                if self._leadership.lost.wait(1.0) or self._stopping.is_set():
+                    return not self._stopping.is_set()  # it leads once more, if it may

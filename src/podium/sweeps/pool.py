@@ -3,12 +3,13 @@ pod a trial.
 
 Kubernetes keeps the pods: it starts each index again that fails, with another uid. The engine gives
 each pod one trial at a time through the storage, and takes in what the pod leaves there; see
-podium.sweeps.pool_store. What comes from a pod that no longer has the trial is dropped: a trial
+podium.sweeps.pool_store. What comes from a pod that does not have the trial is left alone: a trial
 counts once, however many pods began it.
 """
 
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -117,6 +118,8 @@ class Pool(Executor):
         self._waiting: list[str] = []
         self._has: dict[str, str] = {}  # uid of the worker, by trial
         self._free: set[str] = set()
+        self._slots: dict[str, Trial] = {}  # what is to be in them, by uid of the worker
+        self._written: dict[str, str] = {}  # etag of a slot that is as it is to be, by uid
         self._ends: dict[str, TrialEnd] = {}
         self._taken: set[str] = set()  # trials whose end was taken in, but is not stored yet
         self._losses: Counter[str] = Counter()
@@ -220,7 +223,7 @@ class Pool(Executor):
             self._taken.discard(trial.name)
             self._losses.pop(trial.name, None)
         if uid:
-            with suppress(PodiumError):  # else it is taken for one that came too late
+            with suppress(PodiumError):  # else it goes with the pool
                 self._store.drop(trial.name, uid)
 
     def close(self, *, remove: bool) -> None:
@@ -231,8 +234,8 @@ class Pool(Executor):
         if self._server:
             self._server.join(self._cluster.api.waits.outage)
         self._writers.shutdown()
-        if remove:
-            self._cluster.api.delete("Job", self._name)
+        if remove and self._leadership.is_held:  # else whoever leads now does
+            self._cluster.api.delete("Job", self._name, patience=self._leadership.left)
             if self._server:
                 self._store.clear(whole=False)
 
@@ -309,19 +312,26 @@ class Pool(Executor):
             harmful = [trial for trial in lost if self._losses[trial] >= _MOST_LOSSES]
             self._ends |= {trial: _took_workers_along(self._runs[trial][0]) for trial in harmful}
             self._waiting = [*(trial for trial in lost if trial not in harmful), *self._waiting]
+            for uid in known - alive:
+                self._slots.pop(uid, None)
+                self._written.pop(uid, None)
         for uid in known - alive:
             self._store.dismiss(uid)
+        slots = self._store.slots()  # an engine that no longer leads may have written late
+        self._written = {uid: etag for uid, etag in self._written.items() if slots.get(uid) == etag}
 
     def _take_in(self) -> None:
-        """Handle the results of workers; a result from a worker that no longer has the trial comes
-        too late."""
+        """Handle the results of workers.
+
+        A result from a worker that does not have the trial stays where it is: an engine that leads
+        since may have given it the trial.
+        """
         left = self._store.inbox()
         with self._changed:
-            late = [(trial, uid) for trial, uid in left if self._has.get(trial) != uid]
             ours = [
                 (trial, uid)
                 for trial, uid in left
-                if (trial, uid) not in late and trial not in self._taken
+                if self._has.get(trial) == uid and trial not in self._taken
             ]
         for trial, uid, end in self._store.ends(ours):
             with self._changed:
@@ -329,8 +339,6 @@ class Pool(Executor):
                 self._taken.add(trial)
                 self._free.add(uid)
                 self._changed.notify_all()
-        for trial, uid in late:
-            self._store.drop(trial, uid)
 
     def _give(self) -> None:
         """Give trials that wait to workers that are free."""
@@ -339,22 +347,31 @@ class Pool(Executor):
             pairs = list(zip(sorted(self._free), self._waiting, strict=False))
             runs = {trial: self._runs[trial] for _, trial in pairs}
 
-        def give(pair: tuple[str, str]) -> None:
+        def choose(pair: tuple[str, str]) -> None:
             uid, name = pair
             trial, begun = runs[name]
             begun()  # first: of what a worker has, the next engine must know
-            self._leadership.check()
             job = self._workers_run.render(name, trial.assignments)
-            self._store.give(
-                uid,
-                Trial(manifest={**trial.manifest, "spec": {**trial.spec, "runSpec": job.manifest}}),
-            )
+            # By its version the worker tells it from the same trial that it had before.
+            given = {**trial.metadata, "resourceVersion": uuid.uuid4().hex}
+            spec = {**trial.spec, "runSpec": job.manifest}
             with self._changed:
                 self._free.discard(uid)
                 self._waiting.remove(name)
                 self._has[name] = uid
+                self._slots[uid] = Trial(
+                    manifest={**trial.manifest, "metadata": given, "spec": spec}
+                )
+                self._written.pop(uid, None)
 
-        list(self._writers.map(give, pairs))
+        list(self._writers.map(choose, pairs))
+        # If the answer to a write is lost, the worker may have the trial: it is written again.
+        unwritten = [uid for uid in self._slots if uid not in self._written]
+        list(self._writers.map(self._write_slot, unwritten))
+
+    def _write_slot(self, uid: str) -> None:
+        self._leadership.check()
+        self._written[uid] = self._store.give(uid, self._slots[uid])
 
 
 def _took_workers_along(trial: Trial) -> TrialEnd:

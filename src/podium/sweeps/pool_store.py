@@ -9,12 +9,13 @@ of a population. The engine alone writes slots and trials, a worker the rest.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from podium.cluster.local.jsonfile import new_metadata
-from podium.errors import NotFound
+from podium.errors import Conflict, NotFound
 from podium.files.documents import load_json, parse
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
@@ -80,9 +81,14 @@ class PoolStore(Documents):
         """
         return Experiment.parse(load_json(self._storage.get(_EXPERIMENT), _EXPERIMENT))
 
-    def give(self, uid: str, trial: Trial) -> None:
-        """Let the worker in the pod of a uid run a trial, when it has ended the one before."""
-        self._storage.put(f"slots/{uid}", _json(trial.manifest))
+    def give(self, uid: str, trial: Trial) -> str:
+        """Let the worker in the pod of a uid run a trial, when it has ended the one before; return
+        the etag of its slot."""
+        return self._storage.put(f"slots/{uid}", _json(trial.manifest)).etag
+
+    def slots(self) -> dict[str, str]:
+        """Return the etag of each worker's slot by uid."""
+        return {entry.key.rpartition("/")[2]: entry.etag for entry in self._storage.list("slots/")}
 
     def given(self, uid: str) -> Trial | None:
         """Return the trial that a worker is to run or has run last; None if it never had one."""
@@ -93,7 +99,7 @@ class PoolStore(Documents):
 
     def all_given(self) -> dict[str, str]:
         """Return the name of the trial by uid of the worker that has it, or had it last."""
-        found = self._storage.get_many([entry.key for entry in self._storage.list("slots/")])
+        found = self._storage.get_many([f"slots/{uid}" for uid in self.slots()])
         texts = {key: read for key, read in found if isinstance(read, bytes)}
         return {
             key.rpartition("/")[2]: Trial(manifest=load_json(text, key)).name
@@ -130,7 +136,7 @@ class PoolStore(Documents):
                 yield (*keys[key], parse(TrialEnd, load_json(read, key), key))
 
     def drop(self, trial: str, uid: str) -> None:
-        """Remove a worker's result: it has been handled, or came too late."""
+        """Remove a worker's result, which has been handled."""
         self._storage.delete(f"inbox/{trial}/{uid}")
 
     def create(self, trial: Trial) -> Trial:
@@ -143,7 +149,11 @@ class PoolStore(Documents):
             rows = json.dumps([reading.row for reading in readings])
             annotations = {**resource.annotations, READINGS: rows}
             resource = resource.with_metadata({**resource.metadata, "annotations": annotations})
-        self._storage.put(f"trials/{resource.name}", _json(resource.manifest))
+        ended = resource.state.finished
+        with suppress(Conflict):  # an engine that no longer leads is late: it has ended meanwhile
+            self._storage.put(
+                f"trials/{resource.name}", _json(resource.manifest), if_absent=not ended
+            )
 
     def readings(self, trial: Trial) -> Sequence[Reading]:
         return [*map(Reading.of, json.loads(trial.annotations.get(READINGS) or "[]"))]

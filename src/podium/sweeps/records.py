@@ -1,22 +1,25 @@
 """The records of a sweep: its Experiment and its trials, written while this process may."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from podium.cluster.base import Cluster
-from podium.errors import NotFound, PodiumError
+from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.status import Status, shortened
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import SAMPLER
 from podium.metrics import Reading, in_order
 from podium.search.in_order import check_sampler
-from podium.sweeps.base import Documents, Executor, RunningTrial, Save
+from podium.sweeps.base import AWAY_SECONDS, Documents, Executor, RunningTrial, Save
 
 if TYPE_CHECKING:
     from podium.cluster.kubernetes.leadership import Leadership
+
+_T = TypeVar("_T")
 
 _KEPT_READINGS = 100
 """Readings of the objective that are kept where not all are: a stopping rule needs only the first
@@ -86,13 +89,18 @@ class Records:
         Args:
             experiment: As stored.
         """
+
+        def begin() -> Sequence[Trial]:
+            trials = [
+                trial
+                for trial in self._trials.trials(self.name)
+                if any(owner.get("uid") == experiment.uid for owner in trial.owners)
+            ]
+            return self._executor.begin(experiment, trials)
+
         self._check()
-        trials = [
-            trial
-            for trial in self._trials.trials(self.name)
-            if any(owner.get("uid") == experiment.uid for owner in trial.owners)
-        ]
-        return self._executor.begin(experiment, trials)
+        # What is wrong with a new one, such as a bucket that does not exist, is said at once.
+        return self._patiently(begin) if experiment.status else begin()
 
     def write(self, experiment: Experiment, status: Status) -> None:
         """Write the Experiment's status, and the counts of its spec.
@@ -116,10 +124,9 @@ class Records:
         Raises:
             NotFound: It was deleted.
         """
-        self._check()
         if not self._trials.keeps_all_readings:
             readings = _first(trial, readings) if self._stops_early else ()
-        self._trials.write(trial, readings)
+        self._patiently(lambda: self._trials.write(trial, readings))
         if trial.state.finished:
             self._executor.settle(trial)
 
@@ -170,6 +177,21 @@ class Records:
         for documents in dict.fromkeys((self._trials, self._documents)):
             with suppress(PodiumError):
                 documents.close(self.name, asked)
+
+    def _patiently(self, work: Callable[[], _T]) -> _T:
+        """Call what speaks to a storage; while that is away, and this process leads, wait for
+        it."""
+        end = time.monotonic() + AWAY_SECONDS
+        while True:
+            self._check()
+            try:
+                return work()
+            except (NotFound, Conflict, InvalidInput):
+                raise
+            except PodiumError:
+                if self._leadership is None or self.asked or time.monotonic() > end:
+                    raise
+                self._leadership.lost.wait(1.0)
 
     def _check(self) -> None:
         if self._leadership:

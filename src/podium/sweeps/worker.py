@@ -12,12 +12,14 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from podium.cluster.local.cluster import LocalCluster
-from podium.errors import NotFound, PodiumError
+from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment.pool import POD_UID, TERMINATED
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import PBT_PARENT
@@ -35,6 +37,8 @@ _AWAY_SECONDS = 2.0
 
 _MOST_LOG = 1 << 20
 """Bytes of a trial's log that are kept, the last ones."""
+
+_T = TypeVar("_T")
 
 
 class _Worker:
@@ -69,43 +73,52 @@ class _Worker:
                     print(f"waiting for the storage: {error.message}", flush=True)
                     pause = _AWAY_SECONDS
                     continue
-                if trial is None or trial.name == last:
+                if trial is None or trial.version == last:
                     pause = min(LONGEST_SECONDS, 1.5 * pause)
                     continue
                 self._carry_out(trial)
-                last, pause = trial.name, SHORTEST_SECONDS
+                last, pause = trial.version, SHORTEST_SECONDS
 
     def _carry_out(self, trial: Trial) -> None:
         print(f"trial {trial.name}", flush=True)
         end, log = self._end_of(trial)
-        while end and not self._stopping.is_set():
+        if end is None:
+            return
+        with suppress(PodiumError):  # the Experiment is gone, or this pod ends
+            self._patiently(partial(self._store.put_end, trial.name, self._uid, end, log))
+            print(f"trial {trial.name}: {trial.with_status(end.status).phase}", flush=True)
+
+    def _patiently(self, work: Callable[[], _T]) -> _T:
+        """Call what speaks to the storage; while that is away, wait for it until this pod ends."""
+        while True:
             try:
-                self._store.put_end(trial.name, self._uid, end, log)
-                print(f"trial {trial.name}: {trial.with_status(end.status).phase}", flush=True)
-                return
-            except NotFound:
-                return  # the Experiment is gone, and this pod will be
+                return work()
+            except (NotFound, InvalidInput):
+                raise
             except PodiumError as error:
                 print(f"waiting for the storage: {error.message}", flush=True)
-                self._stopping.wait(_AWAY_SECONDS)
+                if self._stopping.wait(_AWAY_SECONDS):
+                    raise
 
     def _end_of(self, trial: Trial) -> tuple[TrialEnd | None, bytes]:
         """Run a trial and return its end, None if it was cut short, and its output."""
         folder = self._cluster.store.path("Trial", trial.name)
         try:
-            experiment = self._store.experiment()
+            experiment = self._patiently(self._store.experiment)
             family = self._cluster.store.path("Experiment", experiment.name) / "checkpoints"
             if parent := trial.labels.get(PBT_PARENT):
-                self._store.fetch_files(parent, family / parent)
+                self._patiently(partial(self._store.fetch_files, parent, family / parent))
             executor = ProcessExecutor(self._cluster, experiment)
             run = self._run = executor.run(experiment, trial, _save_nothing, self._stopping)
             result = run.run()
             if trial_directory(experiment) and run.trial.is_good:
-                self._store.keep_files(trial.name, family / trial.name)
+                self._patiently(partial(self._store.keep_files, trial.name, family / trial.name))
             shutil.rmtree(family, ignore_errors=True)
         except NotFound:
             return None, b""  # the Experiment is gone, and this pod will be
         except PodiumError as error:
+            if self._stopping.is_set():
+                return None, b""
             return TrialEnd(status={}, readings=[], refused=str(error)), b""
         finally:
             self._run = None

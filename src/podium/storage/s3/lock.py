@@ -118,7 +118,7 @@ def _race(pool: Pool, write: _Write, key: str, if_absent: bool, if_match: str | 
         for error in results
         if isinstance(error, PodiumError) and not isinstance(error, Conflict)
     ]
-    if broken and not winners:
+    if broken and len(winners) < 2:  # one that failed may have won as well
         raise broken[0]
     return winners
 
