@@ -413,3 +413,29 @@ def test_what_no_worker_can_run_is_refused(
     cluster.create(typed(made))
     assert sentence in finished(cluster)["conditions"][-1]["message"]
     assert not cluster.list("Job")
+
+
+def test_the_annotation_of_a_deleted_sweep_removes_nothing_else(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps, tmp_path: Path
+) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("kept")
+    start()
+    given = pooled(trials=1)
+    given["metadata"]["annotations"] = {
+        **given["metadata"].get("annotations", {}),
+        POOL_STATE: str(precious),
+    }
+    manifest = typed(given)
+    cluster.create(manifest)
+    finished(cluster)
+    cluster.api.patch(
+        "Experiment", "sweep", {"metadata": {"annotations": {POOL_STATE: str(precious)}}}
+    )
+    cluster.delete("Experiment", "sweep")
+    cluster.create(
+        typed({**pooled(trials=1), "metadata": {**pooled(trials=1)["metadata"], "name": "next"}})
+    )
+    until(lambda: cluster.experiment("next").state.finished)
+    assert (precious / "file").read_text() == "kept"

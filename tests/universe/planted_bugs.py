@@ -199,7 +199,10 @@ SWEEPS: Mapping[str, Bug] = {
 
 POOLS: Mapping[str, Bug] = {
     "a storage that is away for a moment refuses a trial": Bug(
-        _Worker, "_patiently", "if self._stopping.wait(_AWAY_SECONDS):", "if True:"
+        _Worker,
+        "_patiently",
+        "if self._stopping.wait(_PAUSE_SECONDS) or time.monotonic() > end:",
+        "if True:",
     ),
     "a storage that is away for a moment fails a sweep": Bug(
         Records,

@@ -278,7 +278,7 @@ class Engine:
                 "a pool needs a storage, but podium-engine has none",
                 "set its variable PODIUM_STORAGE",
             )
-        url = f"{self._storage.rstrip('/')}/pools/{self.namespace}/{experiment.uid}"
+        url = self._pool_url(experiment.uid)
         if experiment.annotations.get(POOL_STATE) != url:
             leadership.check()
             change = {"metadata": {"annotations": {POOL_STATE: url}}}
@@ -314,9 +314,15 @@ class Engine:
             del self._running[name]
             self._report(f"Experiment {name}: deleted")
 
+    def _pool_url(self, uid: str) -> str:
+        return f"{self._storage.rstrip('/')}/pools/{self.namespace}/{uid}"
+
     def _clear(self, deleted: Resource) -> None:
         """Remove what the pool of a deleted Experiment left in the storage."""
-        if url := deleted.annotations.get(POOL_STATE):
+        url = self._pool_url(deleted.uid)
+        if (
+            self._storage and deleted.annotations.get(POOL_STATE) == url
+        ):  # anybody may write an annotation
             with suppress(PodiumError):
                 PoolStore(url).clear(whole=True)
 

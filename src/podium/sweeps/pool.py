@@ -132,30 +132,16 @@ class Pool(Executor):
     def begin(self, experiment: Experiment, trials: Sequence[Trial]) -> Sequence[Trial]:
         """Create the Job, or adopt an earlier engine's with the trials that its workers have."""
         self._experiment, self._store = experiment, self._open_store(experiment)
-        self._begin_in_store(trials)
+        unfinished = {trial.name for trial in trials if not trial.has_ended}
+        given = {trial: uid for uid, trial in self._store.all_given().items()}
+        given = {**dict(self._store.inbox()), **given}
+        self._has = {trial: uid for trial, uid in given.items() if trial in unfinished}
+        self._store.write_experiment(self._workers_run)
         self._create()
         self._server = Background(self._serve, "podium-pool")
         for thread in (self._server, Background(self._watch, "podium-pool-pods")):
             thread.start()
         return trials
-
-    def _begin_in_store(self, trials: Sequence[Trial]) -> None:
-        """Find out which workers have which trials, and store the Experiment for them; wait for a
-        storage that is away: longer if there are trials, as it was right once."""
-        waits = self._cluster.api.waits
-        end = time.monotonic() + (waits.outage if trials else waits.patience)
-        unfinished = {trial.name for trial in trials if not trial.has_ended}
-        while True:
-            try:
-                given = {trial: uid for uid, trial in self._store.all_given().items()}
-                given = {**dict(self._store.inbox()), **given}
-                self._has = {trial: uid for trial, uid in given.items() if trial in unfinished}
-                return self._store.write_experiment(self._workers_run)
-            except PodiumError:
-                if time.monotonic() > end:
-                    raise
-                self._leadership.check()
-                self._closed.wait(1.0)
 
     def run(
         self, experiment: Experiment, trial: Trial, save: Save, stopping: threading.Event

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_NEW_SECONDS = 90.0
+"""Outage of a storage as a new Experiment begins, after which it fails: its bucket may be wrong."""
+
 _KEPT_READINGS = 100
 """Readings of the objective that are kept where not all are: a stopping rule needs only the first
 ones."""
@@ -99,8 +102,7 @@ class Records:
             return self._executor.begin(experiment, trials)
 
         self._check()
-        # What is wrong with a new one, such as a bucket that does not exist, is said at once.
-        return self._patiently(begin) if experiment.status else begin()
+        return self._patiently(begin, AWAY_SECONDS if experiment.status else _NEW_SECONDS)
 
     def write(self, experiment: Experiment, status: Status) -> None:
         """Write the Experiment's status, and the counts of its spec.
@@ -178,10 +180,10 @@ class Records:
             with suppress(PodiumError):
                 documents.close(self.name, asked)
 
-    def _patiently(self, work: Callable[[], _T]) -> _T:
-        """Call what speaks to a storage; while that is away, and this process leads, wait for
-        it."""
-        end = time.monotonic() + AWAY_SECONDS
+    def _patiently(self, work: Callable[[], _T], seconds: float = AWAY_SECONDS) -> _T:
+        """Call what speaks to a storage; while that is away, and this process leads, wait for it,
+        so many seconds at most."""
+        end = time.monotonic() + seconds
         while True:
             self._check()
             try:

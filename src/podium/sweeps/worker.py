@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,7 +25,7 @@ from podium.manifests.experiment.pool import POD_UID, TERMINATED
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import PBT_PARENT
 from podium.metrics import Reading
-from podium.sweeps.base import RunningTrial
+from podium.sweeps.base import AWAY_SECONDS, RunningTrial
 from podium.sweeps.local_trial import ProcessExecutor
 from podium.sweeps.pool_store import PoolStore, TrialEnd
 from podium.sweeps.wrapping import trial_directory
@@ -32,7 +33,7 @@ from podium.sweeps.wrapping import trial_directory
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.05, 0.5
 """Intervals between checks for the next trial; they grow while there is none."""
 
-_AWAY_SECONDS = 2.0
+_PAUSE_SECONDS = 2.0
 """Interval between retries while the storage does not answer."""
 
 _MOST_LOG = 1 << 20
@@ -71,7 +72,7 @@ class _Worker:
                     trial = self._store.given(self._uid)
                 except PodiumError as error:
                     print(f"waiting for the storage: {error.message}", flush=True)
-                    pause = _AWAY_SECONDS
+                    pause = _PAUSE_SECONDS
                     continue
                 if trial is None or trial.version == last:
                     pause = min(LONGEST_SECONDS, 1.5 * pause)
@@ -89,7 +90,9 @@ class _Worker:
             print(f"trial {trial.name}: {trial.with_status(end.status).phase}", flush=True)
 
     def _patiently(self, work: Callable[[], _T]) -> _T:
-        """Call what speaks to the storage; while that is away, wait for it until this pod ends."""
+        """Call what speaks to the storage; while that is away, wait for it until this pod ends, or
+        for as long as an engine does: a full disk and lost rights look alike."""
+        end = time.monotonic() + AWAY_SECONDS
         while True:
             try:
                 return work()
@@ -97,7 +100,7 @@ class _Worker:
                 raise
             except PodiumError as error:
                 print(f"waiting for the storage: {error.message}", flush=True)
-                if self._stopping.wait(_AWAY_SECONDS):
+                if self._stopping.wait(_PAUSE_SECONDS) or time.monotonic() > end:
                     raise
 
     def _end_of(self, trial: Trial) -> tuple[TrialEnd | None, bytes]:
