@@ -22,7 +22,6 @@ from podium.manifests.experiment.status import Status, restarted
 from podium.manifests.labels import KATIB_FINALIZERS, POOL_STATE
 from podium.manifests.options.pool import pool_size
 from podium.manifests.resource import Resource
-from podium.search.in_order import OtherLibrary
 from podium.sweeps.api_documents import ApiDocuments
 from podium.sweeps.base import Executor
 from podium.sweeps.controller import ExperimentController
@@ -225,8 +224,6 @@ class Engine:
                 known.controller.edit(experiment)
             elif _is_to_run(experiment) and (stored := self._stored(seen)):
                 self._begin(restarted(stored) if _has_more_trials(stored) else stored)
-        except OtherLibrary as error:
-            self._hold_back(seen.name, error)
         except (InvalidInput, NotFound) as error:  # NotFound: of a sweep it is to learn from
             self._refuse(seen.name, error)
 
@@ -244,7 +241,6 @@ class Engine:
         self._refuse_katib()
         refuse_what_pods_lack(check(experiment))
         records = self._records_of(experiment, self._leadership)
-        records.check_library()
         controller = ExperimentController(records, experiment)
         self._running[experiment.name] = _Running(
             uid=experiment.uid, controller=controller, records=records
@@ -285,16 +281,6 @@ class Engine:
             patience = leadership.left
             self._cluster.api.patch("Experiment", experiment.name, change, patience=patience)
         return PoolStore(url)
-
-    def _hold_back(self, name: str, error: PodiumError) -> None:
-        """Say in an Experiment's status why this engine does not go on with it; another one may."""
-        message = f"Experiment waits: {error.message} (hint: {error.hint})"
-        stored = self._cluster.experiment(name)
-        waiting = stored.condition("Waiting")
-        if waiting is None or waiting.message != message:
-            self._report(f"Experiment {name}: {message}")
-            held = stored.with_condition("Waiting", "OtherLibrary", message)
-            self._cluster.api.patch_status("Experiment", name, dict(held.status))
 
     def _refuse(self, name: str, error: PodiumError) -> None:
         self.refused += 1
