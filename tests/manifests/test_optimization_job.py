@@ -13,7 +13,12 @@ from trainjobs import POST
 from podium.errors import InvalidInput
 from podium.manifests.experiment import check
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.optimization_job import as_experiment, as_optimization_job
+from podium.manifests.experiment.optimization_job import (
+    as_experiment,
+    as_optimization_job,
+    with_status,
+)
+from podium.manifests.labels import OPTIMIZATION_JOB
 
 SCRIPT = (
     POST
@@ -146,6 +151,13 @@ def test_an_optimizationjob_comes_back_as_it_was() -> None:
     given["parameters"][0]["searchSpace"]["logUniform"]["type"] = "Float"
     assert back["spec"] == given
     assert [note.where for note in notes] == ["spec.metricsCollectorSpec"]
+
+
+def test_an_edited_annotation_is_refused_with_its_name() -> None:
+    made = as_experiment(optimization_job())
+    made["metadata"]["annotations"][OPTIMIZATION_JOB] = "oops"
+    with pytest.raises(InvalidInput, match=OPTIMIZATION_JOB):
+        with_status(made)
 
 
 def test_migrate_names_what_an_optimizationjob_loses(

@@ -184,7 +184,7 @@ def test_the_next_engine_takes_the_workers_up(
     } == before
 
 
-def test_a_pool_whose_storage_is_away_waits_and_holds_up_no_other(
+def test_a_pool_whose_storage_is_away_holds_up_no_other(
     start: Callable[..., EngineThread], cluster: NamespaceSweeps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller, "_HELD_SECONDS", 0.2)

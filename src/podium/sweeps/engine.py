@@ -163,6 +163,7 @@ class Engine:
             try:
                 items, version = api.all_of("Experiment")
                 present = [Resource.parse(item) for item in items]
+                made = {seen.name: seen for seen in present}
                 self._sweep_out({seen.uid for seen in present})
                 for seen in present:
                     self._see(seen)
@@ -170,14 +171,16 @@ class Engine:
                     self._heard = time.monotonic()
                     self._look_after_ended()
                     self._refuse_katib()  # it may have been installed since; ends in the one above
-                    self._optimization_jobs.look()
+                    self._optimization_jobs.look(made)
                     for event in api.events("Experiment", "", version, _WINDOW_SECONDS):
                         seen = Resource.parse(event["object"])
                         version = seen.version
                         if event["type"] == "DELETED":
+                            made.pop(seen.name, None)
                             self._forget(seen.name, seen.uid)
                             self._clear(seen)
                         elif event["type"] != "BOOKMARK":
+                            made[seen.name] = seen
                             self._see(seen)
                         if self._stopping.is_set() or leadership.lost.is_set():
                             break
