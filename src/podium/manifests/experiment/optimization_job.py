@@ -15,11 +15,17 @@ from podium.files.documents import load_json
 from podium.manifests.experiment.template import PLACEHOLDER, meta_key
 from podium.manifests.fields import mapping, objects, present, text, unshared
 from podium.manifests.kinds import JOB_KINDS, TRAINJOB
-from podium.manifests.labels import JOBSET_NAME, OPTIMIZATION_JOB, SWEEP, TRAINER_API
+from podium.manifests.labels import (
+    JOBSET_NAME,
+    OPTIMIZATION_JOB,
+    REPLICATED_JOB,
+    SWEEP,
+    TRAINER_API,
+)
 from podium.manifests.resource import Resource
 from podium.manifests.rules import Violation, broken, one_of
 from podium.manifests.structure import INT, OBJECT, TEXT, wrong_types
-from podium.manifests.trainjob import NODE
+from podium.manifests.trainjob import LAUNCHER, NODE, uses_mpi
 
 KIND = "OptimizationJob"
 MOST = 100
@@ -85,6 +91,8 @@ def as_experiment(manifest: Mapping[str, Any], *, remember: bool = True) -> dict
         *({"name": _variable(name), "value": f"${{trialParameters.{name}}}"} for name in names),
     ]
     job = {"apiVersion": JOB_KINDS[TRAINJOB], "kind": TRAINJOB, **template}
+    # Katib looks for the pods of ``node``, where no launcher is.
+    labels = {REPLICATED_JOB: LAUNCHER} if uses_mpi(template["spec"]) else None
     original = json.dumps({key: manifest[key] for key in manifest if key != "status"})
     if remember:
         annotations = {**mapping(metadata.get("annotations")), OPTIMIZATION_JOB: original}
@@ -105,6 +113,7 @@ def as_experiment(manifest: Mapping[str, Any], *, remember: bool = True) -> dict
             "parameters": [*map(_parameter, spec["parameters"])],
             "trialTemplate": {
                 "primaryContainerName": NODE,
+                **present(primaryPodLabels=labels),
                 "trialParameters": [{"name": name, "reference": name} for name in names],
                 "trialSpec": job,
             },
