@@ -168,6 +168,7 @@ class ExperimentController:
     def _may_begin(self) -> bool:
         """Wait, and say why in the status, while the trials that there are cannot be read, or are
         those of another Optuna; return False if a stop comes first."""
+        said = ""
         while not self._is_stopping():
             try:
                 self._records.check_library()
@@ -176,8 +177,8 @@ class ExperimentController:
                 hint = f" (hint: {error.hint})" if error.hint else ""
                 message = f"Experiment waits: {error.message}{hint}"
                 reason = "OtherLibrary" if isinstance(error, OtherLibrary) else "TrialsUnreadable"
-            if message != self._state.message:
-                self._conditions.add("Waiting", reason, message)
+            if message != said:
+                self._conditions.add("Waiting", reason, said := message)
             with suppress(PodiumError):
                 self._records.write(self.experiment, self._status)
             with suppress(queue.Empty):

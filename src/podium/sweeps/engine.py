@@ -307,13 +307,16 @@ class Engine:
         return f"{self._storage.rstrip('/')}/pools/{self.namespace}/{uid}"
 
     def _clear(self, deleted: Resource) -> None:
-        """Remove what the pool of a deleted Experiment left in the storage."""
+        """Remove what the pool of a deleted Experiment left in the storage, which may be slow."""
         url = self._pool_url(deleted.uid)
-        if (
-            self._storage and deleted.annotations.get(POOL_STATE) == url
-        ):  # anybody may write an annotation
+
+        def clear() -> None:
             with suppress(PodiumError):
                 PoolStore(url).clear(whole=True)
+
+        # Anybody may write an annotation.
+        if self._storage and deleted.annotations.get(POOL_STATE) == url:
+            Background(clear, f"podium-clear-{deleted.name}").start()
 
     def _sweep_out(self, present: set[str]) -> None:
         """Forget the Experiments that were deleted while no engine watched."""
