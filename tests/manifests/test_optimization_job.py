@@ -13,7 +13,13 @@ from trainjobs import POST
 from podium.errors import InvalidInput
 from podium.manifests.experiment import check
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.optimization_job import as_experiment, as_optimization_job
+from podium.manifests.experiment.optimization_job import (
+    as_experiment,
+    as_optimization_job,
+    with_status,
+)
+from podium.manifests.experiment.rules import findings_of
+from podium.manifests.labels import OPTIMIZATION_JOB
 
 SCRIPT = (
     POST
@@ -146,6 +152,25 @@ def test_an_optimizationjob_comes_back_as_it_was() -> None:
     given["parameters"][0]["searchSpace"]["logUniform"]["type"] = "Float"
     assert back["spec"] == given
     assert [note.where for note in notes] == ["spec.metricsCollectorSpec"]
+
+
+def test_katib_reads_the_launcher_of_an_mpi_runtime() -> None:
+    job = optimization_job()
+    job["spec"]["trainJobTemplate"]["spec"]["runtimeRef"]["name"] = "deepspeed-distributed"
+    made = as_experiment(job)
+    rules = {finding.rule: finding for finding in findings_of(Experiment.parse(made))}
+    assert "no-pod-is-primary" not in rules
+    launcher = made["spec"]["trialTemplate"].pop("primaryPodLabels")
+    rules = {finding.rule: finding for finding in findings_of(Experiment.parse(made))}
+    ((name, value),) = launcher.items()
+    assert rules["no-pod-is-primary"].hint.endswith(f"primaryPodLabels: {{{name}: {value}}}")
+
+
+def test_an_edited_annotation_is_refused_with_its_name() -> None:
+    made = as_experiment(optimization_job())
+    made["metadata"]["annotations"][OPTIMIZATION_JOB] = "oops"
+    with pytest.raises(InvalidInput, match=OPTIMIZATION_JOB):
+        with_status(made)
 
 
 def test_migrate_names_what_an_optimizationjob_loses(

@@ -18,11 +18,13 @@ from urllib3.exceptions import ProtocolError
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Conflict, Denied
 from podium.manifests.experiment import best_trial
-from podium.manifests.experiment.optimization_job import as_experiment
+from podium.manifests.experiment.optimization_job import as_experiment, experiment_of
 from podium.manifests.experiment.shell import METRICS_FILE
-from podium.manifests.labels import READINGS, SAMPLER
+from podium.manifests.labels import OPTIMIZATION_JOB, READINGS, SAMPLER
 from podium.manifests.options import annotation
+from podium.manifests.resource import Resource
 from podium.manifests.typed import typed
+from podium.sweeps.optimization_jobs import OptimizationJobs
 
 pytestmark = pytest.mark.whole
 
@@ -646,6 +648,9 @@ def optimization_job(server: ApiServer, tmp_path: Path) -> dict[str, Any]:
     }
 
 
+FAILED = {"conditions": [{"type": "Failed", "status": "True", "message": "Experiment has failed"}]}
+
+
 def status_of_job(cluster: KubernetesCluster) -> dict[str, Any]:
     """Wait for the end of an OptimizationJob and return its status."""
     ended = ("Complete", "Failed")
@@ -701,10 +706,15 @@ def test_an_optimizationjob_that_cannot_run_says_why(
     assert "rename one of the two" in failed["message"]
 
 
+@pytest.mark.parametrize("says_the_same", [False, True])
 def test_an_experiment_of_somebody_else_is_not_taken(
-    start: Callable[..., EngineThread], cluster: KubernetesCluster, optimization_job: dict[str, Any]
+    says_the_same: bool,
+    start: Callable[..., EngineThread],
+    cluster: KubernetesCluster,
+    optimization_job: dict[str, Any],
 ) -> None:
-    cluster.create(typed(experiment(trials=1, parallel=1)))
+    theirs = as_experiment(optimization_job) if says_the_same else experiment(trials=1, parallel=1)
+    cluster.create(typed(theirs))
     cluster.api.create("OptimizationJob", optimization_job)
     start()
     (failed,) = status_of_job(cluster)["conditions"]
@@ -723,3 +733,53 @@ def test_an_optimizationjob_with_a_controller_is_left_to_it(
     cluster.api.create("OptimizationJob", {**optimization_job, "metadata": {"name": "other"}})
     until(lambda: ("experiments", "other") in server.world.objects, 60)
     assert ("experiments", "sweep") not in server.world.objects
+
+
+def test_an_edited_experiment_of_an_optimizationjob_runs_on(
+    server: ApiServer,
+    start: Callable[..., EngineThread],
+    cluster: KubernetesCluster,
+    optimization_job: dict[str, Any],
+) -> None:
+    def edit(item: Any) -> Any:
+        if item.get("kind") == "Experiment":
+            item["metadata"]["annotations"][OPTIMIZATION_JOB] = "oops"
+        return item
+
+    server.world.admit = edit
+    engine = start()
+    cluster.api.create("OptimizationJob", optimization_job)
+    assert status_of_job(cluster)["conditions"][-1]["type"] == "Complete"
+    assert engine.failure is None
+
+
+def test_an_experiment_of_the_engine_before_is_followed(
+    cluster: KubernetesCluster, optimization_job: dict[str, Any]
+) -> None:
+    jobs = OptimizationJobs(cluster.api, print)
+    stored = Resource.parse(cluster.api.create("OptimizationJob", optimization_job))
+    cluster.api.create("Experiment", experiment_of(stored).manifest)
+    jobs.look({})  # nobody has seen it yet
+    assert not cluster.api.get("OptimizationJob", "sweep").get("status")
+    cluster.api.patch_status("Experiment", "sweep", FAILED)
+    jobs.look({"sweep": cluster.get("Experiment", "sweep")})
+    assert status_of_job(cluster)["conditions"][-1]["message"] == "OptimizationJob has failed"
+
+
+def test_a_refused_right_keeps_no_other_optimizationjob_from_its_turn(
+    server: ApiServer, cluster: KubernetesCluster, optimization_job: dict[str, Any]
+) -> None:
+    said: list[str] = []
+    jobs = OptimizationJobs(cluster.api, said.append)
+    for name in ("one", "other"):
+        cluster.api.create("OptimizationJob", {**optimization_job, "metadata": {"name": name}})
+    server.world.forbidden.add("experiments")
+    jobs.look({})
+    jobs.look({})
+    assert [line.partition(": cannot create")[0] for line in said] == [
+        "OptimizationJob one",
+        "OptimizationJob other",
+    ]
+    server.world.forbidden.clear()
+    jobs.look({})
+    assert {made.name for made in cluster.list("Experiment")} == {"one", "other"}

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,11 @@ from test_population import experiment as population
 from podium.errors import NotFound, PodiumError, Unavailable
 from podium.manifests.experiment import best_trial
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import PBT_PARENT, POOL_STATE
 from podium.manifests.options import annotation
 from podium.manifests.typed import typed
-from podium.sweeps import connect
+from podium.sweeps import connect, controller
 from podium.sweeps.namespace import NamespaceSweeps
 from podium.sweeps.pool_store import PoolStore, TrialEnd
 
@@ -181,6 +182,31 @@ def test_the_next_engine_takes_the_workers_up(
     assert {
         pod["metadata"]["uid"] for _, event, plural, pod in server.world.history if plural == "pods"
     } == before
+
+
+def test_a_pool_whose_storage_is_away_holds_up_no_other(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "_HELD_SECONDS", 0.2)
+    read, away = PoolStore.trials, [NotFound("no bucket pools"), Unavailable("no answer")]
+
+    def in_vain(store: PoolStore, experiment: str = "") -> Sequence[Trial]:
+        if away:
+            raise away[0]
+        return read(store, experiment)
+
+    monkeypatch.setattr(PoolStore, "trials", in_vain)
+    start()
+    cluster.create(typed(pooled(trials=2)))
+    cluster.create(typed(experiment("tpe", trials=1, parallel=1)))
+    while away:
+        said = f"Experiment waits: {away[0].message}"
+        until(lambda said=said: cluster.experiment("sweep").state.message == said)
+        finished(cluster, "tpe")
+        assert cluster.experiment("sweep").state.phase == "Waiting"
+        del away[0]
+    assert finished(cluster)["trialsSucceeded"] == 2
+    assert cluster.experiment("sweep").condition("Waiting") is None
 
 
 def test_what_a_pod_without_the_trial_says_is_dropped(

@@ -120,16 +120,12 @@ class Interpreter:
         _add_defaults(self.compiled.root, inputs)
         (self.directory / "workspace").mkdir(exist_ok=True)
         scope = _Scope(group=self.compiled.root, inputs=inputs)
-        with time_limit(self.compiled.seconds, self._end) as self.is_late:
+        with time_limit(self.compiled.seconds, self.reporter.end) as self.is_late:
             result = _begin(lambda: self._group(scope)).result()
         if result.state != "succeeded" or self.failed:
             return None
         uris = {name: _uris(held) for name, held in result.outputs.artifacts.items()}
         return {**result.outputs.parameters, **uris}
-
-    def _end(self) -> None:
-        self.reporter.stop()
-        end(self.reporter.running)
 
     def _group(self, scope: _Scope) -> Result:
         begun: dict[str, Future[Result]] = {}

@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TextIO
 
+from podium.runner.limits import GRACE, end
 from podium.runner.messages import KFP, Event
 from podium.training.base import PROGRESS
 
@@ -36,6 +37,8 @@ class Reporter:
         self.running: list[subprocess.Popen[bytes]] = []
         """Processes of steps that were begun; some have ended."""
 
+        self._grace: float | None = None  # set once the time is up
+
     @property
     def stopping(self) -> bool:
         """Whether the run was cancelled."""
@@ -56,7 +59,9 @@ class Reporter:
             return None
         process = start()
         self.running.append(process)
-        if self.stopping:
+        if self._grace is not None:
+            end([process], self._grace)
+        elif self.stopping:
             process.terminate()
         return process
 
@@ -65,6 +70,12 @@ class Reporter:
         self._stop.set()
         for process in self.running:
             process.terminate()
+
+    def end(self, grace: float = GRACE) -> None:
+        """Stop at a limit: what does not end within the grace is killed."""
+        self._grace = grace
+        self.stop()
+        end(self.running, grace)
 
     def wait(self, seconds: float) -> None:
         """Wait, unless the run is cancelled meanwhile."""

@@ -37,7 +37,7 @@ from podium.manifests.options.base import Follower
 from podium.manifests.workload import Workload
 from podium.metrics import Reading
 from podium.search.algorithm import PastTrial
-from podium.search.in_order import NUMBER, SAMPLER
+from podium.search.in_order import NUMBER, SAMPLER, OtherLibrary
 from podium.search.population import GENERATION, PARENT
 from podium.search.search import Search
 from podium.sweeps.base import RunningTrial, TrialResult
@@ -50,6 +50,9 @@ from podium.system.background import Background
 
 _LOOK_SECONDS = 0.2
 """Interval between checks for requests of other processes."""
+
+_HELD_SECONDS = 10.0
+"""Interval between checks whether what holds an Experiment back is over."""
 
 _LABELS = {
     GENERATION: PBT_GENERATION,
@@ -125,6 +128,8 @@ class ExperimentController:
         return self._thread.join(timeout)
 
     def _run(self) -> None:
+        if not self._may_begin():
+            return self._records.close(self.experiment, self._status)
         try:
             self._begin()
             while not self._is_stopping():
@@ -159,6 +164,26 @@ class ExperimentController:
                     message = f"Experiment was stopped{self._why}; resume it with: {self._records.resume_command}"
                     self._conditions.add("Stopped", "ExperimentStopped", message)
             self._records.close(self.experiment, self._status)
+
+    def _may_begin(self) -> bool:
+        """Wait, and say why in the status, while the trials that there are cannot be read, or are
+        those of another Optuna; return False if a stop comes first."""
+        said = ""
+        while not self._is_stopping():
+            try:
+                self._records.check_library()
+                return True
+            except PodiumError as error:
+                hint = f" (hint: {error.hint})" if error.hint else ""
+                message = f"Experiment waits: {error.message}{hint}"
+                reason = "OtherLibrary" if isinstance(error, OtherLibrary) else "TrialsUnreadable"
+            if message != said:
+                self._conditions.add("Waiting", reason, said := message)
+            with suppress(PodiumError):
+                self._records.write(self.experiment, self._status)
+            with suppress(queue.Empty):
+                self._events.get(timeout=_HELD_SECONDS)
+        return False
 
     def _is_stopping(self) -> bool:
         """Return whether somebody, perhaps another process, asked to stop or delete the
@@ -199,7 +224,7 @@ class ExperimentController:
             **asked,
         )
         self._median = MedianStop.of(self.experiment)
-        self._conditions.remove("Waiting")  # for an engine with its Optuna
+        self._conditions.remove("Waiting")
         if "startTime" not in self._status:
             self._status["startTime"] = timestamp("milliseconds")
             warm = f"; it starts warm from {len(self._earlier)} trials" if self._earlier else ""

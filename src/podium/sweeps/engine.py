@@ -22,7 +22,6 @@ from podium.manifests.experiment.status import Status, restarted
 from podium.manifests.labels import KATIB_FINALIZERS, POOL_STATE
 from podium.manifests.options.pool import pool_size
 from podium.manifests.resource import Resource
-from podium.search.in_order import OtherLibrary
 from podium.sweeps.api_documents import ApiDocuments
 from podium.sweeps.base import Executor
 from podium.sweeps.controller import ExperimentController
@@ -164,6 +163,7 @@ class Engine:
             try:
                 items, version = api.all_of("Experiment")
                 present = [Resource.parse(item) for item in items]
+                made = {seen.name: seen for seen in present}
                 self._sweep_out({seen.uid for seen in present})
                 for seen in present:
                     self._see(seen)
@@ -171,14 +171,16 @@ class Engine:
                     self._heard = time.monotonic()
                     self._look_after_ended()
                     self._refuse_katib()  # it may have been installed since; ends in the one above
-                    self._optimization_jobs.look()
+                    self._optimization_jobs.look(made)
                     for event in api.events("Experiment", "", version, _WINDOW_SECONDS):
                         seen = Resource.parse(event["object"])
                         version = seen.version
                         if event["type"] == "DELETED":
+                            made.pop(seen.name, None)
                             self._forget(seen.name, seen.uid)
                             self._clear(seen)
                         elif event["type"] != "BOOKMARK":
+                            made[seen.name] = seen
                             self._see(seen)
                         if self._stopping.is_set() or leadership.lost.is_set():
                             break
@@ -225,8 +227,6 @@ class Engine:
                 known.controller.edit(experiment)
             elif _is_to_run(experiment) and (stored := self._stored(seen)):
                 self._begin(restarted(stored) if _has_more_trials(stored) else stored)
-        except OtherLibrary as error:
-            self._hold_back(seen.name, error)
         except (InvalidInput, NotFound) as error:  # NotFound: of a sweep it is to learn from
             self._refuse(seen.name, error)
 
@@ -244,7 +244,6 @@ class Engine:
         self._refuse_katib()
         refuse_what_pods_lack(check(experiment))
         records = self._records_of(experiment, self._leadership)
-        records.check_library()
         controller = ExperimentController(records, experiment)
         self._running[experiment.name] = _Running(
             uid=experiment.uid, controller=controller, records=records
@@ -286,16 +285,6 @@ class Engine:
             self._cluster.api.patch("Experiment", experiment.name, change, patience=patience)
         return PoolStore(url)
 
-    def _hold_back(self, name: str, error: PodiumError) -> None:
-        """Say in an Experiment's status why this engine does not go on with it; another one may."""
-        message = f"Experiment waits: {error.message} (hint: {error.hint})"
-        stored = self._cluster.experiment(name)
-        waiting = stored.condition("Waiting")
-        if waiting is None or waiting.message != message:
-            self._report(f"Experiment {name}: {message}")
-            held = stored.with_condition("Waiting", "OtherLibrary", message)
-            self._cluster.api.patch_status("Experiment", name, dict(held.status))
-
     def _refuse(self, name: str, error: PodiumError) -> None:
         self.refused += 1
         self._report(f"Experiment {name}: refused: {error.message}")
@@ -318,13 +307,16 @@ class Engine:
         return f"{self._storage.rstrip('/')}/pools/{self.namespace}/{uid}"
 
     def _clear(self, deleted: Resource) -> None:
-        """Remove what the pool of a deleted Experiment left in the storage."""
+        """Remove what the pool of a deleted Experiment left in the storage, which may be slow."""
         url = self._pool_url(deleted.uid)
-        if (
-            self._storage and deleted.annotations.get(POOL_STATE) == url
-        ):  # anybody may write an annotation
+
+        def clear() -> None:
             with suppress(PodiumError):
                 PoolStore(url).clear(whole=True)
+
+        # Anybody may write an annotation.
+        if self._storage and deleted.annotations.get(POOL_STATE) == url:
+            Background(clear, f"podium-clear-{deleted.name}").start()
 
     def _sweep_out(self, present: set[str]) -> None:
         """Forget the Experiments that were deleted while no engine watched."""

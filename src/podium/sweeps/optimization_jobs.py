@@ -1,13 +1,13 @@
 """Trainer's OptimizationJobs of a namespace: podium-engine runs each as the Experiment that says
 the same, which belongs to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from podium.cluster.kubernetes.api import Api
-from podium.errors import Conflict, Denied, InvalidInput, PodiumError, UnknownKind
+from podium.errors import Conflict, InvalidInput, PodiumError, Unavailable, UnknownKind
 from podium.manifests.conditions import timestamp
-from podium.manifests.experiment.optimization_job import KIND, experiment_of, with_status
-from podium.manifests.labels import OPTIMIZATION_JOB
+from podium.manifests.experiment.optimization_job import KIND, experiment_of, status_of_job
 from podium.manifests.resource import Resource
 
 
@@ -24,53 +24,65 @@ class OptimizationJobs:
 
     def __init__(self, api: Api, report: Callable[[str], None]) -> None:
         self._api, self._report = api, report
-        self._is_denied = False
+        self._said: dict[str, str] = {}  # what keeps one from being run, by name; "" for all
 
-    def look(self) -> None:
+    def look(self, experiments: Mapping[str, Resource]) -> None:
         """Take up what is new, and write each status that has changed.
 
+        Args:
+            experiments: The Experiments of the namespace by name, as they were seen last.
+
         Raises:
-            PodiumError: The API server did not answer.
+            Unavailable: The API server did not answer.
         """
-        jobs = [job for job in self._unfinished() if not job.is_leaving]
-        if not jobs:
-            return
-        experiments = map(Resource.parse, self._api.all_of("Experiment")[0])
-        made = {experiment.name: experiment for experiment in experiments}
+        jobs: list[Resource] = []
+        with self._reporting():
+            jobs = self._unfinished()
         for job in jobs:
-            if experiment := made.get(job.name):
-                self._follow(job, experiment)
-            elif not job.conditions:
-                self._begin(job)
+            with self._reporting(job.name):
+                if experiment := experiments.get(job.name):
+                    self._follow(job, experiment)
+                elif not job.conditions:
+                    self._begin(job)
+
+    @contextmanager
+    def _reporting(self, name: str = "") -> Iterator[None]:
+        """Say once what keeps one of them, or all, from being run; the next look tries it again."""
+        try:
+            yield
+            self._said.pop(name, None)
+        except Unavailable:
+            raise
+        except PodiumError as error:
+            if self._said.get(name) != error.message:
+                self._report(f"{KIND} {name}: {error.message}" if name else error.message)
+            self._said[name] = error.message
 
     def _unfinished(self) -> list[Resource]:
-        try:
-            items, _ = self._api.all_of(KIND)
-        except UnknownKind:
-            return []
-        except Denied as error:
-            if not self._is_denied:
-                self._report(f"no {KIND} is run: {error.message}")
-            self._is_denied = True
-            return []
-        jobs = [Resource.parse(item) for item in items]
-        return [job for job in jobs if not (job.condition("Complete") or job.condition("Failed"))]
+        with suppress(UnknownKind):
+            jobs = map(Resource.parse, self._api.all_of(KIND)[0])
+            ended = ("Complete", "Failed")
+            return [job for job in jobs if not (job.is_leaving or any(map(job.condition, ended)))]
+        return []
 
     def _begin(self, job: Resource) -> None:
         try:
             self._api.create("Experiment", experiment_of(job).manifest)
-        except (InvalidInput, Conflict) as error:
+        except Conflict:
+            return None  # perhaps it was made by the engine before: the next look sees whose it is
+        except InvalidInput as error:
             return self._refuse(job, error)
         self._report(f"{KIND} {job.name}: begun as an Experiment")
 
     def _follow(self, job: Resource, experiment: Resource) -> None:
-        if OPTIMIZATION_JOB not in experiment.annotations:
+        owners = [owner.get("uid") for owner in experiment.owners if owner.get("kind") == KIND]
+        if not owners:
             problem = f"an Experiment {job.name} is there that was not made for it"
             return self._refuse(job, Conflict(problem, "give one of the two another name"))
-        if job.uid in [owner.get("uid") for owner in experiment.owners]:  # else it is going away
-            after = Resource.parse(with_status(experiment.manifest))
-            if after.status != job.status:
-                self._api.patch_status(KIND, job.name, dict(after.status))
+        if job.uid in owners:  # else it is going away, with an earlier one of the name
+            status = status_of_job(experiment.manifest)
+            if status != job.status:
+                self._api.patch_status(KIND, job.name, status)
 
     def _refuse(self, job: Resource, error: PodiumError) -> None:
         hint = f" (hint: {error.hint})" if error.hint else ""

@@ -78,12 +78,13 @@ class Records:
         return stored
 
     def check_library(self) -> None:
-        """Check the library that suggested the trials so far.
+        """Check the library that suggested the trials of an Experiment that the API server has.
 
         Raises:
             OtherLibrary: This process has another version of it.
+            PodiumError: They cannot be read.
         """
-        for trial in self._trials.trials(self.name):
+        for trial in self._trials.trials(self.name) if self._served else ():
             check_sampler(trial.name, trial.labels.get(SAMPLER))
 
     def begin(self, experiment: Experiment) -> Sequence[Trial]:

@@ -11,14 +11,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from podium.errors import InvalidInput
+from podium.files.documents import load_json
 from podium.manifests.experiment.template import PLACEHOLDER, meta_key
 from podium.manifests.fields import mapping, objects, present, text, unshared
 from podium.manifests.kinds import JOB_KINDS, TRAINJOB
-from podium.manifests.labels import JOBSET_NAME, OPTIMIZATION_JOB, SWEEP, TRAINER_API
+from podium.manifests.labels import (
+    JOBSET_NAME,
+    OPTIMIZATION_JOB,
+    REPLICATED_JOB,
+    SWEEP,
+    TRAINER_API,
+)
 from podium.manifests.resource import Resource
 from podium.manifests.rules import Violation, broken, one_of
 from podium.manifests.structure import INT, OBJECT, TEXT, wrong_types
-from podium.manifests.trainjob import NODE
+from podium.manifests.trainjob import LAUNCHER, NODE, uses_mpi
 
 KIND = "OptimizationJob"
 MOST = 100
@@ -84,6 +91,8 @@ def as_experiment(manifest: Mapping[str, Any], *, remember: bool = True) -> dict
         *({"name": _variable(name), "value": f"${{trialParameters.{name}}}"} for name in names),
     ]
     job = {"apiVersion": JOB_KINDS[TRAINJOB], "kind": TRAINJOB, **template}
+    # Katib looks for the pods of ``node``, where no launcher is.
+    labels = {REPLICATED_JOB: LAUNCHER} if uses_mpi(template["spec"]) else None
     original = json.dumps({key: manifest[key] for key in manifest if key != "status"})
     if remember:
         annotations = {**mapping(metadata.get("annotations")), OPTIMIZATION_JOB: original}
@@ -104,6 +113,7 @@ def as_experiment(manifest: Mapping[str, Any], *, remember: bool = True) -> dict
             "parameters": [*map(_parameter, spec["parameters"])],
             "trialTemplate": {
                 "primaryContainerName": NODE,
+                **present(primaryPodLabels=labels),
                 "trialParameters": [{"name": name, "reference": name} for name in names],
                 "trialSpec": job,
             },
@@ -123,24 +133,34 @@ def experiment_of(job: Resource) -> Resource:
     return made.with_metadata({**made.metadata, "ownerReferences": [job.as_owner]})
 
 
-def with_status(experiment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the OptimizationJob that an Experiment was made of, with the status that its
-    controller would write."""
-    status, metadata = mapping(experiment.get("status")), mapping(experiment.get("metadata"))
-    original = json.loads(mapping(metadata.get("annotations"))[OPTIMIZATION_JOB])
+def status_of_job(experiment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the status that its controller would write into the OptimizationJob that an Experiment
+    was made of."""
+    status = mapping(experiment.get("status"))
     conditions = [*map(_condition, objects(status.get("conditions")))]
     best = mapping(status.get("currentOptimalTrial"))
     result = present(
         trainJobName=best.get("bestTrialName"), parameters=best.get("parameterAssignments")
     )
-    written = present(
+    return present(
         conditions=[*filter(None, conditions)] or None,
         result=result if best.get("bestTrialName") else None,
     )
+
+
+def with_status(experiment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the OptimizationJob that an Experiment was made of, with its status.
+
+    Raises:
+        InvalidInput: The annotation that holds it was edited.
+    """
+    metadata = mapping(experiment.get("metadata"))
+    held = text(mapping(metadata.get("annotations")).get(OPTIMIZATION_JOB))
+    original = mapping(load_json(held, f"annotation {OPTIMIZATION_JOB}"))
     return {
         **original,
-        "metadata": {**original["metadata"], **_stored(metadata)},
-        "status": written,
+        "metadata": {**mapping(original.get("metadata")), **_stored(metadata)},
+        "status": status_of_job(experiment),
     }
 
 
@@ -149,16 +169,16 @@ def _stored(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _condition(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    kind = _ENDED.get(given["type"], given["type"])
+    kind, reason = text(given.get("type")), text(given.get("reason"))
+    kind = _ENDED.get(kind, kind)
     if kind not in ("Created", "Complete", "Failed"):
         return None
-    reason = _REASONS.get(given["reason"], given["reason"].replace("Experiment", KIND))
     return {
         "type": kind,
-        "status": given["status"],
-        "reason": reason,
-        "message": given["message"].replace("Experiment", KIND),
-        "lastTransitionTime": given["lastTransitionTime"],
+        "status": given.get("status"),
+        "reason": _REASONS.get(reason, reason.replace("Experiment", KIND)),
+        "message": text(given.get("message")).replace("Experiment", KIND),
+        "lastTransitionTime": given.get("lastTransitionTime"),
     }
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from podium.errors import InvalidInput
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.fields import items, mapping, numbered, text
-from podium.manifests.labels import ISTIO_INJECT
+from podium.manifests.labels import ISTIO_INJECT, REPLICATED_JOB
 from podium.manifests.rules import PODIUM, Rules, Violation
+from podium.manifests.trainjob import LAUNCHER
 from podium.manifests.workload import Container, Replica, Workload, uses_builtin_trainer
 from podium.search.space import first_values, settled
 
@@ -31,6 +32,8 @@ def _no_pod_is_primary(experiment: Experiment) -> Iterator[Violation]:
     if wanted:
         what = f"no pod has the labels {dict(wanted)}"
         hint = "leave primaryPodLabels out, or give the pods these labels"
+        if template.workload.uses_mpi:
+            hint = f"name the launcher: primaryPodLabels: {{{REPLICATED_JOB}: {LAUNCHER}}}"
         yield Violation(what, "spec.trialTemplate.primaryPodLabels", hint)
 
 
