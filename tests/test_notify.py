@@ -79,7 +79,7 @@ def test_a_failing_job_is_reported_as_a_failure(
 
 
 def test_a_run_that_never_began_is_reported_too(hook: tuple[str, list[Any]]) -> None:
-    done = run("run", "train_and_promote", "epochs=-1", "--notify", hook[0])
+    done = run("run", "train_and_promote", "epochs=-2", "--notify", hook[0])
     assert isinstance(done.exception, InvalidInput)
     ((_, body),) = hook[1]
     assert (body["event"], body["run"]) == ("failure", None)

@@ -92,7 +92,7 @@ def test_submit_by_name_says_podiums_defaults_plainly(
     invoke(kfp, "upload", "train_and_promote")
     done = invoke(kfp, "submit", "train_and_promote")
     version = choose(Server(kfp.host), "train_and_promote", None).name
-    assert f"pipeline train-and-promote {version}, dataset mnist, model mnist\n" in done.stderr
+    assert f"pipeline train-and-promote {version}, dataset mnist\n" in done.stderr
 
 
 def test_a_shared_name_that_holds_a_project_is_refused(

@@ -262,6 +262,18 @@ def test_the_api_server_may_be_away(
     check_whole(cluster, server.world, 4)
 
 
+def test_what_an_earlier_engine_wrote_late_is_put_right(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    start()
+    cluster.create(typed(experiment(trials=2)))
+    assert finished(cluster)["trialsSucceeded"] == 2
+    late = {"trialsPending": 1, "pendingTrialList": ["sweep-late"]}
+    cluster.api.patch_status("Experiment", "sweep", late)
+    until(lambda: not cluster.experiment("sweep").status.get("trialsPending"))
+    assert "pendingTrialList" not in cluster.experiment("sweep").status
+
+
 def test_more_trials_may_be_asked_for(
     start: Callable[..., EngineThread], cluster: KubernetesCluster
 ) -> None:

@@ -73,6 +73,8 @@ class FilesUniverse(SweepUniverse):
     LONGEST, CALM = 2500.0, 1120.0
     LEAVING = (*SweepUniverse.LEAVING, "partition", "unanswered")
 
+    PATIENCE = 60_000  # a Lease is read each second of an outage
+
     def __init__(self, seed: int, only: frozenset[Fault] | None = None) -> None:
         super().__init__(seed, only)
         self.wish, self.is_local = "", self.plan.random() < 0.3

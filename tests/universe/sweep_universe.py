@@ -146,6 +146,10 @@ class SweepUniverse:
 
     KINDS = KINDS
     LONGEST, CALM = 3 * 3600.0, math.inf
+    PATIENCE = 8_000
+    """Operations of which most take some hundreds; who asks more often asks in vain, again and
+    again."""
+
     LEAVING = ("crash", "died")
     """Faults after which the ended job of a trial may be left."""
 
@@ -153,7 +157,7 @@ class SweepUniverse:
         plan = random.Random(seed * 2654435761 % 2**32)
         rate = plan.choice((0, 10, 30, 80))
         kinds = frozenset(kind for kind in self.KINDS if plan.random() < 0.6)
-        self.universe = Universe(seed, rate=rate, kinds=kinds, only=only, patience=60_000)
+        self.universe = Universe(seed, rate=rate, kinds=kinds, only=only, patience=self.PATIENCE)
         self.plan = plan
         self.server = Server(self.universe)
         self.server.on_write = self._written

@@ -5,11 +5,12 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import Leadership
-from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.experiment import TRIAL_LISTS, Experiment
 from podium.manifests.experiment.status import Status
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import READINGS
@@ -49,7 +50,10 @@ class ApiDocuments(Documents):
             rows = json.dumps([reading.row for reading in readings])
             change = {"metadata": {"annotations": {READINGS: rows}}}
             self._cluster.api.patch(kind, name, change, patience=self._patience)
-        gone = dict.fromkeys(self._written.get((kind, name), {}).keys() - status.keys())
+        known = {*self._written.get((kind, name), {})}
+        if kind == "Experiment":  # also what an engine that no longer leads has written late
+            known |= {*chain.from_iterable(TRIAL_LISTS.values())}
+        gone = dict.fromkeys(sorted(known - status.keys()))
         self._cluster.api.patch_status(kind, name, {**status, **gone}, patience=self._patience)
         self._written[kind, name] = status
 
