@@ -90,7 +90,7 @@ class ExperimentController:
         self._median: MedianStop | None = None
         followers = (option.follow(self.experiment) for option in options_of(self.experiment))
         self._followers: list[Follower] = [follower for follower in followers if follower]
-        self._have_stopped = False
+        self._have_stopped, self._has_begun = False, False
         self._end: tuple[str, str, str] | None = None  # of the search, while trials run again
         # One that is resumed has them in its study, and can be resumed after they were deleted.
         begun = "startTime" in self._status
@@ -128,9 +128,9 @@ class ExperimentController:
         return self._thread.join(timeout)
 
     def _run(self) -> None:
-        if not self._may_begin():
-            return self._records.close(self.experiment, self._status)
         try:
+            if not self._may_begin():
+                return None
             self._begin()
             while not self._is_stopping():
                 self._reconcile()
@@ -159,7 +159,8 @@ class ExperimentController:
                 ):  # the status below has to be written, whatever ends around this thread
                     step()
             if self._stopping.is_set():
-                self._count()
+                if self._has_begun:  # else the counts are those of the engine before
+                    self._count()
                 if not self._completed and not self._records.leaves_trials:
                     message = f"Experiment was stopped{self._why}; resume it with: {self._records.resume_command}"
                     self._conditions.add("Stopped", "ExperimentStopped", message)
@@ -232,6 +233,7 @@ class ExperimentController:
             self._status["currentOptimalTrial"] = {"observation": {}}
             self._writer.write(self._status)
         self._recall(trials)
+        self._has_begun = True
 
     def _recall(self, trials: Sequence[Trial]) -> None:
         """Recover the trials of a stopped or killed engine; unfinished ones continue or run
