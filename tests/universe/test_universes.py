@@ -88,7 +88,7 @@ FOUND = {
         "a job that an earlier engine created is refused": 5,
         "who does not lead any more writes on": 20,
         "a version that is too old ends a watch": 1164,
-        "a log that was cut counts as read": 10,
+        "a log that was cut counts as read": 66,
         "a request is sent once": 1,
         "a server that has just started denies for good": 88,
         "trials that began before are forgotten": 0,
