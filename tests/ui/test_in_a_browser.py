@@ -129,7 +129,7 @@ def test_times_are_the_readers_under_days_with_utc_on_hover(
         ["Friday, November 27, 2026"],
         ["mnist\n20261128-010000-aaaa", 'failed it printed nothing, in "Evaluate"'],
         ["Thursday, November 26, 2026"],
-        ["mnist from churn.csv\n20261127-010000-aaaa", 'failed it printed nothing, in "Evaluate"'],
+        ["churn.csv\n20261127-010000-aaaa", 'failed it printed nothing, in "Evaluate"'],
     ]
     time = page.locator("time").first
     assert (time.inner_text(), time.get_attribute("title")) == ("20:00", "2026-11-28 01:00 UTC")
