@@ -215,9 +215,11 @@ def main() -> None:
             echo_error(words, "this code is not podium's: tell those who wrote it")
             sys.exit(1)
         refused = of_this_machine(error)
-        if not refused and not isinstance(error, OSError):
+        if refused is None and isinstance(error, OSError):
+            refused = PodiumError(str(error))
+        if refused is None:
             raise
-        echo_error(*((refused.message, refused.hint) if refused else (str(error), None)))
+        echo_error(refused.message, refused.hint)
         sys.exit(1)
     finally:
         if handler is signal.default_int_handler:

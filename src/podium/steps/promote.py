@@ -99,12 +99,11 @@ def promote(
         say(f"warning: the report could not be written: {report}: {error.strerror}")
     for said in (*decided.reasons, f"{model.name} {version}: {result['outcome']}"):
         say(said)
-    if not model_name and len(model.versions) == 1:
-        for other in _alike(registry, model, version)[:1]:
-            say(
-                f"{model.name} is a new model, named after its dataset; {other} predicts the same from the same "
-                f"columns: model_name={other} challenges its champion"
-            )
+    if not model_name and (other := _alike(registry, model, version)):
+        say(
+            f"{model.name} is a new model, named after its dataset; {other} predicts the same from the same "
+            f"columns: model_name={other} challenges its champion"
+        )
     log_to_mlflow(
         tracking, measured, result, model.storage.join(version_prefix(model.name, version))
     )
@@ -128,15 +127,17 @@ def _run_of(model: Model, version: str) -> str | None:
     return None
 
 
-def _alike(registry: Registry, model: Model, version: str) -> list[str]:
-    """Return the names of other models whose champions predict what a version predicts."""
-    found = []
-    for other in registry.select():
-        with suppress(PodiumError):  # another team's may be damaged, or not for our eyes
-            champion = other.find_champion() if other.name != model.name else None
-            if champion and is_alike(model.version(version), champion):
-                found.append(other.name)
-    return found
+def _alike(registry: Registry, model: Model, version: str) -> str:
+    """Return the name of another model whose champion predicts what the first version of a model
+    predicts; empty if there is none, or it cannot be told: what is decided is decided."""
+    with suppress(PodiumError):
+        own = model.version(version) if len(model.versions) == 1 else None
+        for other in registry.select() if own else ():
+            with suppress(PodiumError):  # another team's may be damaged, or not for our eyes
+                champion = other.find_champion() if other.name != model.name else None
+                if own and champion and is_alike(own, champion):
+                    return other.name
+    return ""
 
 
 def _decision(
