@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, PodiumError
 from podium.runner.compiled import Compiled
+from podium.runner.limits import GRACE
 from podium.runner.messages import KFP, Order
 from podium.runner.reporter import Reporter
 from podium.system.settings import CLUSTER, STORAGE
@@ -35,11 +36,12 @@ def main() -> int:
     if not line:
         return 1  # the caller was killed before it wrote anything
     order = Order.of_line(line)
-    threading.Thread(target=_end_with_caller, args=(os.dup(0),), daemon=True).start()
+    caller = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as events:
         os.dup2(2, 1)  # a library that bypasses sys.stdout must not write among the events
         reporter = Reporter(Path(order.directory, "logs"), events)
+        threading.Thread(target=_end_with_caller, args=(caller, reporter), daemon=True).start()
         try:
             return 0 if _run(order, reporter) else 1
         except PodiumError as error:
@@ -47,9 +49,11 @@ def main() -> int:
             return error.exit_code
 
 
-def _end_with_caller(stdin: int) -> None:
+def _end_with_caller(stdin: int, reporter: Reporter) -> None:
+    """Stop when the caller is gone: nobody is there to press Ctrl-C again for a step that stays."""
     os.read(stdin, 1)
     os.killpg(0, signal.SIGTERM)
+    reporter.end(grace=2 * GRACE)
 
 
 def checked(

@@ -318,8 +318,11 @@ class Interpreter:
         if started is None:
             return None, None
         seconds = int(self.compiled.kubernetes(step.component).get("activeDeadlineSeconds", 0))
-        with time_limit(seconds, lambda: end([started])) as is_late:
-            code = _follow(started, StepLog(self.reporter, step.name))
+        try:
+            with time_limit(seconds, lambda: end([started])) as is_late:
+                code = _follow(started, StepLog(self.reporter, step.name))
+        finally:
+            process.leave_nothing()
         if self.is_late.is_set():
             raise Failed(
                 f"the pipeline did not end within its limit of {self.compiled.seconds} s, "

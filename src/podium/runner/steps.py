@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
 from podium.errors import Failed, InvalidInput
 from podium.files.documents import read_json, with_whole_numbers
 from podium.files.drafts import appearing
+from podium.runner import containers
 from podium.runner.placeholders import Constants, command_of, resolved
-from podium.system.settings import SAFE_PATH
+from podium.system.settings import FAILURE, SAFE_PATH
 
 OUTPUT = "executor_output.json"
 """File that KFP's executor writes."""
@@ -191,17 +192,20 @@ def check_runs_here(name: str, executor: Mapping[str, Any], images: Images) -> N
     image = container.get("image", "")
     if image in (CREATE_VOLUME, DELETE_VOLUME) or find_image(image, images).root:
         return
+    if not needs_image(container) or containers.has_podman():
+        return
     words = " ".join(map(str, container.get("command", ())))
-    if EXECUTOR not in words and "executor_main" not in words:
-        raise InvalidInput(
-            f"step {name} is a program of the container image {image}, which is not on this machine",
-            f"--image-dir {image}=DIR names a directory that stands in for it",
-        )
-    if "ephemeral_component.py" not in words:
-        raise InvalidInput(
-            f"step {name} has its code in the image {image}, which is not on this machine",
-            f"--image-dir {image}=DIR names the directory that it is built from",
-        )
+    is_python = EXECUTOR in words or "executor_main" in words
+    holds = "has its code in the image" if is_python else "is a program of the container image"
+    raise InvalidInput(
+        f"step {name} {holds} {image}, and this machine has no podman",
+        f"install podman, or --image-dir {image}=DIR names a directory that stands in for it",
+    )
+
+
+def needs_image(container: Mapping[str, Any]) -> bool:
+    """Return whether the program of a container is in its image, and not in the pipeline."""
+    return "ephemeral_component.py" not in " ".join(map(str, container.get("command", ())))
 
 
 class Process:
@@ -219,6 +223,11 @@ class Process:
         """What its log is to say."""
 
         self.image = find_image(step.container.get("image", ""), images)
+        self.container = ""
+        """Name of the container that it runs in; empty if it is a process like podium's own."""
+
+        if self.image.root is None and needs_image(step.container):
+            self.container = containers.name_of(step.constants["pipeline_job_uuid"], step.name)
 
     def prepare(
         self, given: Mapping[str, str], mounts: Mapping[str, Path], scratch: Path
@@ -234,8 +243,12 @@ class Process:
             InvalidInput: A program of a container does not name a mount path.
         """
         step = self.step
-        (step.folder).mkdir(parents=True, exist_ok=True)
+        step.folder.mkdir(parents=True, exist_ok=True)
         command = step.command()
+        if self.container:
+            given = {name: value for name, value in given.items() if name != FAILURE}
+            variables = {**step.environment(), **given}
+            return self._in_container(command, variables, mounts), {**os.environ, **variables}
         variables = {**step.environment(), **given}
         for where, here in mounts.items():
             texts = [*command, *step.environment().values()]
@@ -252,6 +265,26 @@ class Process:
         command = [translate(word) for word in command]
         variables = {name: translate(value) for name, value in variables.items()}
         return command, {**self._environment(scratch), **variables}
+
+    def _in_container(
+        self, words: Sequence[str], variables: Mapping[str, str], mounts: Mapping[str, Path]
+    ) -> list[str]:
+        step, log = self.step, self.notices.append
+        own = [str(step.folder), step.constants["workspace_path"]]
+        uris = [entry["uri"] for held in step.inputs.artifacts.values() for entry in held]
+        read = dict.fromkeys(uri for uri in uris if "://" not in uri and os.path.exists(uri))
+        return containers.command_in(
+            containers.fetch(self.image.name, step.name, log),
+            words,
+            name=self.container,
+            has_command=bool(step.container.get("command")),
+            variables=variables,
+            volumes=[
+                *(f"{here.absolute()}:{where}" for where, here in mounts.items()),
+                *(f"{place}:{place}" for place in own),
+                *(f"{place}:{place}:ro" for place in read),
+            ],
+        )
 
     def _environment(self, scratch: Path) -> dict[str, str]:
         path = self.image.search_path(os.environ.get("PATH", ""))
@@ -281,6 +314,11 @@ class Process:
             cwd=self.image.root,
             start_new_session=True,
         )
+
+    def leave_nothing(self) -> None:
+        """Remove its container, of which something is left where it was killed."""
+        if self.container:
+            containers.remove(self.container)
 
 
 @dataclass(frozen=True)
