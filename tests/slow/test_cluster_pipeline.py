@@ -101,21 +101,14 @@ def test_a_cancelled_run_leaves_no_job_and_no_pod(
     assert ended_by_cancel(run_id)
 
 
-def test_without_katib_the_sweep_step_says_so_and_starts_nothing(
+def test_without_katib_the_sweep_step_runs_the_trials_itself(
     cluster: KubernetesCluster, submit: Submit
 ) -> None:
     if has_katib(cluster):
         pytest.skip("this cluster has Katib")
     assert podium("upload", "tune_and_promote").returncode == 0
     run_id = submit("tune-and-promote")
-    assert "failed at katib-sweep" in end_of(run_id)
-    failed = [
-        pod for pod in cluster.api.pods(f"pipeline/runid={run_id}") if pod.status.phase == "Failed"
-    ]
-    read = cluster.api.core.read_namespaced_pod_log
-    said = "".join(read(pod.metadata.name, NAMESPACE, container="main") for pod in failed)
-    assert "this cluster does not know the kind Experiment" in said
-    assert "install Katib" in said
+    assert end_of(run_id) == "SUCCEEDED"
     assert not jobs_of(cluster, run_id)
 
 
@@ -200,7 +193,8 @@ def test_retention_ends_well_as_its_cronjob_runs_it(cluster: KubernetesCluster, 
         kubectl("-n", NAMESPACE, "create", "job", job, "--from=cronjob/podium-retention")
         kubectl("-n", NAMESPACE, "wait", "--for=condition=Complete", f"job/{job}", "--timeout=300s")
         said = kubectl("-n", NAMESPACE, "logs", f"job/{job}", "--all-containers")
-        assert said.endswith(" deleted\n")
+        assert " deleted\n" in said or "there is nothing to delete\n" in said
+        assert said.endswith("no findings\n")
     finally:
         kubectl(
             "-n",
