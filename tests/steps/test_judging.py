@@ -99,6 +99,8 @@ def test_a_model_that_nobody_named_is_called_as_its_dataset(
     assert "model_name=digits challenges its champion" in capsys.readouterr().out
     assert name_for("Kunden (März).2026") == "Kunden-M-rz-.2026"
     assert name_for("客户") == "model"
+    assert name_for("sales_2026-11-27") == name_for("20261128 sales") == "sales", "day after day"
+    assert name_for("2026-11-27") == "2026-11-27"
 
 
 def challenge(

@@ -124,9 +124,21 @@ def check_name(what: str, name: str) -> str:
     return name
 
 
+_DATE = re.compile(
+    r"[-_. ]*(?<!\d)(?:19|20)\d\d([-_.]?)(?:0[1-9]|1[0-2])(?:\1(?:0[1-9]|[12]\d|3[01]))?(?!\d)[-_. ]*"
+)
+"""A day or a month, as people write them in names of files."""
+
+
 def name_for(dataset: str) -> str:
-    """Return the name of a model that nobody named: its dataset's, in characters of a name."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", dataset).strip(".-_")[:100] or "model"
+    """Return the name of a model that nobody named: its dataset's, in characters of a name.
+
+    A date is left out: the file of the next day challenges the champion of this one.
+    """
+    for name in (_DATE.sub("-", dataset), dataset):
+        if found := re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-_")[:100]:
+            return found
+    return "model"
 
 
 def now() -> str:
