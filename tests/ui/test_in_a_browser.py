@@ -55,6 +55,22 @@ def test_a_sweep_is_stopped_by_keyboard_after_one_question(
     assert sweep.status == "Stopped"
 
 
+def test_the_focus_stays_with_a_run_when_another_begins(
+    browser: Any,
+    shown: Any,
+    experiment: Callable[..., dict[str, Any]],
+    begin: Callable[..., podium.Sweep],
+) -> None:
+    first = begin(experiment(seconds=30.0))
+    browser.goto(f"{shown.base}/sweeps?token={shown.token}")
+    browser.get_by_role("link", name=first.name, exact=True).focus()
+    second = begin(experiment(seconds=30.0))
+    browser.wait_for_selector(f"a:text-is('{second.name}')")
+    assert browser.evaluate("document.activeElement.textContent") == first.name
+    first.stop()
+    second.stop()
+
+
 def test_a_digit_is_drawn_and_a_row_is_filled_in(browser: Any, models: None, shown: Any) -> None:
     browser.goto(f"{shown.base}/models/rows?token={shown.token}")
     browser.get_by_label("x").fill("3")

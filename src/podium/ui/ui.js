@@ -45,7 +45,9 @@ function after(own, child) {
   return found;
 }
 
-const key = node => node.nodeName + (node.dataset?.figure ?? node.firstElementChild?.dataset.figure ?? node.firstElementChild?.nodeName ?? "");
+// The row of a list is that of its link, so that the focus stays with a run when a newer one comes above it.
+const link = node => node.nodeName === "TR" ? node.querySelector("a[href]")?.getAttribute("href") : undefined;
+const key = node => node.nodeName + (node.dataset?.figure ?? link(node) ?? node.firstElementChild?.dataset.figure ?? node.firstElementChild?.nodeName ?? "");
 const like = (one, other) => key(one) === key(other);
 
 // A row of a leaderboard stays that of its trial, wherever it moves.
