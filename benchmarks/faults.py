@@ -390,6 +390,16 @@ def cell(common: Common, fault: Fault, column: type[Command], tries: int, seed: 
     return text
 
 
+def why_not(fault: Fault, column: type[Command]) -> str:
+    """Return why a cell makes no sense, or cannot be tried here."""
+    return needs(column) or fault.why_not(column)
+
+
+def needs(column: type[Command]) -> str:
+    """Return what a command cannot be tried without, and is not here."""
+    return "needs MinIO" if "always store" in column.shares and not minio_program() else ""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
@@ -408,6 +418,8 @@ def main() -> int:
     undisturbed = NoMemory() if not NoMemory().why_not(Run) else Fault()
     undisturbed.name = ""
     for column in columns:
+        if needs(column):
+            continue
         outcome = attempt(common, undisturbed, column, 0, given.seed)
         if outcome.broken or not outcome.succeeded:
             sys.exit(f"{column.name} undisturbed: {outcome.broken or 'it did not succeed'}")
@@ -417,12 +429,12 @@ def main() -> int:
             (fault, column): pool.submit(cell, common, fault, column, given.tries, given.seed)
             for fault in faults
             for column in columns
-            if not fault.why_not(column)
+            if not why_not(fault, column)
         }
     cells = {key: job.result() for key, job in jobs.items()}
     rows = [["fault", *(f"`{column.name}`" for column in columns)], ["---"] * (len(columns) + 1)]
     for fault in faults:
-        tried = [cells.get((fault, column)) or fault.why_not(column) for column in columns]
+        tried = [cells.get((fault, column)) or why_not(fault, column) for column in columns]
         rows.append([fault.name, *tried])
     bad = [text for text in cells.values() if len(set(text.partition(" ")[0].split("/"))) > 1]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
