@@ -77,19 +77,20 @@ def test_a_log_file_hears_of_a_step_that_says_nothing(
 def test_a_run_begins_with_how_long_the_last_one_took(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(name: str, state: str, **parameters: object) -> RunRecord:
-        steps = {"sweep": StepRecord(title="Sweep", state="succeeded", seconds=61.3)}
+    def run(name: str, state: str, seconds: float = 61.3, **parameters: object) -> RunRecord:
+        steps = {"sweep": StepRecord(title="Sweep", state="succeeded", seconds=seconds)}
         made = RunRecord(id=name, pipeline="p", directory=tmp_path / name, steps=steps, state=state)
         made.parameters = {"cluster": f"local://{name}", **parameters}
         made.directory.mkdir()
         made.save()
         return made
 
-    run("1", "succeeded", seed=1)
-    run("2", "failed", seed=1)
-    run("3", "succeeded", seed=1, epochs=9)
+    run("1", "succeeded", seconds=9.0, seed=1)
+    run("2", "succeeded", seed=1)
+    run("3", "failed", seconds=9.0, seed=1)
+    run("4", "succeeded", seconds=9.0, seed=1, epochs=9)
     for made, said in (
-        (run("4", "running", seed=2), "the last run like it took 61.3 s"),
+        (run("5", "running", seed=2), "the last run like it took 61.3 s"),
         (run("0", "running"), ""),
     ):
         with progress() as update:

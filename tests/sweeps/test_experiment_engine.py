@@ -154,13 +154,14 @@ def test_katibs_shell_reads_the_words_behind_an_entrypoint(tmp_path: Path) -> No
     assert trial["status"]["observation"]["metrics"][0]["latest"] == "42"
 
 
-def test_trials_share_the_cores_and_know_their_names(cluster: LocalSweeps, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_trials_share_the_cores_and_know_their_names(at_once: int, cluster: LocalSweeps) -> None:
     script = "import os, sys; print(os.environ['KATIB_TRIAL_NAME'], os.environ['OMP_NUM_THREADS']); print('loss=1')"
-    _, trials = run(cluster, experiment(script, parallelTrialCount=2))
+    _, trials = run(cluster, experiment(script, parallelTrialCount=at_once))
     for trial in trials:
         name, threads = next(cluster.logs("Trial", trial["metadata"]["name"])).split()
         assert name == trial["metadata"]["name"]
-        assert int(threads) == max(1, cores() // 2)
+        assert int(threads) == max(1, cores() // at_once)
 
 
 def test_asha_is_ours_and_runs_to_its_end(cluster: LocalSweeps) -> None:

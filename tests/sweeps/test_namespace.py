@@ -265,6 +265,22 @@ def test_a_stopped_sweep_goes_on_later(
     assert end_of(cluster)["trialsSucceeded"] == 3
 
 
+def test_resuming_a_running_sweep_keeps_its_lease(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps]
+) -> None:
+    cluster, other = sweeps(), sweeps()
+    cluster.create(typed(experiment(trials=1, parallel=1, wait=20.0)))
+    until(lambda: cluster.list("Job"))
+    with pytest.raises(Conflict, match="Experiment sweep runs in another process"):
+        cluster.resume("Experiment", "sweep")
+    with pytest.raises(Conflict):
+        other.resume("Experiment", "sweep")
+    leases = [lease for _, _, plural, lease in server.world.history if plural == "leases"]
+    assert len({lease["spec"].get("holderIdentity") for lease in leases}) == 1
+    cluster.stop("Experiment", "sweep")
+    assert end_of(cluster)["conditions"][-1]["type"] == "Stopped"
+
+
 def test_a_process_that_ends_in_peace_stops_its_trials(
     server: ApiServer, sweeps: Callable[..., NamespaceSweeps]
 ) -> None:

@@ -321,6 +321,24 @@ def test_a_failed_trial_says_why_and_its_log_is_kept(
     assert "no such thing" in str(cluster.failure("Trial", failed.name))
 
 
+def test_a_long_log_is_kept_from_its_last_mebibyte_on(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps
+) -> None:
+    start()
+    made = pooled(1, trials=1)
+    container = made["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"][
+        "containers"
+    ][0]
+    many = "yes another line | head -n 200000"
+    container["command"] = ["sh", "-c", f"{many}; echo loss=${{trialParameters.lr}}"]
+    cluster.create(typed(made))
+    assert finished(cluster)["trialsSucceeded"] == 1
+    (trial,) = cluster.trials("sweep")
+    lines = list(cluster.logs("Trial", trial.name))
+    assert lines[-2:] == ["another line", f"loss={trial.assignments['lr']}"]
+    assert sum(len(line) + 1 for line in lines) == 1 << 20
+
+
 KILLER = """
 import os, pathlib, signal
 

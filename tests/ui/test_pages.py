@@ -282,6 +282,13 @@ def test_a_trial_is_stopped_and_another_begun(
     assert "Stop trial" in text(visitor, f"{path}/trials/{names[0]}")
     said = visitor.post(f"{path}/trials/{names[0]}/stop", json={}, headers=HEADERS).json()
     assert said == {"said": f"trial {names[0]} is being stopped"}
+    answer = visitor.post(f"{path}/add", json={"x": "7"}, headers=HEADERS)
+    assert "x=7 lies outside of its space" in answer.json()["error"]
+    said = visitor.post(f"{path}/add", json={"x": "0.5"}, headers=HEADERS).json()["said"]
+    added = re.fullmatch(r"trial (\S+) starts", said)
+    assert added
+    while added[1] not in [trial.name for trial in sweep.results]:
+        time.sleep(0.1)
     sweep.close()
     answer = visitor.post(f"{path}/add", json={"x": "7"}, headers=HEADERS)
     assert "x=7 lies outside of its space" in answer.json()["error"]
@@ -397,6 +404,20 @@ def test_a_version_names_what_it_was_made_from(home: Path, visitor: httpx.Client
     RunRecord(id=folder.name, pipeline="tune_and_promote", directory=folder).save()
     page = text(visitor, f"/models/churn/versions/{version}?new")  # not the look of just now
     assert f'href="/runs/{folder.name}/sweeps/s/trials/s-1"' in page
+
+
+def test_a_run_links_its_sweep(
+    home: Path, visitor: httpx.Client, experiment: Callable[..., dict[str, Any]]
+) -> None:
+    folder = home / "runs" / "20261127-010000-bbbb"
+    folder.mkdir(parents=True)
+    record = RunRecord(id=folder.name, pipeline="tune_and_promote", directory=folder)
+    record.save()
+    path = f"/runs/{record.id}"
+    assert f'href="{path}/sweeps/' not in text(visitor, path)
+    podium.sweep(experiment(), cluster=record.cluster).close()
+    assert f'href="{path}/sweeps/parabola"' in text(visitor, f"{path}?new")
+    assert "parabola" in text(visitor, f"{path}/sweeps/parabola")
 
 
 def test_a_version_is_promoted_and_rolled_back(models: None, visitor: httpx.Client) -> None:

@@ -207,7 +207,7 @@ def check_trials(cluster: LocalCluster, experiment: Experiment, directory: Path)
 
 def cores_of_a_trial(limits: Limits) -> float:
     """Return the share of this machine's cores that each of an Experiment's parallel trials has."""
-    return cores() / max(1, min(limits.parallel, limits.max_trials or MOST_PROCESSES))
+    return cores() / limits.parallel
 
 
 def plain_argv(script: str) -> list[str] | None:
