@@ -53,21 +53,23 @@ _OTHER: dict[type[ast.cmpop], type[ast.cmpop]] = {
 def changes_of(text: str) -> Iterator[tuple[int, str, str]]:
     """Yield line, description and changed text of each possible change of a source.
 
-    Options of a dataclass stay: a class that could be changed is used as one that could not.
+    What nobody could notice stays: options of a dataclass, and one more in a module's limit of ten
+    or more.
     """
     tree = ast.parse(text)
     lines = [line.encode() for line in text.splitlines(keepends=True)]
-    without = [
+    without: list[ast.AST] = [
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    ] + [
-        decorator
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        for decorator in node.decorator_list
     ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            without += node.decorator_list
     skipped = {inner for node in without for inner in ast.walk(node)}
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            skipped |= {inner for inner in ast.walk(node) if _is_large(inner)}
     for node in ast.walk(tree):
         if node in skipped or (new := _changed(node)) is None:
             continue
@@ -80,6 +82,10 @@ def changes_of(text: str) -> Iterator[tuple[int, str, str]]:
         changed = b"".join([*lines[:first], head, new.encode(), tail, *lines[last + 1 :]])
         shown = " ".join(old.split())[:60]
         yield node.lineno, f"{shown} -> {new[:60]}", changed.decode()
+
+
+def _is_large(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 10
 
 
 def _changed(node: ast.AST) -> str | None:

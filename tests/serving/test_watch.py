@@ -1,5 +1,6 @@
 """`podium serve --watch` and `podium models drift`: what is asked, in bins, against the training part."""
 
+import asyncio
 import csv
 import json
 import re
@@ -23,6 +24,7 @@ from podium.data import artifact
 from podium.errors import InvalidInput
 from podium.models import Model, open_registry
 from podium.serving.figures import Figures
+from podium.serving.served import find_models
 from podium.serving.tensors import read_request
 from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.system.exposition import read_samples
@@ -215,6 +217,30 @@ def test_versions_are_told_apart_when_the_champion_changes(churn: Model, typed: 
         code, said = told(typed, "--metrics", f"{server.url}/metrics", "--fail-over", "0.2")
     assert (code, said["version"], said["items"]) == (3, "v2", 300)
     assert said["notes"] == ["items that other versions answered are left out: 400 of v1"]
+
+
+def test_the_last_four_versions_keep_their_counts(churn: Model, data: Path, tmp_path: Path) -> None:
+    for version in ("v3", "v4", "v5"):
+        import_model(ModelSource(uri=str(tmp_path / "v1"), data=str(data)), churn, version)
+    (served,) = find_models(["churn"], None, share=1.0)
+
+    async def follow(*versions: str) -> None:
+        for version in versions:
+            churn.promote(version)
+            await served.follow()
+            assert served.now.version == version
+
+    async def follow_all() -> None:
+        await follow("v2", "v3", "v4", "v5")
+        assert list(served.watches) == ["v2", "v3", "v4", "v5"]
+        before = served.watches["v2"]
+        await follow("v2")
+        assert list(served.watches) == ["v3", "v4", "v5", "v2"]
+        assert served.watches["v2"] is before, "a version that is back counts on"
+        await served.now.close()
+
+    served.open()
+    asyncio.run(follow_all())
 
 
 def test_only_what_came_since_the_last_look_is_judged(
