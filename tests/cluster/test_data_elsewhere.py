@@ -8,7 +8,9 @@ from api_server import World
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.data.artifact import describe
+from podium.data.artifact import test_uri as home_of_test_part
 from podium.errors import PodiumError
+from podium.storage import connect
 from podium.training.identity import RunIdentity, StepContext
 from podium.training.target import data_url
 
@@ -32,6 +34,8 @@ def test_pods_read_a_copy_of_this_machines_data(
     copied = data_url(str(tiny_dataset), step, team)
     assert copied == f"{bucket}/runs/{RUN.id}/data"
     assert describe(copied).digest == describe(tiny_dataset).digest
+    test_part = list(connect(home_of_test_part(copied)).list())
+    assert not test_part, "who trains does not need it"
     assert data_url(str(tiny_dataset), step, team) == copied  # as a resumed run asks again
     assert data_url(copied, step, team) == copied
 

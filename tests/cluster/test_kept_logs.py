@@ -365,6 +365,20 @@ def test_jobs_that_the_author_retains_are_left_alone(
     assert [job.name for job in cluster.list("PyTorchJob")] == ["sweep-a"]
 
 
+def test_a_job_that_cannot_be_deleted_is_a_warning_once(
+    cluster: KubernetesCluster, world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = [trial_of(world, cluster, "sweep-a", "Succeeded")]
+    world.forbidden.add("pytorchjobs")
+    with trial_logs(cluster, str(tmp_path), RUN, Experiment.parse(load("random"))) as logs:
+        assert logs
+        logs.update(ended)
+        logs.update(ended)
+    said = [line for line in capsys.readouterr().err.splitlines() if "stays" in line]
+    assert len(said) == 1
+    assert said[0].startswith("warning: the job of trial sweep-a stays: ")
+
+
 def test_a_log_that_cannot_be_read_is_a_warning(
     cluster: KubernetesCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
