@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import yaml
 
 import podium
 from podium.api import sweep as module
+from podium.api.experiments import changed
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment import Experiment
 from podium.manifests.sdk import to_sdk
@@ -79,6 +81,23 @@ def test_figures_show_every_trial(swept: podium.Sweep) -> None:
     assert swept.plot.parallel().layout.xaxis.ticktext == ("x", "loss")
     with pytest.raises(InvalidInput, match="needs 10 trials with a result, but there are 3"):
         swept.plot.importance()
+
+
+def test_one_trial_is_enough_for_its_figures(parabola: dict[str, Any], home: Path) -> None:
+    manifest = copy.deepcopy(parabola)
+    manifest["spec"] |= {"maxTrialCount": 1, "parallelTrialCount": 1}
+    with closing(podium.sweep(manifest)) as swept:
+        assert len(swept.plot.history().data[1].y) == 1
+        assert swept.plot.parallel().layout.xaxis.ticktext == ("x", "loss")
+
+
+def test_an_output_needs_a_template_of_trials(parabola: dict[str, Any]) -> None:
+    manifest = copy.deepcopy(parabola)
+    manifest["spec"]["trialTemplate"]["trialParameters"] = []
+    assert changed(manifest, output="/models").template.workload.manifest
+    del manifest["spec"]["trialTemplate"]
+    with pytest.raises(InvalidInput, match="an output needs a spec.trialTemplate"):
+        changed(manifest, output="/models")
 
 
 def test_the_same_experiment_is_read_from_any_source(
