@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import podium
-from podium.api.passing import MAX_FILE, Passing
+from podium.api.passing import MAX_FILE, Passing, settled
 from podium.api.space import from_text, split
 from podium.api.sweep_report import command_of
 from podium.errors import InvalidInput
@@ -243,3 +243,16 @@ def test_a_flag_that_is_off_is_left_out() -> None:
     searched, _ = split({"lr": (1e-3, 1e-1), "amp/": None})
     passing = Passing.read("", ["train", "${lr}"], searched, [])
     assert passing.shown(["train", "${lr}"], {"lr": "0.1", "amp": "False"}) == "train 0.1"
+
+
+@pytest.mark.parametrize(
+    ("script", "shown"),
+    [
+        ("fit $(test True = True && echo --amp) -v", "fit --amp -v"),
+        ("fit $(test False = True && echo --amp) -v", "fit  -v"),
+        ("fit $(test True = True && echo --aug || echo --no-aug)", "fit --aug"),
+        ("fit $(test False = True && echo --aug || echo --no-aug)", "fit --no-aug"),
+    ],
+)
+def test_a_command_is_shown_with_its_flags_settled(script: str, shown: str) -> None:
+    assert settled(script) == shown

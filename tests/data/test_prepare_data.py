@@ -1,3 +1,4 @@
+import logging
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,13 @@ def test_every_image_lands_in_exactly_one_part(tmp_path: Path, folder: Path) -> 
         artifact.load(tmp_path / "d", "test").inputs["images"].tobytes() == CONTENT[FILES[2]][16:]
     )
     assert info.parts["validation"].class_counts == (2,) * 10
+
+
+def test_preparing_data_leaves_no_log_handler(tmp_path: Path, folder: Path) -> None:
+    log = logging.getLogger("podium.data")
+    before = list(log.handlers)
+    prepare(tmp_path / "d", folder)
+    assert log.handlers == before
 
 
 def test_equal_seeds_split_equally_and_others_do_not(tmp_path: Path, folder: Path) -> None:
