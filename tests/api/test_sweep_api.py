@@ -96,7 +96,7 @@ def test_an_output_needs_a_template_of_trials(parabola: dict[str, Any]) -> None:
     manifest["spec"]["trialTemplate"]["trialParameters"] = []
     assert changed(manifest, output="/models").template.workload.manifest
     del manifest["spec"]["trialTemplate"]
-    with pytest.raises(InvalidInput, match="an output needs a spec.trialTemplate"):
+    with pytest.raises(InvalidInput, match=r"an output needs a spec\.trialTemplate"):
         changed(manifest, output="/models")
 
 

@@ -134,6 +134,7 @@ def test_json_tells_how_each_job_ended(podium: Any) -> None:
     assert (job["name"], job["state"]) == ("job", "Succeeded")
     started = job["replicas"][0].pop("started")
     assert job["created"] <= started
+    assert Path(job["directory"]).is_dir()
     ended = {
         "replica": "pod-0",
         "phase": "Succeeded",
@@ -151,6 +152,14 @@ def test_a_second_run_takes_the_next_free_name(podium: Any) -> None:
         podium("run", documents=[batch("true")])
     rows = json.loads(podium("list", "--json").stdout)
     assert [row["name"] for row in rows] == ["job", "job-2"]
+
+
+def test_a_name_is_for_one_job(podium: Any) -> None:
+    assert podium("run", "--name", "other", documents=[batch("true")]).exit_code == 0
+    (row,) = json.loads(podium("list", "--json").stdout)
+    assert row["name"] == "other"
+    refused = podium("run", "--name", "third", documents=[batch("true", "a"), batch("true", "b")])
+    assert "--name is for one job" in str(error_of(refused))
 
 
 def test_logs_status_and_delete_work_afterwards(podium: Any, tmp_path: Path) -> None:

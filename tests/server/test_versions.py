@@ -4,15 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from kfp_server import KfpServer, KfpWorld
 
 from podium.cli import app
 from podium.cli.upload import _doing
-from podium.errors import InvalidInput, NotFound, PodiumError
+from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.kfp import runs
 from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
+from podium.kfp.definition import load
 from podium.kfp.versions import choose, upload
 from podium.training.kept_logs import KeptLogs
 
@@ -100,6 +102,35 @@ def test_an_unknown_pipeline_or_version_names_what_there_is(server: Server) -> N
     with pytest.raises(NotFound, match="no version 'v9'") as version:
         choose(server, "hello-world", "v9")
     assert name in str(version.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "hint"),
+    [
+        (400, InvalidInput, None),
+        (401, PodiumError, "check the token and the namespace"),
+        (403, PodiumError, "check the token and the namespace"),
+        (404, NotFound, None),
+        (409, Conflict, None),
+        (500, PodiumError, None),
+        (503, PodiumError, None),
+    ],
+)
+def test_a_refusal_of_the_server_says_what_to_check(
+    kfp: KfpServer, server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch,
+    status: int, kind: type[PodiumError], hint: str | None,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(world, "next_state", lambda run: (status, {"message": "for a reason"}))
+    with pytest.raises(PodiumError, match="cannot read run x: for a reason") as refused:
+        server.call("read run x", server.services.get_run, run_id="x")
+    assert type(refused.value) is kind
+    assert refused.value.hint == hint
+
+
+def test_a_job_of_vertex_ai_is_read_by_its_pipeline(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump({"displayName": "x", "pipelineSpec": yaml.safe_load(HELLO)}))
+    assert load(str(file)).documents == (yaml.safe_load(HELLO),)
 
 
 @pytest.mark.parametrize("text", ["", "a: b", "- 1", "{", "kind: Workflow"])
