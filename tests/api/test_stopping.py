@@ -81,6 +81,18 @@ def test_asha_gives_the_best_more_epochs(home: Path) -> None:
             "--steps 1..9 --stop asha",
         ),
         (
+            {"lr": (0.1, 1.0), "epochs": 2},
+            {"stop": "asha"},
+            "--epochs is 2 in all trials",
+            "--epochs 1..2 --stop asha",
+        ),
+        (
+            {"lr": (0.1, 1.0), "epochs": 1},
+            {"stop": "asha"},
+            "--epochs is 1 in all trials",
+            "--epochs 1..27 --stop asha",
+        ),
+        (
             {"epochs": [1, 2]},
             {"stop": "asha"},
             "a range of whole numbers from 1 on",

@@ -34,6 +34,7 @@ class KfpWorld:
 
     def __init__(self, release: str) -> None:
         self.release = release
+        self.multi_user = False
         self.numbers = itertools.count(1)
         self.pipelines: dict[str, dict[str, Any]] = {}
         self.versions: dict[str, list[dict[str, Any]]] = {}
@@ -179,7 +180,7 @@ class Handler(BaseHTTPRequestHandler):
             world.recurring[match[1]]["status"] = "ENABLED" if match[2] == "enable" else "DISABLED"
             return 200, {}
         if path == "healthz":
-            return 200, {"multi_user": False}
+            return 200, {"multi_user": world.multi_user}
         return 404, {"message": f"no route {method} {path}"}
 
     def create(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:

@@ -16,6 +16,7 @@ from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.definition import load
 from podium.kfp.versions import choose, upload
+from podium.system import pod
 from podium.training.kept_logs import KeptLogs
 
 HELLO = """
@@ -102,6 +103,30 @@ def test_an_unknown_pipeline_or_version_names_what_there_is(server: Server) -> N
     with pytest.raises(NotFound, match="no version 'v9'") as version:
         choose(server, "hello-world", "v9")
     assert name in str(version.value.hint)
+
+
+def test_links_lead_to_the_servers_own_pages(
+    kfp: KfpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Server(kfp.host).link("runs") == f"{kfp.host}/#/runs"
+    monkeypatch.setenv("KF_PIPELINES_ENDPOINT", kfp.host)
+    assert Server().link("runs") == f"{kfp.host}/#/runs"
+    monkeypatch.setenv("KF_PIPELINES_UI_ENDPOINT", "pages.example/kfp/")
+    assert Server(kfp.host).link("runs") == "http://pages.example/kfp/#/runs"
+
+
+@pytest.mark.parametrize(("is_shared", "namespace"), [(False, None), (True, "team")])
+def test_users_of_a_shared_server_have_their_pods_namespace(
+    kfp: KfpServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    is_shared: bool,
+    namespace: str | None,
+) -> None:
+    (tmp_path / "namespace").write_text("team\n")
+    monkeypatch.setattr(pod, "SERVICE_ACCOUNT", tmp_path)
+    kfp.world.multi_user = is_shared
+    assert Server(kfp.host).namespace == namespace
 
 
 @pytest.mark.parametrize(
