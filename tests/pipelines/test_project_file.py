@@ -139,6 +139,25 @@ def test_paths_start_from_the_files_folder(project: Path, monkeypatch: pytest.Mo
     )
     assert given["dataset"] == f"table:{project}/bikes.csv"
     assert given["experiment"] == str(project / "sweep.yaml")
+    (project / "podium.yaml").write_text("experiment: random\nmodel_name: sweep\n")
+    (project / "sweep").touch()
+    given = read_given(
+        [], load_pipeline("tune_and_promote").parameters, Project.load(project / "podium.yaml")
+    )
+    assert (given["experiment"], given["model_name"]) == ("random", "sweep"), "no files of these"
+
+
+def test_a_projects_own_file_may_be_named_by_any_path(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "podium.yaml").write_text("pipeline: own.py:train\n")
+    for first in ("own.py:train", "./own.py:train", f"{project}/own.py:train"):
+        pipeline, words, chosen = choose(first, ["a=1"])
+        assert (pipeline, words) == ("own.py:train", ["a=1"])
+        assert chosen
+    assert capsys.readouterr().err == ""
+    assert choose("other.py:train", []) == ("other.py:train", [], None)
+    assert "it is for own.py:train" in capsys.readouterr().err
 
 
 def test_a_schedule_of_the_file_is_one_like_any_other(project: Path) -> None:

@@ -1,15 +1,17 @@
-"""A trial that is asked to end early: by the first reason, and only once it runs."""
+"""Ends of one trial: early for the first reason, and as its engine stops."""
 
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from sweep_manifests import job, write_experiment
 
 from podium.manifests.experiment import Experiment
 from podium.manifests.experiment.status import new_trial
-from podium.manifests.experiment.trial import Trial
 from podium.manifests.typed import typed
+from podium.sweeps.base import RunningTrial
 from podium.sweeps.local import LocalSweeps
 from podium.sweeps.local_trial import ProcessExecutor
 
@@ -17,29 +19,56 @@ PROGRAM = """
 import pathlib, sys, time
 print("loss=0.5", flush=True)
 pathlib.Path(sys.argv[1], "printed").touch()
-time.sleep(90)
+time.sleep(float(sys.argv[2]))
+sys.exit(int(sys.argv[3]))
 """
 
 
-def test_a_trial_ends_early_for_the_first_reason(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM)
-    command = ["python", str(tmp_path / "program.py"), str(tmp_path)]
+def trial_of(
+    cluster: LocalSweeps,
+    folder: Path,
+    seconds: float,
+    code: int = 0,
+    stopping: threading.Event | None = None,
+) -> RunningTrial:
+    """A trial that prints a loss, waits and exits; it runs once it is asked to."""
+    (folder / "program.py").write_text(PROGRAM)
+    command = ["python", str(folder / "program.py"), str(folder), str(seconds), str(code)]
     experiment = typed(write_experiment(job(command)))
     assert isinstance(experiment, Experiment)
-    saved: list[Trial] = []
-    with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        work = experiment.render("e-1", {"x": "0.5"})
-        trial = new_trial(experiment, "e-1", {"x": "0.5"}, work, [], {})
-        run = ProcessExecutor(cluster, experiment).run(
-            experiment, trial, lambda trial, readings=(): saved.append(trial), threading.Event()
-        )
-        run.end_early("too soon: it has no job")
-        thread = threading.Thread(target=run.run)
-        thread.start()
-        while not (tmp_path / "printed").exists():
-            time.sleep(0.05)
-        run.end_early("the budget is spent")
-        run.end_early("by hand")
-        thread.join()
+    work = experiment.render("e-1", {"x": "0.5"})
+    trial = new_trial(experiment, "e-1", {"x": "0.5"}, work, [], {})
+    return ProcessExecutor(cluster, experiment).run(
+        experiment, trial, lambda trial, readings=(): None, stopping or threading.Event()
+    )
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalSweeps]:
+    with LocalSweeps(tmp_path / "cluster", fork_server=False) as opened:
+        yield opened
+
+
+def test_a_trial_ends_early_for_the_first_reason(cluster: LocalSweeps, tmp_path: Path) -> None:
+    run = trial_of(cluster, tmp_path, seconds=90)
+    run.end_early("too soon: it has no job")
+    thread = threading.Thread(target=run.run)
+    thread.start()
+    while not (tmp_path / "printed").exists():
+        time.sleep(0.05)
+    run.end_early("the budget is spent")
+    run.end_early("by hand")
+    thread.join()
     assert (run.trial.phase, run.trial.message) == ("EarlyStopped", "the budget is spent")
     assert run.trial.value == 0.5
+
+
+@pytest.mark.parametrize(("code", "phase"), [(0, "Succeeded"), (1, "Running")])
+def test_only_success_counts_as_the_engine_stops(
+    code: int, phase: str, cluster: LocalSweeps, tmp_path: Path
+) -> None:
+    stopping = threading.Event()
+    stopping.set()
+    run = trial_of(cluster, tmp_path, seconds=0, code=code, stopping=stopping)
+    run.run()
+    assert (run.trial.phase, run.trial.value) == (phase, None if code else 0.5)

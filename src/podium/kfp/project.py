@@ -176,7 +176,7 @@ def choose(first: str, rest: Sequence[str]) -> tuple[str, list[str], Project | N
 
 
 def _same(first: str, second: str) -> bool:
-    if _is_file(first) and _is_file(second):
+    if _is_file(first):
         return Path(first).absolute() == Path(second).absolute()
     return first.replace("-", "_") == second.replace("-", "_")
 
