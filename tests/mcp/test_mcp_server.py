@@ -354,6 +354,28 @@ def test_a_begun_sweep_goes_on_to_its_end(ask: Ask, ask_command: Ask) -> None:
     assert "nothing.py" in refused.content[0].text
 
 
+def test_a_sweep_is_stopped_unless_it_is_a_dry_run(ask: Ask) -> None:
+    Path("train.py").write_text("import time\nprint('loss=1', flush=True)\ntime.sleep(200)\n")
+    ask("tune", allow_changes=True, program=["train.py"], space={"x": "1..3"}, name="long",
+        objective="min:loss", algorithm="grid", trials=3)  # fmt: skip
+    while podium.open_sweep("long").status != "Running":
+        time.sleep(0.2)
+    given = {"name": "long", "kind": "sweep"}
+    foreseen = ask("stop", allow_changes=True, dry_run=True, **given).structured_content
+    assert foreseen == {
+        "dry_run": True,
+        "sweep": "long",
+        "state_before": "running",
+        "state": "stopping",
+    }
+    assert podium.open_sweep("long").status == "Running"
+    same_words(foreseen, ask("stop", allow_changes=True, **given).structured_content)
+    while podium.open_sweep("long").status != "Stopped":
+        time.sleep(0.2)
+    again = ask("stop", allow_changes=True, dry_run=True, **given).structured_content
+    assert (again["state_before"], again["state"]) == ("stopped", "stopped")
+
+
 def test_a_sweep_by_a_tool_knows_bounds_and_foreign_lines(ask: Ask) -> None:
     Path("train.py").write_text(
         "import sys\nx = int(sys.argv[1][4:])\nprint(f'Score: {x}')\nprint(f'Size: {x * x}')\n"
