@@ -32,6 +32,7 @@ print(f"accuracy={1 - given.lr - given.batch_size / 1000}")
 """
 
 MODULE = """
+import math as arithmetic
 import podium
 from helpers import double
 
@@ -41,7 +42,7 @@ class Shift:
     by = OFFSET
 
 def shifted(x):
-    return x - Shift.by
+    return arithmetic.floor(x) - Shift.by
 
 def train(x, kind, epochs, output):
     print(type(x).__name__, type(kind).__name__, type(epochs).__name__, output.rpartition("/")[2])
@@ -88,6 +89,30 @@ def test_a_script_may_tune_a_function_of_its_own(home: Path) -> None:
     assert of_choice in ("int", "bool", "NoneType", "str")
     assert name.startswith("train-")
     assert last == "2.0 True"
+
+
+ASUNDER = """
+import sys
+sys.path.insert(0, "elsewhere")
+import helpers, others, podium
+
+def train(x):
+    return {"score": helpers.double(x) + others.ONE}
+
+podium.tune(train, {"x": (0, 3)}, objective="score")
+"""
+
+
+def test_modules_of_a_function_lie_in_one_directory(home: Path) -> None:
+    Path("elsewhere").mkdir()
+    Path("elsewhere/others.py").write_text("ONE = 1\n")
+    Path("helpers.py").write_text("def double(x):\n    return 2 * x\n")
+    Path("mine.py").write_text(ASUNDER)
+    done = subprocess.run(
+        [sys.executable, "mine.py"], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert "train imports modules of its own from 2: " in done.stderr
+    assert not home.exists()
 
 
 def length_of(word: str) -> float:

@@ -18,6 +18,7 @@ from podium.runner.checks import check_here
 from podium.training import dataset
 
 LATER = [
+    ("train_and_promote", "metric=threshold:roc_auc", "roc_auc does not follow from decided"),
     ("tune_and_promote", "rule=beter", "one of likely, better, not-worse"),
     (
         "tune_and_promote",

@@ -156,6 +156,8 @@ def test_a_job_of_vertex_ai_is_read_by_its_pipeline(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(yaml.safe_dump({"displayName": "x", "pipelineSpec": yaml.safe_load(HELLO)}))
     assert load(str(file)).documents == (yaml.safe_load(HELLO),)
+    file.write_text(HELLO)
+    assert load(str(file)).documents == (yaml.safe_load(HELLO),)
 
 
 @pytest.mark.parametrize("text", ["", "a: b", "- 1", "{", "kind: Workflow"])
