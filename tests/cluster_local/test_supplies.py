@@ -6,6 +6,7 @@ import pytest
 
 from podium.cluster.local.supplies import Supplies
 from podium.errors import InvalidInput
+from podium.sweeps import connect
 
 MANIFEST = """\
 apiVersion: v1
@@ -70,3 +71,8 @@ def test_a_place_that_is_not_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("kind: Secret\ndata: {a: '%'}\n")
     with pytest.raises(InvalidInput, match=r"data\.a is not base64"):
         Supplies(secret={"s": str(tmp_path / "bad.yaml")}).checked()
+
+
+def test_a_cluster_has_supplies_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"kubernetes://team has .* of its own, not --volume v"):
+        connect("kubernetes://team", supplies=Supplies(volume={"v": str(tmp_path)}))
