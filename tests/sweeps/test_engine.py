@@ -663,12 +663,12 @@ def optimization_job(server: ApiServer, tmp_path: Path) -> dict[str, Any]:
 FAILED = {"conditions": [{"type": "Failed", "status": "True", "message": "Experiment has failed"}]}
 
 
-def status_of_job(cluster: KubernetesCluster) -> dict[str, Any]:
+def status_of_job(cluster: KubernetesCluster, name: str = "sweep") -> dict[str, Any]:
     """Wait for the end of an OptimizationJob and return its status."""
     ended = ("Complete", "Failed")
 
     def last() -> Any:
-        status = cluster.api.get("OptimizationJob", "sweep").get("status") or {}
+        status = cluster.api.get("OptimizationJob", name).get("status") or {}
         return status if any(c["type"] in ended for c in status.get("conditions", ())) else None
 
     return dict(until(last, 60))
@@ -701,6 +701,19 @@ def test_the_engine_runs_optimizationjobs_and_writes_their_status(
         "trainJobName": best["bestTrialName"],
         "parameters": best["parameterAssignments"],
     }
+
+
+def test_an_optimizationjob_that_has_ended_is_not_begun_again(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, optimization_job: dict[str, Any]
+) -> None:
+    start()
+    cluster.api.create("OptimizationJob", optimization_job)
+    ended = status_of_job(cluster)
+    cluster.delete("Experiment", "sweep")
+    cluster.api.create("OptimizationJob", {**optimization_job, "metadata": {"name": "other"}})
+    status_of_job(cluster, "other")
+    assert [experiment.name for experiment in cluster.experiments()] == ["other"]
+    assert status_of_job(cluster) == ended
 
 
 def test_an_optimizationjob_that_cannot_run_says_why(

@@ -265,7 +265,7 @@ def test_a_stopped_sweep_goes_on_later(
     assert end_of(cluster)["trialsSucceeded"] == 3
 
 
-def test_resuming_a_running_sweep_keeps_its_lease(
+def test_a_running_sweep_keeps_its_lease_whoever_asks(
     server: ApiServer, sweeps: Callable[..., NamespaceSweeps]
 ) -> None:
     cluster, other = sweeps(), sweeps()
@@ -273,6 +273,9 @@ def test_resuming_a_running_sweep_keeps_its_lease(
     until(lambda: cluster.list("Job"))
     with pytest.raises(Conflict, match="Experiment sweep runs in another process"):
         cluster.resume("Experiment", "sweep")
+    for again in (cluster, other):
+        with pytest.raises(Conflict, match="Experiment sweep exists"):
+            again.create(typed(experiment(trials=1, parallel=1)))
     with pytest.raises(Conflict):
         other.resume("Experiment", "sweep")
     leases = [lease for _, _, plural, lease in server.world.history if plural == "leases"]
