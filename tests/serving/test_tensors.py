@@ -57,6 +57,13 @@ def test_a_request_beyond_a_limit_is_refused(what: str) -> None:
         read_request(body, None)
 
 
+@pytest.mark.parametrize(("datatype", "hint"), [("FP31", "did you mean FP32?"), (31, None)])
+def test_an_unknown_datatype_names_the_likely_one(datatype: Any, hint: str | None) -> None:
+    with pytest.raises(InvalidInput, match=r"datatype of input 'x' cannot be .*31") as refused:
+        read_request(asked(datatype=datatype), None)
+    assert refused.value.hint == hint
+
+
 @pytest.mark.parametrize("zeros", [0, 20])
 def test_the_header_may_say_that_all_is_json(zeros: int) -> None:
     body = asked()
