@@ -99,6 +99,16 @@ def upload(name: str, version: str, storage: str | None, as_json: bool, **source
 @click.option(
     "--data", help="Dataset for the comparison, if the predictions of the two are not stored."
 )
+@click.option(
+    "--live",
+    metavar="RECORDED",
+    help="Compare on what a server answered: directory or URI of podium serve --record.",
+)
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path),
+    help="Table of the labels for --live: columns id and label, and item.",
+)
 @click.option("--reason", default="by hand", show_default=True, help="Reason for the history.")
 @_tracking_option
 @_DRY_RUN
@@ -114,6 +124,7 @@ def promote(
     Examples:
       podium models promote mnist RUN-ID --reason "better at sevens"
       podium models promote mnist RUN-ID --rule likely=.97,max_class_drop=0.02
+      podium models promote mnist RUN-ID --rule likely --live recorded/ --labels labels.csv
     """
     from podium.models import NotPromoted
 

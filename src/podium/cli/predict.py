@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -68,7 +68,7 @@ def predict(
     strict: bool,
     storage: str | None,
     as_json: bool,
-    **reading: str,
+    **reading: Any,
 ) -> None:
     """Predict new pictures, rows or sentences with the champion.
 

@@ -85,6 +85,23 @@ if TYPE_CHECKING:
     help="Seconds to keep serving after SIGTERM, until proxies send no more requests.",
 )
 @click.option(
+    "--shadow",
+    multiple=True,
+    metavar="[NAME@]VERSION",
+    help="Ask this version too, after the client has its answer.",
+)
+@click.option(
+    "--canary",
+    multiple=True,
+    metavar="[NAME@]VERSION=SHARE%",
+    help="Let this version answer a share of the requests.",
+)
+@click.option(
+    "--record",
+    metavar="URI",
+    help="Directory or URI to record the answers of both versions in, for podium models promote --live.",
+)
+@click.option(
     "--watch",
     is_flag=True,
     help="Count items and predictions in bins of the training part, at /metrics.",
@@ -110,6 +127,9 @@ def serve(
     timeout: float,
     processes: int | None,
     drain: float,
+    shadow: tuple[str, ...],
+    canary: tuple[str, ...],
+    record: str | None,
     watch: bool,
     sample: float | None,
     storage: str | None,
@@ -129,6 +149,8 @@ def serve(
       podium serve mnist
       podium serve churn@v3 --port 9000 --token-file token.txt
       podium serve churn --watch --sample 0.1
+      podium serve churn --canary v4=5%
+      podium serve churn --shadow v4 --record answers/
       podium serve trained/ --host 0.0.0.0
       curl -H "Content-Type: image/png" --data-binary @7.png localhost:8080/v2/models/mnist/predict
     """
@@ -142,6 +164,7 @@ def serve(
             f"podium serve needs {error.name}", "pip install 'podium-ml[serve]'"
         ) from None
     from podium.prediction.pool import Processes
+    from podium.serving.challenger import Split, add_challengers
     from podium.serving.served import find_models
 
     _check_certificate(tls_cert, tls_key)
@@ -150,6 +173,8 @@ def serve(
         raise InvalidInput(f"--sample {sample:g} needs --watch", "add --watch")
     pool = Processes(count=processes or Processes.count, seconds=timeout)
     served = find_models(models, storage, (sample or 1.0) if watch else None, pool)
+    splits = [*map(Split.shadow, shadow), *map(Split.canary, canary)]
+    add_challengers(served, splits, record, timeout)
     limits = Limits(body=max_body << 20, requests=max_requests, seconds=timeout)
     server = Server(served, token=token, limits=limits, follow=follow)
     config = uvicorn.Config(
@@ -194,7 +219,8 @@ def _run(
 
     def open_models() -> None:
         try:
-            for model in models:
+            beside = [model.challenger.served for model in models if model.challenger]
+            for model in [*models, *beside]:
                 model.open()
                 echo(f"serving {model.name} {model.now.version}{model.unwatched}", err=True)
             echo(f"listening on {url}", err=True)

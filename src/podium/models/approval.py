@@ -85,8 +85,13 @@ def approve(
     """
     refusal = _waits(model, version)
     _write(model, "approval", version, reason, key)
-    given = data or refusal.evidence.get("data")
-    return model.promote(version, rule=str(refusal.evidence["rule"]), data=given, reason=reason)
+    given, live = data or refusal.evidence.get("data"), refusal.evidence.get("live")
+    where = (
+        {"data": given}
+        if given or not live
+        else {"live": live["recorded_in"], "labels": live["labels_in"]}
+    )
+    return model.promote(version, rule=str(refusal.evidence["rule"]), reason=reason, **where)
 
 
 def reject(model: "Model", version: str, reason: str, *, key: Path | None = None) -> Record:

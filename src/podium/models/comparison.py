@@ -47,6 +47,7 @@ from podium.scoring.comparison import Changes, by_class, figure_interval, flips,
 from podium.scoring.threshold import THRESHOLD
 
 if TYPE_CHECKING:
+    from podium.models.live import LiveItems
     from podium.models.model import Model
 
 
@@ -60,6 +61,7 @@ def judge(
     rule: PromotionRule,
     metric: Metric | None,
     jobs: "VersionJobs | None" = None,
+    live: "LiveItems | None" = None,
 ) -> Callable[[Version, Version | None, Sequence[Record]], Decision]:
     """Return what decides between a challenger and a champion, or about a first champion.
 
@@ -69,6 +71,7 @@ def judge(
         metric: What both are compared by; None for the rule's, else what the challenger was chosen
             by.
         jobs: As in predictions.
+        live: Items that a server answered, to compare on in place of a test part.
 
     Raises:
         InvalidInput: The rule needs what this machine lacks, as a key for signatures.
@@ -80,7 +83,7 @@ def judge(
         challenger: Version, champion: Version | None, records: Sequence[Record]
     ) -> Decision:
         both = (challenger, champion) if champion else (challenger,)
-        items, measure = of_data or stored_items(both)
+        items, measure = live.of(challenger) if live else of_data or stored_items(both)
         try:
             seen = items.common([measure(version) for version in both])
         except TooFewItems as error:
@@ -110,7 +113,7 @@ def judge(
             of_shared if column else None,
             probabilities=seen.predicted[0],
         )
-        for note in seen.notes:
+        for note in (*(live.notes if live else ()), *seen.notes):
             decision = decision.noting(note)
         figures = {**decision.figures, "model": _model_of(challenger)}
         if rule.window:
@@ -272,19 +275,30 @@ def chosen_metric(text: str, version: Version, kind: str) -> Metric:
 
 
 def contest(
-    model: "Model", version: str, rule: str, data: str | None, evidence: Mapping[str, Any]
+    model: "Model",
+    version: str,
+    rule: str,
+    data: str | None,
+    evidence: Mapping[str, Any],
+    live: "LiveItems | None" = None,
 ) -> Promotion:
-    """Let a version challenge the champion, with stored predictions or on given data.
+    """Let a version challenge the champion, with stored predictions, on given data or on live
+    items.
 
     Args:
         version: The challenger, a version or an alias.
         rule: In the notation of PromotionRule.parse; without a metric, that of the challenger
             counts.
         data: URI of a dataset; None to use stored predictions.
+        live: As in judge.
     """
     facts = model.version(version).facts.dataset
-    part = describe(data).test_part if data else facts.test_part or facts.test_digest
-    judged = judge(data, PromotionRule.parse(rule), None)
+    part = facts.test_part or facts.test_digest
+    judged = judge(data, PromotionRule.parse(rule), None, live=live)
+    if data:
+        part = describe(data).test_part
+    if live:
+        evidence, part = {**evidence, "live": live.evidence}, live.test_part
     return model.challenge(version, judged, {**evidence, "test_part": part})
 
 

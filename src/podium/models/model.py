@@ -265,6 +265,8 @@ class Model:
         *,
         rule: str | None = None,
         data: str | Path | None = None,
+        live: str | Path | None = None,
+        labels: str | Path | None = None,
         reason: str = "by hand",
         tracking: str = "",
         dry_run: bool = False,
@@ -276,6 +278,10 @@ class Model:
             version: A version, its id or an alias.
             rule: ``likely``, ``better``, ``likely=.97,minimum=.9`` …; None promotes it in any case.
             data: Dataset for the comparison, if the predictions of the two are not stored.
+            live: Directory or URI in which ``podium serve --record`` has recorded answers of both:
+                they are compared on these, with labels.
+            labels: Table of the labels, with the columns id (of the request) and label, and item
+                (the place in the request) where a request has several.
             reason: For the history.
             tracking: MLflow whose alias champion follows; the one that the version's run was logged
                 to if empty.
@@ -288,7 +294,22 @@ class Model:
         """
         if dry_run:
             return self._dry_run().promote(
-                version, rule=rule, data=data, reason=reason, tracking=tracking
+                version,
+                rule=rule,
+                data=data,
+                live=live,
+                labels=labels,
+                reason=reason,
+                tracking=tracking,
+            )
+        if (live is None) != (labels is None) or (live and data):
+            raise InvalidInput(
+                "recorded answers and labels go together, and not with other data",
+                "--live RECORDED --labels labels.csv",
+            )
+        if rule is None and (data or live):
+            raise InvalidInput(
+                f"{data or live} is for a comparison, and there is no rule", "add --rule likely"
             )
         chosen = version.version if isinstance(version, Version) else self.version(version).version
         check_tracking(tracking)
@@ -297,8 +318,12 @@ class Model:
             record = self.set_champion(chosen, {"reason": reason}, held.version if held else None)
             return self._moved(Promotion(record=record), tracking)
         from podium.models.comparison import contest
+        from podium.models.live import LiveItems
 
-        ended = contest(self, chosen, rule, str(data) if data else None, {"reason": reason})
+        items = None
+        if live and labels:
+            items = LiveItems(model=self.name, recorded=str(live), labels=Path(labels))
+        ended = contest(self, chosen, rule, str(data) if data else None, {"reason": reason}, items)
         if ended.record is None:
             assert ended.decision
             champion = (

@@ -348,7 +348,7 @@ def stored_items(versions: Sequence[Version]) -> tuple[TestItems, Callable[[Vers
             raise Damaged(
                 f"{PREDICTIONS} of {version.version} has {len(array)} items, but {TARGET} {len(target)}"
             )
-        seen = _seen_by(version)
+        seen = seen_by(version)
         fair = np.ones(len(target), bool)
         if hashes is not None and seen is not None:
             fair &= ~np.isin(hashes[:, :2], seen.hashes).any(axis=1)
@@ -444,7 +444,7 @@ def _prepare(
     name = version.title
     check_task(version, Task.of(held_out.info))
     taken = held_out.inputs_for(_preprocessing(version), name)
-    seen = _seen_by(version)
+    seen = seen_by(version)
     notes = _unknown(version, held_out.info, name) if seen is None else ()
     return taken, *unseen(taken, held_out.groups, seen), notes
 
@@ -480,7 +480,8 @@ def _unknown(version: Version, info: DatasetInfo, name: str) -> tuple[str, ...]:
     )
 
 
-def _seen_by(version: Version) -> SeenItems | None:
+def seen_by(version: Version) -> SeenItems | None:
+    """Return what a version has seen in training; None if it is not known."""
     if SEEN not in version.files:
         return None
     return SeenItems.from_bytes(version.read(SEEN), f"{SEEN} of {version.title}")

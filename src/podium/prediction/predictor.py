@@ -135,6 +135,7 @@ class Predictor:
         delimiter: str = "",
         encoding: str = "utf-8",
         on_unknown: "Callable[[UnknownValues], None] | None" = None,
+        on_batch: "Callable[[Batch, NDArray[Any]], None] | None" = None,
     ) -> Iterator[Outcome | Problem]:
         """Predict raw data one after the other, without keeping any: for files larger than memory.
 
@@ -145,6 +146,7 @@ class Predictor:
             encoding: Encoding of CSV and text files.
             on_unknown: Called at the end with the values of categories that the training part does
                 not have.
+            on_batch: Called with items as they were read, and with what the model says of them.
 
         Returns:
             An Outcome (``.name``, ``.label``, ``.probabilities``, ``.values``) of each item, in
@@ -164,6 +166,8 @@ class Predictor:
         def outcomes() -> Iterator[Outcome | Problem]:
             for batch, results in self._batches(recipe, classes, items, delimiter, encoding):
                 unknown.add(batch.inputs)
+                if on_batch:
+                    on_batch(batch, results)
                 indices = results if classes is None else decided(results, classes, self.threshold)
                 named = zip(batch.names, results.tolist(), indices.tolist(), strict=True)
                 yield from (Outcome.of(*each, classes) for each in named)

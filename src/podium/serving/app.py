@@ -9,14 +9,14 @@ import errno
 import hmac
 import json
 import logging
-import random
 import re
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
@@ -27,13 +27,16 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from podium import __version__
+from podium.display.text import are
 from podium.errors import InvalidInput, NotFound, PodiumError, suggestion
 from podium.prediction.predictions import UnknownValues
-from podium.serving.figures import Figures
+from podium.scoring.families import Array
+from podium.serving.challenger import Answered, Ask, RawItems, new_id, predicted_rows
+from podium.serving.figures import Figures, compared
 from podium.serving.form import try_page
 from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Loaded, Served
-from podium.serving.tensors import read_request, write_response
+from podium.serving.tensors import MOST_NAME, read_request, write_response
 from podium.system.background import Tries
 from podium.system.machine import cores
 
@@ -99,6 +102,10 @@ def _status_of(error: Exception) -> int:
     return 404 if isinstance(error, NotFound) else 400 if isinstance(error, InvalidInput) else 500
 
 
+def _header(headers: Mapping[bytes, bytes], name: bytes) -> str:
+    return headers.get(name, b"")[:MOST_NAME].decode("latin-1")
+
+
 class Server:
     """Answers for some models.
 
@@ -113,11 +120,15 @@ class Server:
         self, models: Sequence[Served], *, token: str, limits: Limits, follow: float
     ) -> None:
         self._models = {model.name: model for model in models}
+        self._challengers = [model.challenger for model in models if model.challenger]
+        self._every = [*models, *(challenger.served for challenger in self._challengers)]
         self._token, self._limits, self._follow = token, limits, follow
         self._under_way = 0
         # Of their own: what follows the champion takes the loop's, and waits for no request.
         self._threads = ThreadPoolExecutor(cores() + 4, "podium-request")
-        self._tries = {name: Tries(f"following the champion of {name}") for name in self._models}
+        self._tries = {
+            model.name: Tries(f"following the champion of {model.name}") for model in self._every
+        }
         self.draining = False
         """Whether it is about to end: it is not ready, and each answer is the last on its
         connection."""
@@ -168,19 +179,22 @@ class Server:
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         following = [
-            asyncio.create_task(self._tries[name].repeat(model.follow, self._follow))
-            for name, model in self._models.items()
+            asyncio.create_task(self._tries[model.name].repeat(model.follow, self._follow))
+            for model in self._every
         ]
+        following += [asyncio.create_task(challenger.repeat()) for challenger in self._challengers]
         yield
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
+        for challenger in self._challengers:
+            await challenger.close()
         for model in self._open():
             await model.now.close()
 
     def _open(self) -> list[Served]:
-        return [model for model in self._models.values() if model.opened]
+        return [model for model in self._every if model.opened]
 
     def _answering(
         self, answer: Callable[[Asked], Awaitable[Response]]
@@ -225,7 +239,7 @@ class Server:
     async def _ready(self, asked: Asked) -> Response:
         # A model whose version changes stays open.
         stuck = [tries.name for tries in self._tries.values() if tries.stuck]
-        ready = not self.draining and not stuck and len(self._open()) == len(self._models)
+        ready = not self.draining and not stuck and len(self._open()) == len(self._every)
         return JSONResponse(
             {"ready": ready, **({"stuck": stuck} if stuck else {})}, 200 if ready else 503
         )
@@ -235,20 +249,24 @@ class Server:
             {"name": "podium", "version": __version__, "extensions": ["binary_tensor_data"]}
         )
 
-    def _served(self, name: str, version: str | None = None) -> tuple[Served, Loaded]:
+    def _served(self, name: str, version: str | None = None) -> tuple[Served, dict[str, Loaded]]:
+        """Return a model and those that answer for it by version, the champion first."""
         model = self._models.get(name)
         if model is None:
             raise NotFound(f"no model {name!r} is served", suggestion(name, self._models))
-        if not model.opened:
+        both = [model, *([model.challenger.served] if model.challenger else [])]
+        if not all(each.opened for each in both):
             raise _Refused(503, f"{name} is being opened", retry_after="1")
-        now = model.now
-        if version not in (None, now.version):
-            raise NotFound(f"version {version!r} of {name} is not served", f"{now.version} is")
-        return model, now
+        versions = {each.now.version: each.now for each in both}
+        if version is not None and version not in versions:
+            known = f"{' and '.join(versions)} {are(len(versions))}"
+            raise NotFound(f"version {version!r} of {name} is not served", known)
+        return model, versions
 
     async def _model(self, asked: Asked) -> Response:
-        model, now = self._served(**asked.path_params)
-        return JSONResponse({"name": model.name, "versions": [now.version], **now.metadata})
+        model, versions = self._served(**asked.path_params)
+        now = versions[asked.path_params.get("version") or model.now.version]
+        return JSONResponse({"name": model.name, "versions": [*versions], **now.metadata})
 
     async def _model_ready(self, asked: Asked) -> Response:
         model, _ = self._served(**asked.path_params)
@@ -263,51 +281,81 @@ class Server:
         model, _ = self._served(**named)
 
         async def answer(body: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-            # Only now: a version that is replaced while the body comes takes no request.
-            _, now = self._served(**named)
             size = headers.get(b"inference-header-content-length")
             small = len(body) < _LARGE
             request = (
                 read_request(body, size) if small else await self._apart(read_request, body, size)
             )
-            outputs = await now.batcher.ask(request.inputs)
-            called = request.id or f"{random.getrandbits(128):032x}"
-            head = {"model_name": model.name, "model_version": now.version, "id": called}
+            called = request.id or _header(headers, b"x-request-id") or new_id()
+            key = _header(headers, b"podium-sticky") or called
+            version, outputs = await self._run(named, key, called, request.inputs)
+            head = {"model_name": model.name, "model_version": version, "id": called}
             if sum([array.nbytes for array in outputs.values()]) < _LARGE:
                 return write_response(head, outputs, request)
             return await self._apart(write_response, head, outputs, request)
 
         return await self._limited(model, receive, answer)
 
+    async def _run(
+        self,
+        named: Mapping[str, str | None],
+        key: str,
+        called: str,
+        inputs: Mapping[str, Array],
+    ) -> tuple[str, dict[str, Array]]:
+        """Return the version that answers, and its outputs."""
+
+        async def ask(now: Loaded) -> Answered:
+            outputs = await now.batcher.ask(inputs)
+            rows = partial(predicted_rows, now.predictor, outputs)
+            return Answered(version=now.version, said=outputs, rows=lambda: (rows(), [inputs]))
+
+        size = sum([array.nbytes for array in inputs.values()])
+        answered = await self._ask(named, key, called, ask, size)
+        return answered.version, answered.said
+
+    async def _ask(
+        self, named: Mapping[str, str | None], key: str, called: str, ask: Ask, size: int
+    ) -> Answered:
+        # Only now: a version that is replaced while the body comes takes no request.
+        model, _ = self._served(**named)  # type: ignore[arg-type]
+        if model.challenger is None:
+            return await ask(model.now)
+        return await model.challenger.answer(model, named.get("version"), key, called, ask, size)
+
     async def _predict(self, asked: Asked) -> Response:
         model, _ = self._served(**asked.path_params)
 
-        async def answer(body: bytes) -> Response:
-            _, now = self._served(**asked.path_params)  # as for inference
-            until, media = (
-                time.monotonic() + self._limits.seconds,
-                asked.headers.get("content-type", ""),
-            )
+        headers = dict(asked.headers.raw)
+        called = _header(headers, b"x-request-id") or new_id()
+        key = _header(headers, b"podium-sticky") or called
 
-            def work() -> Response:
-                many = dict[str, int]()
+        async def answer(body: bytes) -> Response:
+            until = time.monotonic() + self._limits.seconds
+            media, raw = read_raw(body, asked.headers.get("content-type", ""))
+
+            async def ask(now: Loaded) -> Answered:
+                return await self._apart(work, now)
+
+            def work(now: Loaded) -> Answered:
+                many, items = dict[str, int](), RawItems()
 
                 def count(unknown: UnknownValues) -> None:
                     many.update(unknown.many)
                     self._figures.note_unknown(model.name, unknown.counts)
 
                 said = predict_raw(
-                    now.predictor, *read_raw(body, media), until=until, on_unknown=count
+                    now.predictor, media, raw, until=until, on_unknown=count, on_batch=items.add
                 )
+                answer = {"model_name": model.name, "model_version": now.version, "id": called}
                 head = {"Podium-Unknown-Values": json.dumps(many)} if many else {}
-                answer = {
-                    "model_name": model.name,
-                    "model_version": now.version,
-                    "predictions": said,
-                }
-                return JSONResponse(answer, headers=head)
+                response = JSONResponse({**answer, "predictions": said}, headers=head)
+                return Answered(version=now.version, said=response, rows=items.rows)
 
-            return await self._apart(work)
+            response: Response = (
+                await self._ask(asked.path_params, key, called, ask, len(body))
+            ).said
+            return response
 
         return await self._limited(model, asked.receive, answer)
 
@@ -357,9 +405,14 @@ class Server:
         return b"".join(pieces)
 
     async def _page(self, asked: Asked) -> Response:
-        shown = {model.name: (model.now.version, model.now.predictor) for model in self._open()}
+        shown = {
+            model.name: (model.now.version, model.now.predictor)
+            for model in self._models.values()
+            if model.opened
+        }
         return HTMLResponse(await self._apart(try_page, shown))
 
     async def _metrics(self, asked: Asked) -> Response:
         page = self._figures.page(self._open(), self._under_way, self._tries)
+        page += compared(self._models.values())
         return Response(page, media_type="text/plain; version=0.0.4")

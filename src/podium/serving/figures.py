@@ -136,6 +136,41 @@ class Figures:
         )
 
 
+def compared(models: Iterable[Served]) -> str:
+    """Return the lines of the versions that answer beside others; empty if there are none."""
+    both = {model.name: model.challenger for model in models if model.challenger}
+    if not both:
+        return ""
+    answers = [
+        (dict(zip(("model", "version", "role", "outcome"), (name, *key), strict=True)), count)
+        for name, challenger in both.items()
+        for key, count in sorted(challenger.counts.items())
+    ]
+    recorded = {name: challenger.recorded for name, challenger in both.items()}
+    failures = {name: challenger.record_failures for name, challenger in both.items()}
+    return "".join(
+        [
+            labeled(
+                "podium_serve_compared_total",
+                "Requests by the version beside the champion: answered, failed, dropped.",
+                answers,
+            ),
+            metric(
+                "podium_serve_recorded_total",
+                "Requests whose answers were recorded.",
+                recorded,
+                "model",
+            ),
+            metric(
+                "podium_serve_record_failures_total",
+                "Requests whose answers could not be recorded.",
+                failures,
+                "model",
+            ),
+        ]
+    )
+
+
 def _watched(served: list[Served]) -> list[str]:
     watches = [
         ({"model": model.name, "version": version}, watch, watch.counts())

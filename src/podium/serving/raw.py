@@ -9,11 +9,13 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
+from podium.data.items import Batch
 from podium.data.rows import Problem
 from podium.errors import Failed, InvalidInput
 from podium.files.documents import foreign, load_json
 from podium.prediction import Predictor
 from podium.prediction.predictions import UnknownValues
+from podium.scoring.families import Array
 from podium.serving.tensors import MOST_JSON
 
 _MOST_ITEMS = 100_000
@@ -68,6 +70,7 @@ def predict_raw(
     *,
     until: float | None = None,
     on_unknown: Callable[[UnknownValues], None] | None = None,
+    on_batch: Callable[[Batch, Array], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Predict raw items, which become inputs as the training data did.
 
@@ -75,6 +78,7 @@ def predict_raw(
         media: What they come as.
         body: A picture, a table, or lines of text.
         on_unknown: As Predictor.stream takes it.
+        on_batch: As Predictor.stream takes it.
         until: When nobody waits for the answer any more, by time.monotonic(); in a minute if None.
 
     Raises:
@@ -88,7 +92,7 @@ def predict_raw(
         file.write_bytes(body)
         if media == _PARQUET:
             _check_rows(file)
-        for result in predictor.stream([str(file)], on_unknown=on_unknown):
+        for result in predictor.stream([str(file)], on_unknown=on_unknown, on_batch=on_batch):
             if len(said) >= _MOST_ITEMS:
                 raise InvalidInput(
                     f"a request has at most {_MOST_ITEMS} items", "send them in several requests"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from podium.data.profile import Watch
 from podium.errors import InvalidInput, PodiumError
@@ -17,6 +17,9 @@ from podium.scoring import OnnxModel
 from podium.scoring.families import Array
 from podium.serving.batcher import Batcher
 from podium.serving.tensors import NAMES
+
+if TYPE_CHECKING:
+    from podium.serving.challenger import Challenger
 
 _MOST_ROWS = 1024
 """Rows of a batch at most."""
@@ -147,6 +150,27 @@ class Served:
         self.announce: Callable[[], None] = lambda: None
         """Called when another version answers."""
 
+        self.registered: Model | None = None
+        """Of the registry; None for a directory."""
+
+        self.challenger: Challenger | None = None
+        """Answers beside it."""
+
+    def beside(self, ref: str) -> "Served":
+        """Return another version of it, to be served beside it as ``NAME@REF``.
+
+        Raises:
+            InvalidInput: It is a directory, or there is no such version.
+        """
+        if self.registered is None:
+            raise InvalidInput(
+                f"{self.name} is a directory, which has no version {ref!r}",
+                "serve a model of the registry by its name",
+            )
+        self.registered.version(ref)
+        find = partial(_find_version, self.registered, ref)
+        return Served(f"{self.name}@{ref}", find, self._share, self._processes)
+
     @property
     def opened(self) -> bool:
         """Whether a version answers yet."""
@@ -261,7 +285,7 @@ def find_models(
             model = Served(
                 name, partial(_find_version, registry[name], ref or "champion"), share, processes
             )
-            model.storage = registry.url
+            model.storage, model.registered = registry.url, registry[name]
         if name in served:
             raise InvalidInput(f"two models would be served as {name!r}", "serve them on two ports")
         served[name] = model

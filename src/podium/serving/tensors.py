@@ -37,7 +37,7 @@ _LITTLE = {dtype: dtype.newbyteorder("<") for dtype in _NAMES}
 MOST_JSON = 8 << 20
 """Bytes of JSON: parsing takes ten times as much memory, and no other thread runs meanwhile."""
 
-_MOST_NAME = 1000
+MOST_NAME = 1000
 """Letters of a name or an id."""
 
 _MOST_ROWS = 1 << 20
@@ -107,9 +107,9 @@ def read_request(body: bytes, header: bytes | None) -> _Request:
         if not isinstance(wanted, dict) or not _is_name(wanted.get("name")):
             raise InvalidInput(f"outputs[{number}] needs a name, but got {_brief(wanted)}")
         outputs[wanted["name"]] = bool(_parameters(wanted).get("binary_data", False))
-    if type(called) is not str or len(called) > _MOST_NAME:
+    if type(called) is not str or len(called) > MOST_NAME:
         raise InvalidInput(
-            f"id is a string of at most {_MOST_NAME} letters, but got {_brief(called)}"
+            f"id is a string of at most {MOST_NAME} letters, but got {_brief(called)}"
         )
     binary = bool(_parameters(document).get("binary_data_output", False))
     return _Request(id=called, inputs=inputs, outputs=outputs, binary=binary)
@@ -133,7 +133,7 @@ def _size(header: bytes, most: int) -> int:
 
 
 def _is_name(value: Any) -> bool:
-    return type(value) is str and len(value) <= _MOST_NAME
+    return type(value) is str and len(value) <= MOST_NAME
 
 
 def _brief(value: Any) -> str:

@@ -1,0 +1,302 @@
+"""Items that a server answered, with labels that came later: what promotion compares two versions
+on in place of a test part.
+
+An item counts for a comparison if both versions answered it, it has a label, and neither has seen
+it in training. Equal items count together, as a group does: asking one often proves nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from podium.data.row_files import open_rows
+from podium.data.test_part import sketch
+from podium.data.values import to_numbers, to_text
+from podium.display.text import are, iso, plural
+from podium.errors import Damaged, InvalidInput
+from podium.files.documents import foreign
+from podium.models.recorded import Answer, Exchange, Recording
+from podium.models.shared_items import Measured, TestItems, seen_by
+from podium.models.task import decision_threshold
+from podium.models.version import Version
+from podium.scoring.scores import check_predictions
+from podium.storage import absolute
+
+_NAMED = 3
+"""Ids that a sentence names."""
+
+_Item = tuple[str, int]
+"""Id of a request, and the item's place in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveItems:
+    """Recorded answers and labels of a model.
+
+    Raises:
+        NotFound: There are no recorded answers, or no such file of labels.
+        InvalidInput: The labels lack a column, name an item twice, do not fit, or are of no
+            recorded request.
+        Damaged: A recorded answer cannot be read.
+    """
+
+    model: str
+    recorded: str
+    """Directory or URI."""
+
+    labels: Path
+    """Table with the columns id and label, and item where a request has several."""
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        """Where the items come from, for the history."""
+        times = [self._exchanges[name].time for name, _ in self._labeled]
+        return {
+            "recorded_in": absolute(self.recorded),
+            "labels_in": str(self.labels.absolute()),
+            "labels_sha256": sha256(self.labels.read_bytes()).hexdigest(),
+            "items": len(self._labeled),
+            "since": iso(min(times)),
+            "until": iso(max(times)),
+        }
+
+    @property
+    def test_part(self) -> str:
+        """Short text that tells the set of items."""
+        return sketch(self._hashes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Where the items come from, and which are left out, in sentences."""
+        given = self.evidence
+        every = sum(len(_first(exchange).items) for exchange in self._exchanges.values())
+        unlabeled, spare = every - len(self._labeled), len(self._labels) - len(self._labeled)
+        notes = [
+            f"compared on live items that were answered from {given['since']} to {given['until']}: "
+            f"{self._recording.url}, labels of {self.labels}"
+        ]
+        if unlabeled:
+            notes.append(f"{unlabeled:,} of {every:,} recorded items have no label")
+        if spare:
+            notes.append(f"{plural(spare, 'label')} {are(spare)} of no recorded item")
+        if self._ambiguous:
+            notes.append(
+                f"{plural(len(self._ambiguous), 'request id')} {are(len(self._ambiguous))} left out, "
+                f"as other items came under the same id: {_some(sorted(self._ambiguous))}"
+            )
+        return tuple(notes)
+
+    def of(self, challenger: Version) -> tuple[TestItems, Callable[[Version], Measured]]:
+        """Return the labeled items, and what measures a version on them.
+
+        Args:
+            challenger: Says whether labels are classes or numbers.
+        """
+        texts, classes = [self._labels[item] for item in self._labeled], _classes(challenger)
+        if classes:
+            names = tuple(dict.fromkeys([*classes, *sorted(set(texts))]))
+            places = {name: at for at, name in enumerate(names)}
+            target = np.array([places[text] for text in texts])
+        else:
+            names, target = (), to_numbers(pa.array(texts))[0]
+            if np.isnan(target).any():
+                wrong = texts[int(np.flatnonzero(np.isnan(target))[0])]
+                raise InvalidInput(
+                    f"{self.labels}: the label {wrong!r} is not a number, and {challenger.title} predicts numbers"
+                )
+        times = [self._exchanges[name].time.replace(tzinfo=None) for name, _ in self._labeled]
+        items = TestItems(
+            target=target,
+            classes=names,
+            units=self._hashes,
+            keys=self._hashes,
+            times=np.array(times, "datetime64[us]"),
+            inputs={},
+        )
+        return items, self._measure
+
+    def _measure(self, version: Version) -> Measured:
+        """Return what a version answered of the labeled items.
+
+        Raises:
+            InvalidInput: It answered none of them.
+            Damaged: Its predictions are of other classes.
+        """
+        answers = [self._exchanges[name].answers.get(version.version) for name, _ in self._labeled]
+        answered = np.array(
+            [
+                bool(answer) and answer.predicted[at] is not None  # type: ignore[union-attr]
+                for answer, (_, at) in zip(answers, self._labeled, strict=True)
+            ]
+        )
+        if not answered.any():
+            known = sorted({name for each in self._exchanges.values() for name in each.answers})
+            raise InvalidInput(
+                f"{version.title} answered none of the labeled items in {self._recording.url}",
+                f"versions that answered there: {', '.join(known)}",
+            )
+        chosen = [
+            (answer, at)
+            for answer, (_, at), holds in zip(answers, self._labeled, answered, strict=True)
+            if holds and answer
+        ]
+        classes = _classes(version)
+        some = _array([answer.predicted[at] for answer, at in chosen], classes, version)
+        predicted = np.zeros((len(answered), *some.shape[1:]), some.dtype)
+        predicted[answered] = some
+        fair, notes = answered.copy(), []
+        if missing := int((~answered).sum()):
+            notes.append(f"{version.version} has no answer to {plural(missing, 'live item')}")
+        if failed := sum(version.version in each.failed for each in self._exchanges.values()):
+            notes.append(f"{version.version} failed on {plural(failed, 'recorded request')}")
+        if (seen := seen_by(version)) is None:
+            notes.append(
+                f"it is not known which items {version.title} was trained on: some of the live items may be among them"
+            )
+        else:
+            hashes = np.array([int(answer.items[at], 16) for answer, at in chosen], np.uint64)
+            fair[answered] = ~np.isin(hashes, seen.hashes)
+            if count := int(answered.sum() - fair.sum()):
+                notes.append(f"{version.version} has seen {plural(count, 'live item')} in training")
+        threshold = decision_threshold(version)
+        return Measured(
+            version=version.version,
+            predicted=predicted,
+            decided=threshold.decide(predicted, classes) if threshold else None,
+            classes=classes,
+            fair=fair,
+            notes=tuple(notes),
+        )
+
+    @cached_property
+    def _recording(self) -> Recording:
+        return Recording(self.recorded, self.model)
+
+    @cached_property
+    def _read(self) -> tuple[dict[str, Exchange], set[str]]:
+        """Requests by id, and ids that stand for different items; one that came again with the same
+        items is one request."""
+        exchanges, ambiguous = dict[str, Exchange](), set[str]()
+        for exchange in self._recording:
+            if not exchange.answers:
+                continue
+            earlier = exchanges.setdefault(exchange.id, exchange)
+            if earlier is exchange:
+                continue
+            if not _same(earlier, exchange):
+                ambiguous.add(exchange.id)
+            both = {**exchange.answers, **earlier.answers}
+            answers = {name: both[name] for name in dict.fromkeys([*earlier.answers, *both])}
+            exchanges[exchange.id] = Exchange(
+                id=exchange.id, time=earlier.time, answers=answers, failed=earlier.failed
+            )
+        return {name: each for name, each in exchanges.items() if name not in ambiguous}, ambiguous
+
+    @property
+    def _exchanges(self) -> dict[str, Exchange]:
+        return self._read[0]
+
+    @property
+    def _ambiguous(self) -> set[str]:
+        return self._read[1]
+
+    @cached_property
+    def _labels(self) -> Mapping[_Item, str]:
+        return _read_labels(self.labels)
+
+    @cached_property
+    def _labeled(self) -> list[_Item]:
+        """Recorded items that have a label, in the order in which they were asked."""
+        found = [
+            (name, at)
+            for name, exchange in self._exchanges.items()
+            for at, item in enumerate(_first(exchange).items)
+            if item and (name, at) in self._labels
+        ]
+        if not found:
+            raise InvalidInput(
+                f"none of the {len(self._labels):,} labels in {self.labels} is of a request in {self._recording.url}",
+                f"ids there, as the answers had them: {_some(self._exchanges)}",
+            )
+        return found
+
+    @cached_property
+    def _hashes(self) -> np.ndarray:
+        items = (_first(self._exchanges[name]).items[at] for name, at in self._labeled)
+        return np.array([int(item, 16) for item in items], np.uint64)
+
+
+def _first(exchange: Exchange) -> Answer:
+    """Return the answer that the client got, or the only one."""
+    return next(iter(exchange.answers.values()))
+
+
+def _same(one: Exchange, other: Exchange) -> bool:
+    return any(
+        first.items == second.items
+        for first in one.answers.values()
+        for second in other.answers.values()
+    )
+
+
+def _some(names: Any) -> str:
+    shown = [repr(name) for name, _ in zip(names, range(_NAMED), strict=False)]
+    return ", ".join(shown) + (" …" if len(names) > _NAMED else "")
+
+
+def _classes(version: Version) -> tuple[str, ...]:
+    return version.opened.classes or ()
+
+
+def _array(predicted: list[Any], classes: tuple[str, ...], version: Version) -> np.ndarray:
+    """Return recorded predictions as an array that is fit to be compared."""
+    with foreign(f"recorded answers of {version.title} are not predictions", Damaged):
+        array = np.array(predicted if classes else np.array(predicted, np.float64))
+        if array.dtype.kind not in "iuf":
+            raise ValueError(f"they are {array.dtype}")
+    count, none = len(classes) or None, np.zeros(len(array))
+    check_predictions(array, none, classes=count, name=f"the recorded {version.title}")
+    return array
+
+
+def _read_labels(path: Path) -> Mapping[_Item, str]:
+    """Read labels by item; rows without one are left out.
+
+    Raises:
+        NotFound: There is no such file.
+        InvalidInput: It lacks a column, or an item comes twice.
+    """
+    file, labels, rows = open_rows(path), dict[_Item, str](), dict[_Item, int]()
+    file.require("id", role="the request's id")
+    file.require("label", role="the true class or number")
+    for batch in file:
+        ids = to_text(batch.columns["id"], ("",)).to_pylist()
+        texts = to_text(batch.columns["label"]).to_pylist()
+        places = np.zeros(len(batch))
+        if "item" in batch.columns:
+            places = to_numbers(batch.columns["item"])[0]
+        for row, name, text, at in zip(
+            batch.numbers.tolist(), ids, texts, places.tolist(), strict=True
+        ):
+            if name is None or text is None:
+                continue
+            if not at >= 0 or at != int(at):
+                raise InvalidInput(
+                    f"{path}, row {row}: item is the place in the request, from 0, not {at}"
+                )
+            item = name, int(at)
+            if item in rows:
+                raise InvalidInput(
+                    f"{path} labels item {item[1]} of the request {name!r} twice, in rows {rows[item]} and {row}",
+                    "keep one row of each; the column item tells items of one request apart",
+                )
+            labels[item], rows[item] = text, row
+    if not labels:
+        raise InvalidInput(f"{path} has no labels", "a table with the columns id and label")
+    return labels

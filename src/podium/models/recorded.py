@@ -1,0 +1,145 @@
+"""Answers of two versions to the same requests, as ``podium serve --record`` writes them.
+
+A folder or bucket holds objects of JSON lines for each model, ``MODEL/TIME-WRITER.jsonl``. A line
+is a request: ``id``, ``time``, and ``answers``, by version, that of the client's first. An answer
+has for each item its prediction (probabilities, a class index, a number, or null) and ``items``,
+the hash of its inputs; it is null where the version failed. The inputs themselves are not kept.
+"""
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from podium.errors import Damaged, NotFound, PodiumError
+from podium.models.document import check_name
+from podium.storage import connect
+
+MOST_BYTES = 256 << 20
+"""Bytes that are kept of a model's answers; the oldest are deleted beyond."""
+
+_ENDING = ".jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A version's answer to a request."""
+
+    predicted: tuple[Any, ...]
+    """Of each item: probabilities, a class index or a number; None where it has none."""
+
+    items: tuple[str, ...]
+    """Hash of the inputs of each, hexadecimal; empty where it has none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """A request and the answers to it."""
+
+    id: str
+    time: datetime
+    answers: Mapping[str, Answer]
+    """By version; a version that failed is missing."""
+
+    failed: tuple[str, ...]
+    """Versions that failed."""
+
+    @classmethod
+    def parse(cls, line: bytes, where: str) -> "Exchange":
+        """Read a line.
+
+        Raises:
+            Damaged: It is not one.
+        """
+        try:
+            given = json.loads(line)
+            answers = {
+                str(version): Answer(
+                    predicted=tuple(answer["predicted"]),
+                    items=tuple(
+                        f"{int(item, 16):016x}" if item else "" for item in answer["items"]
+                    ),
+                )
+                for version, answer in given["answers"].items()
+                if answer is not None
+            }
+            if any(len(answer.predicted) != len(answer.items) for answer in answers.values()):
+                raise ValueError("an answer has more predictions than items, or fewer")
+            moment = datetime.fromisoformat(given["time"]).astimezone(UTC)
+            failed = tuple(sorted(given["answers"].keys() - answers))
+            return cls(id=str(given["id"]), time=moment, answers=answers, failed=failed)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise Damaged(
+                f"{where} is not a recorded answer: {error!r:.200}", "delete that file"
+            ) from None
+
+
+class Recording:
+    """The recorded answers of a model.
+
+    Args:
+        url: Directory or URI of the folder, which may hold those of several models.
+        model: Its name.
+        most: Bytes that are kept.
+    """
+
+    def __init__(self, url: str | Path, model: str, most: int = MOST_BYTES) -> None:
+        self._storage, self._most = connect(url), most
+        self._prefix = f"{check_name('model name', model)}/"
+        self._writer = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self.url = self._storage.join(self._prefix.rstrip("/"))
+
+    def check_writable(self) -> None:
+        """Write an object and delete it.
+
+        Raises:
+            PodiumError: It cannot be written.
+        """
+        key = f"{self._prefix}{self._writer}.probe"
+        try:
+            self._storage.put(key, b"")
+            self._storage.delete(key)
+        except OSError as error:
+            raise PodiumError(
+                f"answers cannot be recorded in {self.url}: {error.strerror}",
+                "--record names a directory or a URI that can be written",
+            ) from None
+
+    def add(self, lines: bytes) -> None:
+        """Write lines as an object, and delete the oldest ones, of any writer, beyond the size."""
+        self._storage.put(f"{self._prefix}{time.time_ns():020d}-{self._writer}{_ENDING}", lines)
+        entries = [entry for entry in self._storage.list(self._prefix) if _is_segment(entry.key)]
+        excess = sum(entry.size for entry in entries) - self._most
+        for entry in entries:  # in the order of their times
+            if excess <= 0:
+                break
+            self._storage.delete(entry.key)
+            excess -= entry.size
+
+    def __iter__(self) -> Iterator[Exchange]:
+        """Yield what is recorded, oldest first.
+
+        Raises:
+            NotFound: Nothing is.
+            Damaged: A line is not a recorded answer.
+        """
+        entries = [entry for entry in self._storage.list(self._prefix) if _is_segment(entry.key)]
+        if not entries:
+            raise NotFound(
+                f"there are no recorded answers in {self.url}",
+                "podium serve NAME --shadow VERSION --record DIRECTORY records them",
+            )
+        for entry in entries:
+            with suppress(NotFound):  # a server has just deleted it as the oldest one
+                for number, line in enumerate(self._storage.get(entry.key).splitlines(), 1):
+                    yield Exchange.parse(line, f"{self._storage.join(entry.key)}, line {number},")
+
+
+def _is_segment(key: str) -> bool:
+    return key.endswith(_ENDING)

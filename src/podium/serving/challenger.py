@@ -1,0 +1,320 @@
+"""A second version beside the one that answers: a canary gets a share of the requests, a shadow is
+asked what the other has answered already; both answers can be recorded, for promotion by them."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any, Self
+
+import numpy as np
+import orjson
+
+from podium.data.held_out import TestInputs
+from podium.data.items import Batch
+from podium.errors import InvalidInput, PodiumError, require
+from podium.models.recorded import Recording
+from podium.prediction import Predictor
+from podium.scoring import OnnxModel
+from podium.scoring.families import Array
+from podium.serving.served import Loaded, Served
+from podium.system.background import Tries
+
+_MOST_PENDING, _MOST_PENDING_BYTES = 64, 64 << 20
+"""Requests that wait for the second answer, and what they hold; those beyond are dropped."""
+
+_SEGMENT_BYTES, _SEGMENT_SECONDS = 1 << 20, 60.0
+"""Recorded answers are written once they are so large, and after so long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """A second version of a model: ``VERSION`` for a shadow, ``VERSION=5%`` for a canary, each perhaps
+    with ``NAME@`` before it."""
+
+    name: str
+    """Of the model; empty for the only one that is served."""
+
+    ref: str
+    """Version or alias."""
+
+    share: float = 0.0
+    """Of the requests that it answers; 0 for a shadow."""
+
+    @classmethod
+    def shadow(cls, text: str) -> Self:
+        """Parse the value of --shadow."""
+        name, _, ref = text.rpartition("@")
+        return cls(name=name, ref=ref)
+
+    @classmethod
+    def canary(cls, text: str) -> Self:
+        """Parse the value of --canary.
+
+        Raises:
+            InvalidInput: It has no share, or one that is not above 0 % and below 100 %.
+        """
+        version, _, share = text.partition("=")
+        try:
+            number = float(share.removesuffix("%")) / 100
+        except ValueError:
+            number = 0.0
+        if not share.endswith("%") or not 0 < number < 1:
+            raise InvalidInput(
+                f"--canary {text} does not say which share of the requests, above 0 % and below 100 %",
+                f"--canary {version or 'VERSION'}=5%",
+            )
+        name, _, ref = version.rpartition("@")
+        return cls(name=name, ref=ref, share=number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """A version's answer to a request."""
+
+    version: str
+    said: Any
+    """For the client."""
+
+    rows: Callable[[], tuple[list[Any], list[Mapping[str, Array]]]]
+    """Returns the prediction of each item, None of one without, and the inputs of the others, in
+    parts of one after the other; called only to record them."""
+
+
+Ask = Callable[[Loaded], Awaitable[Answered]]
+
+
+class Challenger:
+    """The second version of a model, and what became of its answers.
+
+    Args:
+        served: The second version; its name is ``NAME@VERSION``.
+        share: As in Split.
+        recording: Where both answers are recorded; None for nowhere.
+        seconds: For its answer.
+    """
+
+    def __init__(
+        self, served: Served, share: float, recording: Recording | None, seconds: float
+    ) -> None:
+        self.served, self._share, self._recording = served, share, recording
+        self._seconds = seconds
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+        """Answers by version, role (canary or shadow) and outcome: answered, failed or dropped."""
+
+        self.recorded = self.record_failures = 0
+        """Requests whose answers were written, and those that could not be."""
+
+        self._tasks = set[asyncio.Task[None]]()
+        self._held = 0
+        self._lines, self._size = list[bytes](), 0
+        self._writer = ThreadPoolExecutor(1, "podium-record")
+
+    async def answer(
+        self, champion: Served, version: str | None, key: str, name: str, ask: Ask, size: int
+    ) -> Answered:
+        """Let one of both versions answer a request, and the other one behind it.
+
+        Args:
+            champion: The model.
+            version: The one that the client asks for; None for any.
+            key: Requests of the same key get the same version.
+            name: Id of the request.
+            ask: Asks a version.
+            size: Bytes that the request holds.
+        """
+        now, other = champion.now, self.served.now
+        if now.version == other.version:  # it was promoted
+            return await ask(now)
+        takes = version == other.version or (version is None and self._takes(key, other.version))
+        if not takes:
+            answered = await ask(now)
+            if not self._share:
+                self._follow(answered, self.served, ask, name, size)
+            return answered
+        try:
+            answered = await ask(other)
+        except Exception:
+            self.counts[other.version, "canary", "failed"] += 1
+            raise
+        self.counts[other.version, "canary", "answered"] += 1
+        if self._recording:
+            self._follow(answered, champion, ask, name, size)
+        return answered
+
+    def _takes(self, key: str, version: str) -> bool:
+        """Return whether the canary answers requests of a key: a larger share keeps those of a
+        smaller one."""
+        digest = blake2b(f"{version}\0{key}".encode("utf-8", "surrogatepass"), digest_size=8)
+        return int.from_bytes(digest.digest()) < self._share * 2**64
+
+    def _follow(self, first: Answered, second: Served, ask: Ask, name: str, size: int) -> None:
+        """Ask a second version without a client that waits, unless too many are waiting already."""
+        full = self._held + size > _MOST_PENDING_BYTES or len(self._tasks) >= _MOST_PENDING
+        if full and self._tasks:
+            self.counts[second.now.version, "shadow", "dropped"] += 1
+            return
+        self._held += size
+        task = asyncio.create_task(self._compare(first, second, ask, name))
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._held -= size
+            self._tasks.discard(task)
+
+        self._tasks.add(task)
+        task.add_done_callback(ended)
+
+    async def _compare(self, first: Answered, second: Served, ask: Ask, name: str) -> None:
+        now, answered = second.now, None  # only now: one that is replaced meanwhile takes none
+        try:
+            async with asyncio.timeout(self._seconds):
+                answered = await ask(now)
+        except Exception:  # it may say anything of a request that the other has answered
+            self.counts[now.version, "shadow", "failed"] += 1
+        else:
+            self.counts[now.version, "shadow", "answered"] += 1
+        if self._recording:
+            loop, moment = asyncio.get_running_loop(), datetime.now(UTC)
+            both = {first.version: first, now.version: answered}
+            await loop.run_in_executor(self._writer, self._record, name, moment, both)
+
+    def _record(self, name: str, moment: datetime, both: Mapping[str, Answered | None]) -> None:
+        """Keep both answers for the next segment; called in the writer's thread, as _write is."""
+        try:
+            answers = {version: answer and _written(answer) for version, answer in both.items()}
+            line = {"id": name, "time": moment.isoformat(), "answers": answers}
+            self._lines.append(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
+        except Exception:  # outputs that are no predictions, for example
+            self.record_failures += 1
+            return
+        self._size += len(self._lines[-1])
+        if self._size >= _SEGMENT_BYTES:
+            with suppress(PodiumError, OSError):
+                self._write()
+
+    def _write(self) -> None:
+        lines, self._lines, self._size = self._lines, [], 0
+        if not lines or not self._recording:
+            return
+        try:
+            self._recording.add(b"".join(lines))
+        except Exception:
+            self.record_failures += len(lines)
+            raise
+        self.recorded += len(lines)
+
+    async def flush(self) -> None:
+        """Write what is kept.
+
+        Raises:
+            PodiumError, OSError: It cannot be written; it is counted and gone.
+        """
+        await asyncio.get_running_loop().run_in_executor(self._writer, self._write)
+
+    async def repeat(self) -> None:
+        """Write what is kept from time to time, for ever."""
+        await Tries(f"recording answers of {self.served.name}").repeat(self.flush, _SEGMENT_SECONDS)
+
+    async def close(self) -> None:
+        """Wait for answers that are under way, and write what is kept."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(self.flush(), return_exceptions=True)
+        self._writer.shutdown()
+        await self.served.now.close()
+
+
+def _written(answer: Answered) -> dict[str, Any]:
+    rows, parts = answer.rows()
+    hashes = iter(
+        [
+            f"{item:016x}"
+            for inputs in parts
+            for item in TestInputs(
+                inputs=inputs, kept=np.arange(len(next(iter(inputs.values()))))
+            ).hashes()
+        ]
+    )
+    return {"predicted": rows, "items": ["" if row is None else next(hashes) for row in rows]}
+
+
+def predicted_rows(predictor: Predictor, outputs: Mapping[str, Array]) -> list[Any]:
+    """Return the prediction of each row of a model's outputs."""
+    model, classes = predictor.model, predictor.classes
+    if isinstance(model, OnnxModel):
+        count = None if classes is None else len(classes)
+        return list(model.predicted(outputs, classes=count))
+    (array,) = outputs.values()
+    return list(array)
+
+
+class RawItems:
+    """The raw items of a request, as a version reads them and predicts them."""
+
+    def __init__(self) -> None:
+        self._rows = list[Any]()
+        self._parts = list[Mapping[str, Array]]()
+
+    def add(self, batch: Batch, results: Array) -> None:
+        """Add items, in the order in which the answer has them."""
+        self._rows += [*results, *[None] * len(batch.problems)]
+        self._parts += [batch.inputs] if batch.names else []
+
+    def rows(self) -> tuple[list[Any], list[Mapping[str, Array]]]:
+        """Return them as Answered.rows does."""
+        return self._rows, self._parts
+
+
+def new_id() -> str:
+    """Return an id for a request without one."""
+    return f"{random.getrandbits(128):032x}"
+
+
+def add_challengers(
+    models: Sequence[Served],
+    splits: Sequence[Split],
+    record: str | None = None,
+    seconds: float = 60.0,
+) -> None:
+    """Give models the second versions that are asked for.
+
+    Args:
+        models: To be served.
+        splits: Which version beside which model.
+        record: Directory or URI that both answers are recorded in; None for none.
+        seconds: For an answer.
+
+    Raises:
+        InvalidInput: A model is not served, is a directory, or has two second versions; answers
+            are to be recorded without any.
+        NotFound: There is no such version.
+        PodiumError: The directory cannot be written.
+    """
+    named = {model.name: model for model in models}
+    require(
+        not record or bool(splits),
+        "--record with --shadow or --canary",
+        "--shadow VERSION lets a second version answer too",
+        record=record,
+    )
+    for split in splits:
+        name = split.name or (models[0].name if len(models) == 1 else "")
+        if name not in named:
+            raise InvalidInput(
+                f"{split.ref} is to answer beside {name or 'one'} of the models {', '.join(named)}",
+                f"name it: {next(iter(named))}@{split.ref}",
+            )
+        model = named[name]
+        if model.challenger:
+            raise InvalidInput(
+                f"{model.challenger.served.name} and {name}@{split.ref} are both to answer beside {name}",
+                "give one, with --shadow or with --canary",
+            )
+        recording = Recording(record, name) if record else None
+        if recording:
+            recording.check_writable()
+        model.challenger = Challenger(model.beside(split.ref), split.share, recording, seconds)

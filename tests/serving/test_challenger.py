@@ -1,0 +1,340 @@
+"""A second version beside the one that answers, and promotion by what both answered."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from handmade import TABLE, rows_model, save
+from onnx import TensorProto, helper, numpy_helper
+from servers import Running, serving, tensor
+
+from podium.data import held_out
+from podium.data.seen import SeenItems
+from podium.errors import PodiumError
+from podium.models import Model, NotPromoted, open_registry
+from podium.models.recorded import Recording
+
+TRUTH = ["low", "high"]
+
+
+def always_low() -> bytes:
+    """A model of the same rows that says low, whatever comes."""
+    weights = numpy_helper.from_array(np.zeros((2, 2), np.float32), "weights")
+    more = numpy_helper.from_array(np.array([1, 0], np.float32), "more")
+    nodes = [
+        helper.make_node("MatMul", ["table", "weights"], ["zero"]),
+        helper.make_node("Add", ["zero", "more"], ["logits"]),
+    ]
+    return save(nodes, {"table": (TensorProto.FLOAT, ["n", 2])}, "logits", 2, weights, more)
+
+
+def items(count: int) -> np.ndarray:
+    """Rows x, color: the champion says high of those whose x is above 0."""
+    table = np.zeros((count, 2), np.float32)
+    table[:, 0] = np.arange(count) - count / 2 + 0.5
+    return table
+
+
+@pytest.fixture
+def churn(tmp_path: Path) -> Model:
+    """Its champion v1 says low of every row, v2 knows better, v3 has seen the first ten rows."""
+    model = open_registry(tmp_path / "store").model("churn")
+    described = json.dumps(TABLE).encode()
+    rows = held_out.TestInputs(inputs={"table": items(60)[:10]}, kept=np.arange(10))
+    seen = SeenItems(hashes=np.sort(rows.hashes())).to_bytes()
+    none = SeenItems(hashes=np.zeros(0, np.uint64)).to_bytes()
+    for name, graph, known in (("v1", always_low(), none), ("v2", rows_model(), none), ("v3", rows_model(), seen)):  # fmt: skip
+        files: dict[str, Path | bytes] = {"model.onnx": graph, "preprocessing.json": described, "seen.npz": known}  # fmt: skip
+        model.upload(files, {"run_id": name})
+    model.set_champion("v1", {}, expect=None)
+    return model
+
+
+def ask(server: Running, row: np.ndarray, name: str = "", **headers: str) -> Any:
+    body = {"inputs": [tensor(row.reshape(1, 2), "table", "FP32")], "id": name}
+    answer = server.infer("churn", body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def compared(server: Running) -> Counter[tuple[str, str, str]]:
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for line in server.http.get("/metrics").text.splitlines():
+        if line.startswith("podium_serve_compared_total"):
+            pairs = dict(pair.split("=") for pair in line.split("{")[1].split("}")[0].split(","))
+            labels = [pairs[name].strip('"') for name in ("version", "role", "outcome")]
+            counts[labels[0], labels[1], labels[2]] = int(line.split()[-1])
+    return counts
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def record(place: Path, rows: np.ndarray, *words: str, first: int = 0) -> None:
+    """Ask a server for each row, by the ids r0, r1, …; v2 answers too, and both are recorded."""
+    options = words or ("--shadow", "v2")
+    with serving("churn", "--storage", place / "store", *options, "--record", place / "answers") as server:  # fmt: skip
+        for at, row in enumerate(rows, first):
+            assert ask(server, row, f"r{at}")["model_version"] == "v1"
+        until(lambda: sum(compared(server).values()) == len(rows))
+
+
+def write_labels(file: Path, rows: np.ndarray, *, first: int = 0) -> Path:
+    lines = [f"r{at},{TRUTH[int(row[0] > 0)]}\n" for at, row in enumerate(rows, first)]
+    file.write_text("id,label\n" + "".join(lines))
+    return file
+
+
+def test_clients_of_a_shadow_get_the_champions_answer(churn: Model, tmp_path: Path) -> None:
+    record(tmp_path, items(60))
+    exchanges = list(Recording(tmp_path / "answers", "churn"))
+    assert [each.id for each in exchanges] == [f"r{at}" for at in range(60)]
+    for each, row in zip(exchanges, items(60), strict=True):
+        assert list(each.answers) == ["v1", "v2"]
+        assert int(np.argmax(each.answers["v1"].predicted[0])) == 0
+        assert int(np.argmax(each.answers["v2"].predicted[0])) == int(row[0] > 0)
+        assert each.answers["v1"].items == each.answers["v2"].items
+
+
+def test_live_items_promote_by_the_rule(churn: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+    labels = write_labels(tmp_path / "labels.csv", rows)
+    promoted = churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
+    assert churn.champion.version == "v2"
+    assert promoted.decision
+    figures = promoted.decision.figures
+    assert (figures["value"], figures["champion_value"], figures["items"]) == (1.0, 0.5, 60)
+    assert promoted.record
+    live = promoted.record.evidence["live"]
+    assert live["recorded_in"] == str(tmp_path / "answers")
+    assert (live["items"], live["labels_in"]) == (60, str(labels))
+    assert any("live items that were answered from" in reason for reason in promoted.decision.reasons)  # fmt: skip
+
+
+def test_a_person_approves_what_live_items_show(churn: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+    labels = write_labels(tmp_path / "labels.csv", rows)
+    with pytest.raises(NotPromoted, match="v1 stays champion"):
+        churn.promote("v2", rule="likely,approved", live=tmp_path / "answers", labels=labels)
+    assert churn.approve("v2", "seen").decision.figures["items"] == 60  # type: ignore[union-attr]
+
+
+def test_a_worse_version_is_refused_on_live_items(churn: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+    labels = write_labels(tmp_path / "labels.csv", rows)
+    churn.promote("v2")
+    with pytest.raises(NotPromoted, match="v2 stays champion"):
+        churn.promote("v1", rule="likely", live=tmp_path / "answers", labels=labels)
+    assert churn.records()[-1].evidence["live"]["items"] == 60
+
+
+def test_what_a_version_saw_in_training_does_not_count(churn: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows, "--shadow", "v3")
+    labels = write_labels(tmp_path / "labels.csv", rows[:50])
+    decision = churn.promote("v3", rule="likely", live=tmp_path / "answers", labels=labels, dry_run=True).decision  # fmt: skip
+    assert decision
+    assert decision.figures["items"] == 40
+    words = "\n".join(decision.reasons)
+    assert "v3 has seen 10 live items in training" in words
+    assert "10 of 60 recorded items have no label" in words
+
+
+def test_ids_of_different_items_are_left_out_and_said(churn: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+    record(tmp_path, rows[:5] + 1000, first=0)
+    record(tmp_path, rows[50:], first=50)
+    labels = write_labels(tmp_path / "labels.csv", rows)
+    decision = churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels, dry_run=True).decision  # fmt: skip
+    assert decision
+    assert decision.figures["items"] == 55
+    assert "5 request ids are left out" in "\n".join(decision.reasons)
+
+
+def test_equal_items_count_once(churn: Model, tmp_path: Path) -> None:
+    rows = np.repeat(items(2), 40, axis=0)
+    record(tmp_path, rows)
+    labels = write_labels(tmp_path / "labels.csv", rows)
+    with pytest.raises(NotPromoted):
+        churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
+    assert churn.records()[-1].evidence["units"] == 2
+
+
+LABELS = {
+    "id,lable\nr0,low\n": "no column 'label'",
+    "id,label\nr0,low\nr0,high\n": "twice, in rows 1 and 2",
+    "id,label\nx0,low\n": "none of the 1 labels in",
+    "id,label\n": "has no",
+    "id,item,label\nr0,-1,low\n": "row 1: item is the place in the request, from 0, not -1",
+}
+
+
+def test_labels_that_do_not_fit_are_a_sentence(churn: Model, tmp_path: Path) -> None:
+    record(tmp_path, items(12))
+    file, before = tmp_path / "labels.csv", len(churn.records())
+    for content, sentence in LABELS.items():
+        file.write_text(content)
+        with pytest.raises(PodiumError, match=sentence):
+            churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=file)
+    file.write_text("id,label\nr0,low\n")
+    for given, sentence in (
+        ({"live": tmp_path / "none", "labels": file}, "no recorded answers"),
+        ({"live": tmp_path / "answers"}, "go together"),
+        ({"live": tmp_path / "answers", "labels": tmp_path / "no.csv"}, "no file"),
+        ({"live": tmp_path / "answers", "labels": file, "data": tmp_path}, "not with other data"),
+    ):
+        with pytest.raises(PodiumError, match=sentence):
+            churn.promote("v2", rule="likely", **given)  # type: ignore[arg-type]
+    with pytest.raises(PodiumError, match="there is no rule"):
+        churn.promote("v2", live=tmp_path / "answers", labels=file)
+    with pytest.raises(PodiumError, match="answered none of the labeled items"):
+        churn.promote("v3", rule="likely", live=tmp_path / "answers", labels=file)
+    assert len(churn.records()) == before
+
+
+def test_a_canary_answers_its_share_and_keeps_its_clients(churn: Model, tmp_path: Path) -> None:
+    words = ("churn", "--storage", tmp_path / "store", "--canary", "v2=30%")
+    with serving(*words, "--record", tmp_path / "answers") as server:
+        row, users = np.array([5.0, 0], np.float32), [f"user{at}" for at in range(200)]
+        sticky = [{user: ask(server, row, **{"Podium-Sticky": user})["model_version"] for user in users} for _ in "12"]  # fmt: skip
+        assert sticky[0] == sticky[1]
+        share = Counter(sticky[0].values())["v2"] / 200
+        assert 0.15 < share < 0.45
+        named = [ask(server, row, "the-same")["model_version"] for _ in range(20)]
+        assert len(set(named)) == 1
+        free = Counter(ask(server, row)["model_version"] for _ in range(200))
+        assert free["v1"] > free["v2"] > 0
+        counts = compared(server)
+        answered = 2 * Counter(sticky[0].values())["v2"] + named.count("v2") + free["v2"]
+        assert counts["v2", "canary", "answered"] == answered
+        until(lambda: compared(server)["v1", "shadow", "answered"] == answered)
+        asked = server.http.post("/v2/models/churn/versions/v2/infer", json={"inputs": [tensor(row.reshape(1, 2), "table", "FP32")]})  # fmt: skip
+        assert asked.json()["model_version"] == "v2"
+        assert server.http.get("/v2/models/churn").json()["versions"] == ["v1", "v2"]
+    first = next(iter(Recording(tmp_path / "answers", "churn")))
+    assert list(first.answers) == ["v2", "v1"]
+
+
+def test_raw_items_are_recorded_as_the_answer_has_them(churn: Model, tmp_path: Path) -> None:
+    words = ("churn", "--storage", tmp_path / "store", "--shadow", "v2", "--record", tmp_path / "answers")  # fmt: skip
+    with serving(*words) as server:
+        rows = [{"x": 3, "color": "red"}, {"x": "many", "color": "red"}, {"x": -4, "color": "red"}]
+        answer = server.http.post("/v2/models/churn/predict", json={"rows": rows}, headers={"X-Request-Id": "one"})  # fmt: skip
+        said = answer.json()
+        assert (said["id"], said["model_version"]) == ("one", "v1")
+        until(lambda: compared(server)["v2", "shadow", "answered"] == 1)
+    (exchange,) = Recording(tmp_path / "answers", "churn")
+    assert exchange.id == "one"
+    shapes = [None if row is None else int(np.argmax(row)) for row in exchange.answers["v2"].predicted]  # fmt: skip
+    problems = ["problem" in item for item in said["predictions"]]
+    assert [shape is None for shape in shapes] == problems
+    assert [shape for shape in shapes if shape is not None] == [1, 0]
+    assert [not item for item in exchange.answers["v1"].items] == problems
+
+
+def test_a_failing_shadow_harms_no_client(churn: Model, tmp_path: Path) -> None:
+    weights = numpy_helper.from_array(np.zeros((3, 2), np.float32), "weights")
+    node = helper.make_node("MatMul", ["table", "weights"], ["logits"])
+    other = save([node], {"table": (TensorProto.FLOAT, ["n", 3])}, "logits", 2, weights)
+    churn.upload({"model.onnx": other}, {"run_id": "v4"})
+    words = ("churn", "--storage", tmp_path / "store", "--shadow", "v4", "--record", tmp_path / "answers")  # fmt: skip
+    with serving(*words) as server:
+        for at in range(12):
+            assert ask(server, items(1)[0], f"r{at}")["model_version"] == "v1"
+        until(lambda: compared(server)["v4", "shadow", "failed"] == 12)
+        assert not [line for line in server.said if "Traceback" in line]
+    exchanges = list(Recording(tmp_path / "answers", "churn"))
+    assert {(tuple(each.answers), each.failed) for each in exchanges} == {(("v1",), ("v4",))}
+
+
+def test_a_promoted_challenger_is_asked_once(churn: Model, tmp_path: Path) -> None:
+    words = ("churn", "--storage", tmp_path / "store", "--shadow", "v2", "--follow", "0.1")
+    with serving(*words) as server:
+        churn.promote("v2")
+        until(lambda: server.http.get("/v2/models/churn").json()["versions"] == ["v2"])
+        before = sum(compared(server).values())
+        assert ask(server, items(1)[0])["model_version"] == "v2"
+        assert sum(compared(server).values()) == before
+
+
+def test_recorded_bytes_are_bounded(tmp_path: Path) -> None:
+    recording, answer = Recording(tmp_path, "churn", most=1000), {"predicted": [0], "items": ["1"]}
+    for at in range(50):
+        line = {"id": str(at), "time": "2026-01-01T00:00:00+00:00", "answers": {"v1": answer}}
+        recording.add(json.dumps(line).encode() + b"\n")
+    held = [file for file in (tmp_path / "churn").iterdir() if file.is_file()]
+    assert 500 < sum(file.stat().st_size for file in held) <= 1000
+    assert [each.id for each in recording][-1] == "49"
+
+
+REFUSED: dict[str, tuple[list[str], str]] = {
+    "no share": (["--canary", "v2"], "above 0 % and below 100 %"),
+    "a share of all": (["--canary", "v2=100%"], "above 0 % and below 100 %"),
+    "no number": (["--canary", "v2=nan%"], "above 0 % and below 100 %"),
+    "no version": (["--shadow", "v9"], "has no version v9"),
+    "another model": (["--shadow", "chrun@v2"], "beside chrun of the models churn"),
+    "two": (["--shadow", "v2", "--canary", "v3=5%"], "are both to answer beside churn"),
+    "nothing to record": (["--record", "answers"], "--record with --shadow or --canary"),
+    "a place that is a file": (["--shadow", "v2", "--record", "file"], "a storage is a directory"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_second_version_that_cannot_be_is_refused(
+    what: str, churn: Model, tmp_path: Path, typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("")
+    words, sentence = REFUSED[what]
+    done = typed("serve", "churn", "--storage", str(tmp_path / "store"), "--port", "0", *words)
+    assert (done.returncode in (1, 2), "Traceback" in done.stderr) == (True, False)
+    assert sentence in done.stderr
+
+
+def test_a_directory_has_no_second_version(tmp_path: Path, typed: Callable[..., Any]) -> None:
+    (tmp_path / "model.onnx").write_bytes(rows_model())
+    done = typed("serve", f"{tmp_path}/", "--port", "0", "--shadow", "v2")
+    assert done.returncode == 2
+    assert "is a directory, which has no version 'v2'" in done.stderr
+
+
+def test_requests_on_which_a_version_failed_are_said(churn: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+    (file,) = (tmp_path / "answers/churn").glob("*.jsonl")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines[:7]:
+        line["answers"]["v2"] = None
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    labels = write_labels(tmp_path / "labels.csv", rows)
+    decision = churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels, dry_run=True).decision  # fmt: skip
+    assert decision
+    words = "\n".join(decision.reasons)
+    assert "v2 has no answer to 7 live items" in words
+    assert "v2 failed on 7 recorded requests" in words
+
+
+BROKEN = ("{", "[]", '{"id":"a"}', '{"id":"a","time":"2026-01-01T00:00:00+00:00","answers":{"v1":{"predicted":[1],"items":[]}}}',
+          '{"id":"a","time":"x","answers":{}}', "[" * 100_000)  # fmt: skip
+
+
+def test_what_is_no_recorded_answer_is_said(churn: Model, tmp_path: Path) -> None:
+    (tmp_path / "answers/churn").mkdir(parents=True)
+    labels = write_labels(tmp_path / "labels.csv", items(3))
+    for content in BROKEN:
+        (tmp_path / "answers/churn/1.jsonl").write_text(content)
+        with pytest.raises(PodiumError, match=r"1.jsonl, line 1, is not a recorded answer"):
+            churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
