@@ -65,7 +65,14 @@ def test_pods_fit_restricted_with_a_root_that_is_read_only(form: str) -> None:
 
 @either
 @pytest.mark.parametrize(
-    "changes", [{}, FULL, {"model": "mnist@staging", "secret": "", "watch": True}]
+    "changes",
+    [
+        {},
+        FULL,
+        {"model": "mnist@staging", "secret": "", "watch": True},
+        {"canary": "v4=5%", "record": "s3://answers"},
+        {"shadow": "v4"},
+    ],
 )
 def test_podium_serve_takes_the_command(
     form: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -81,6 +88,10 @@ def test_podium_serve_takes_the_command(
     assert [port["containerPort"] for port in container["ports"]] == [given["port"]]
     assert (given["drain"], given["timeout"]) == (DRAIN, ANSWER)
     assert given["watch"] == changes.get("watch", False)
+    assert (given["canary"] + given["shadow"], given["record"]) == (
+        tuple(changes[name] for name in ("canary", "shadow") if name in changes),
+        changes.get("record"),
+    )
 
 
 @either
@@ -139,6 +150,29 @@ def test_service_and_budget_choose_the_deployments_pods() -> None:
     assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
 
 
+def test_a_range_of_pods_is_an_autoscaler() -> None:
+    objects = written("kubernetes", replicas="2..8")
+    assert "replicas" not in objects["Deployment"]["spec"], "applying it again must not scale"
+    scaler = objects["HorizontalPodAutoscaler"]
+    assert scaler["apiVersion"] == "autoscaling/v2"
+    assert scaler["spec"] == {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "mnist"},
+        "minReplicas": 2, "maxReplicas": 8,
+        "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}],
+    }  # fmt: skip
+    (container,) = pod_of(objects)["containers"]
+    assert container["resources"]["requests"]["cpu"], "utilization is of the request"
+
+
+def test_kserve_makes_the_autoscaler_of_a_range() -> None:
+    service = written("kserve", replicas="2..8")["InferenceService"]
+    predictor, notes = service["spec"]["predictor"], service["metadata"]["annotations"]
+    assert (predictor["minReplicas"], predictor["maxReplicas"], predictor["scaleMetric"]) == (2, 8, "cpu")  # fmt: skip
+    assert notes["serving.kserve.io/autoscalerClass"] == "hpa"
+    fixed = written("kserve", replicas=2)["InferenceService"]["metadata"]["annotations"]
+    assert fixed["serving.kserve.io/autoscalerClass"] == "none"
+
+
 def test_kserve_gets_one_container_and_no_copy_of_the_model() -> None:
     objects = written("kserve", **FULL)
     assert list(objects) == ["ConfigMap", "InferenceService", "PodDisruptionBudget"]
@@ -166,7 +200,8 @@ def test_a_server_that_asks_for_a_token_is_not_scraped() -> None:
     ({"name": "My_Model"}, "'My_Model'"), ({"name": "3d"}, "'3d'"), ({"name": "a" * 54}, "'aaa"),
     ({"namespace": "a.b"}, "namespace"), ({"secret": "Keys"}, "'Keys'"), ({"token_secret": "a/b"}, "'a/b'"),
     ({"storage": "file:///store"}, "file:///store"), ({"replicas": 0}, "replicas=0"),
-    ({"cpu": "much"}, "'much'"), ({"memory": "1 GB"}, "'1 GB'"),
+    ({"replicas": "3..2"}, "replicas='3..2'"), ({"replicas": "a..b"}, "'a..b'"), ({"replicas": "1..-2"}, "'1..-2'"),
+    ({"record": "answers/"}, "gone with the pod"), ({"cpu": "much"}, "'much'"), ({"memory": "1 GB"}, "'1 GB'"),
 ])  # fmt: skip
 def test_what_no_cluster_takes_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput) as refused:

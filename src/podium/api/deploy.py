@@ -14,6 +14,7 @@ from podium.manifests.conditions import Manifest
 from podium.manifests.serving import FORMS, PREDICTOR, ModelServer
 from podium.models import CHAMPION, Model, open_registry
 from podium.models.signature import PublicKey, check, public_key
+from podium.models.split import Split
 from podium.models.version import Version
 
 
@@ -82,7 +83,7 @@ def deploy(
             None.
         secret: Secret with the bucket's accesskey and secretkey; empty for a workload identity.
         **settings: ``namespace``, ``replicas``, ``image``, ``cpu``, ``memory``, ``token_secret``,
-            ``service_account``, ``watch``.
+            ``service_account``, ``watch``, ``canary``, ``shadow``, ``record``.
 
     Raises:
         InvalidInput: The registry is a directory, or a setting breaks a rule.
@@ -108,6 +109,9 @@ def deploy(
         **settings,
     )
     stored = chosen.version(version)
+    splits = [Split.shadow(server.shadow)] if server.shadow else []
+    for split in [*splits, *([Split.canary(server.canary)] if server.canary else [])]:
+        chosen.version(split.ref)
     if public:
         check(stored, public)
     return Deployment(server=server, to=to, version=stored)

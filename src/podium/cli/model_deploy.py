@@ -38,7 +38,11 @@ from podium.system.settings import PUBLIC_KEY
     help="Name of the objects; by default the model's.",
 )
 @click.option(
-    "--replicas", type=click.IntRange(1), default=2, show_default=True, help="Number of pods."
+    "--replicas",
+    default="2",
+    show_default=True,
+    metavar="COUNT",
+    help="Number of pods, or 1..5 for an autoscaler by CPU.",
 )
 @click.option(
     "--image", default="podium-serve:0.1.0", show_default=True, help="Image with podium serve."
@@ -70,6 +74,19 @@ from podium.system.settings import PUBLIC_KEY
     "--watch", is_flag=True, help="Count inputs and predictions, for podium models drift."
 )
 @click.option(
+    "--canary",
+    default="",
+    metavar="VERSION=SHARE%",
+    help="Let this version answer a share of the requests.",
+)
+@click.option("--shadow", default="", metavar="VERSION", help="Ask this version too.")
+@click.option(
+    "--record",
+    default="",
+    metavar="URI",
+    help="URI in a bucket to record the answers of both versions in.",
+)
+@click.option(
     "--service-account",
     default="",
     metavar="NAME",
@@ -98,7 +115,8 @@ def deploy(
 
     The pods run podium serve and follow the champion by themselves: a promotion or a rollback needs
     no new deployment. VERSION is another alias to follow, or a fixed version. kubernetes is a
-    Deployment with its Service and PodDisruptionBudget, kserve an InferenceService. The pods fit
+    Deployment with its Service, its PodDisruptionBudget and with --replicas 1..5 its
+    HorizontalPodAutoscaler, kserve an InferenceService. The pods fit
     Pod Security restricted; they read the bucket's address from the ConfigMap podium-storage, its
     keys and the token from Secrets.
 
@@ -106,6 +124,7 @@ def deploy(
     Examples:
       podium models deploy mnist --to kubernetes --storage s3://models | kubectl -n team apply -f -
       podium models deploy mnist --to kubernetes --namespace team --replicas 3 --apply
+      podium models deploy churn --to kubernetes --replicas 2..8 --canary v4=5% --record s3://answers
       podium models deploy churn staging --to kserve --name churn-staging --token-secret churn-token
     """
     from podium.api.deploy import deploy as deployed

@@ -163,8 +163,9 @@ def serve(
         raise PodiumError(
             f"podium serve needs {error.name}", "pip install 'podium-ml[serve]'"
         ) from None
+    from podium.models.split import Split
     from podium.prediction.pool import Processes
-    from podium.serving.challenger import Split, add_challengers
+    from podium.serving.challenger import add_challengers
     from podium.serving.served import find_models
 
     _check_certificate(tls_cert, tls_key)

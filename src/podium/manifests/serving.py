@@ -34,6 +34,9 @@ START = 300
 """Seconds from a pod's start to its first answer: the image is there, the model is read from the
 bucket."""
 
+CPU_TARGET = 80
+"""Per cent of the pods' CPU request from which an autoscaler adds one."""
+
 ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 PORT = 8080
 MOUNTS = "/etc/podium"
@@ -61,7 +64,9 @@ class ModelServer:
     """Namespace; empty for the one of the user who applies the manifests."""
 
     image: str = IMAGE
-    replicas: int = 2
+    replicas: int | str = 2
+    """Number of pods, or ``1..5``: as many as their CPU asks for."""
+
     cpu: str = "500m"
     memory: str = "1Gi"
     env: Sequence[Mapping[str, Any]] = ()
@@ -80,6 +85,15 @@ class ModelServer:
 
     watch: bool = False
     """Whether it records statistics of the requests, for ``podium models drift``."""
+
+    canary: str = ""
+    """``VERSION=5%``: another version that answers a share of the requests; empty for none."""
+
+    shadow: str = ""
+    """Version that is asked too; empty for none."""
+
+    record: str = ""
+    """URI in a bucket that both answers are recorded in; empty for nowhere."""
 
     def __post_init__(self) -> None:
         longest = 63 - len(PREDICTOR)
@@ -104,8 +118,26 @@ class ModelServer:
             raise InvalidInput(
                 f"pods cannot read the models in {self.storage}, a directory of this machine", hint
             )
-        require(self.replicas >= 1, "replicas >= 1", replicas=self.replicas)
+        if self.record and not self.record.startswith(("s3://", "minio://")):
+            raise InvalidInput(
+                f"answers that are recorded in {self.record} are gone with the pod",
+                "--record s3://BUCKET/PREFIX",
+            )
+        least, most = self.scale
+        require(1 <= least <= most, "1 <= replicas", "--replicas 1..5", replicas=self.replicas)
         Pods(cpu=self.cpu, memory=self.memory)  # refuses what is not an amount
+
+    @property
+    def scale(self) -> tuple[int, int]:
+        """Least and most pods.
+
+        Raises:
+            InvalidInput: They are not numbers.
+        """
+        least, _, most = str(self.replicas).partition("..")
+        if not (least.isdecimal() and (most or least).isdecimal()):
+            raise InvalidInput(f"no number of pods: {self.replicas!r}", "--replicas 2, or 1..5")
+        return int(least), int(most or least)
 
     @property
     def _labels(self) -> dict[str, str]:
@@ -122,8 +154,9 @@ class ModelServer:
                 "prometheus.io/port": str(PORT),
             }
         ports = [{"name": "http", "port": 80, "targetPort": "http"}]
+        least, most = self.scale
         deployment = {
-            "replicas": self.replicas,
+            **({"replicas": least} if least == most else {}),  # else the autoscaler's
             "strategy": ROLLING,
             "selector": {"matchLabels": selector},
             "progressDeadlineSeconds": START + DRAIN + ANSWER,
@@ -133,8 +166,20 @@ class ModelServer:
             *self._config(),
             self._object("v1", "Service", spec={"selector": selector, "ports": ports}),
             self._object("apps/v1", "Deployment", spec=deployment),
+            *([self._autoscaler()] if least < most else []),
             self._budget(selector),
         ]
+
+    def _autoscaler(self) -> Manifest:
+        least, most = self.scale
+        target = {"type": "Utilization", "averageUtilization": CPU_TARGET}
+        spec = {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": self.name},
+            "minReplicas": least,
+            "maxReplicas": most,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+        }
+        return self._object("autoscaling/v2", "HorizontalPodAutoscaler", spec=spec)
 
     def kserve(self) -> list[Manifest]:
         """Return an InferenceService with the same container, and a budget for the pods KServe
@@ -143,11 +188,16 @@ class ModelServer:
         It has no ServingRuntime, and no storageUri for one: that is copied when a pod starts, so a
         promotion would need new pods. A runtime without storageUri counts as a multi-model server,
         which gets KServe's agent beside it (kserve v0.20.0:
-        pkg/controller/v1beta1/inferenceservice/utils, IsMMSPredictor; observed).
+        pkg/controller/v1beta1/inferenceservice/utils, IsMMSPredictor; observed). A canary is podium
+        serve's: canaryTrafficPercent is read for Knative only, and spec.canary is refused without a
+        storageUri (kserve v0.20.0: reconcilers/knative, inference_service_validation.go; read).
         """
+        least, most = self.scale
+        scaled = {"scaleMetric": "cpu", "scaleTarget": CPU_TARGET} if least < most else {}
         predictor = {
-            "minReplicas": self.replicas,
-            "maxReplicas": self.replicas,
+            "minReplicas": least,
+            "maxReplicas": most,
+            **scaled,
             "deploymentStrategy": ROLLING,
         }
         service = self._object(
@@ -158,7 +208,7 @@ class ModelServer:
         # A Deployment, not Knative, by the name that every KServe knows.
         service["metadata"]["annotations"] = {
             KSERVE_MODE: "RawDeployment",
-            KSERVE_AUTOSCALER: "none",
+            KSERVE_AUTOSCALER: "hpa" if scaled else "none",
         }
         return [*self._config(), service, self._budget({INFERENCE_SERVICE: self.name})]
 
@@ -232,6 +282,9 @@ class ModelServer:
             "command": [
                 *command,
                 *(["--watch"] if self.watch else []),
+                *(["--canary", self.canary] if self.canary else []),
+                *(["--shadow", self.shadow] if self.shadow else []),
+                *(["--record", self.record] if self.record else []),
                 *(["--token-file", f"{MOUNTS}/token/token"] if self.token_secret else []),
             ],
             "env": [*self.env, *env],

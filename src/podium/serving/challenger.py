@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import orjson
@@ -19,6 +19,7 @@ from podium.data.held_out import TestInputs
 from podium.data.items import Batch
 from podium.errors import InvalidInput, PodiumError, require
 from podium.models.recorded import Recording
+from podium.models.split import Split
 from podium.prediction import Predictor
 from podium.scoring import OnnxModel
 from podium.scoring.families import Array
@@ -30,47 +31,6 @@ _MOST_PENDING, _MOST_PENDING_BYTES = 64, 64 << 20
 
 _SEGMENT_BYTES, _SEGMENT_SECONDS = 1 << 20, 60.0
 """Recorded answers are written once they are so large, and after so long."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Split:
-    """A second version of a model: ``VERSION`` for a shadow, ``VERSION=5%`` for a canary, each perhaps
-    with ``NAME@`` before it."""
-
-    name: str
-    """Of the model; empty for the only one that is served."""
-
-    ref: str
-    """Version or alias."""
-
-    share: float = 0.0
-    """Of the requests that it answers; 0 for a shadow."""
-
-    @classmethod
-    def shadow(cls, text: str) -> Self:
-        """Parse the value of --shadow."""
-        name, _, ref = text.rpartition("@")
-        return cls(name=name, ref=ref)
-
-    @classmethod
-    def canary(cls, text: str) -> Self:
-        """Parse the value of --canary.
-
-        Raises:
-            InvalidInput: It has no share, or one that is not above 0 % and below 100 %.
-        """
-        version, _, share = text.partition("=")
-        try:
-            number = float(share.removesuffix("%")) / 100
-        except ValueError:
-            number = 0.0
-        if not share.endswith("%") or not 0 < number < 1:
-            raise InvalidInput(
-                f"--canary {text} does not say which share of the requests, above 0 % and below 100 %",
-                f"--canary {version or 'VERSION'}=5%",
-            )
-        name, _, ref = version.rpartition("@")
-        return cls(name=name, ref=ref, share=number)
 
 
 @dataclass(frozen=True, kw_only=True)
