@@ -30,9 +30,10 @@ from starlette.testclient import TestClient
 from podium.errors import Failed, NotFound
 from podium.models import Model, open_registry
 from podium.prediction import Predictor, open_model
-from podium.serving.app import Limits, Server
+from podium.serving.app import Server
 from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Served, find_models
+from podium.serving.service import Limits
 from podium.system import background
 
 WIDE, TALL = np.zeros((28, 28), np.uint8), np.zeros((28, 28), np.uint8)

@@ -157,8 +157,9 @@ def serve(
     try:
         import uvicorn
 
-        from podium.serving.app import Limits, Server
+        from podium.serving.app import Server
         from podium.serving.headers import DrainingServer, LimitedProtocol
+        from podium.serving.service import Limits
     except ImportError as error:
         raise PodiumError(
             f"podium serve needs {error.name}", "pip install 'podium-ml[serve]'"

@@ -71,13 +71,13 @@ class DrainingServer(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, server: Server, seconds: float) -> None:
         super().__init__(config)
-        self._server, self._seconds = server, seconds
+        self._service, self._seconds = server.service, seconds
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to end; called by the signal."""
-        if sig != signal.SIGTERM or not self._seconds or self._server.draining:
+        if sig != signal.SIGTERM or not self._seconds or self._service.draining:
             return super().handle_exit(sig, frame)
-        self._server.draining = True
+        self._service.draining = True
         later = threading.Timer(self._seconds, super().handle_exit, (sig, frame))
         later.daemon = True
         later.start()

@@ -183,6 +183,12 @@ class Served:
         return self._now
 
     @property
+    def versions(self) -> dict[str, Loaded]:
+        """The versions that answer, by id: the champion, and one beside it."""
+        both = [self, *([self.challenger.served] if self.challenger else [])]
+        return {each.now.version: each.now for each in both}
+
+    @property
     def unwatched(self) -> str:
         """Why its items are not counted though they should be, for people."""
         lacks = self._share is not None and self.now.version not in self.watches
