@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import numpy as np
 import pytest
@@ -755,8 +756,17 @@ def test_https_is_answered_with_the_certificate(
         certificate,
         "--tls-key",
         key,
+        "--grpc-port",
+        "0",
     )
     with serving(*words) as server:
+        (address,) = (line.split()[-1] for line in server.said if line.startswith("gRPC at "))
+        known = grpc.ssl_channel_credentials(certificate.read_bytes())
+        with grpc.secure_channel(address, known) as channel:
+            live = channel.unary_unary("/inference.GRPCInferenceService/ServerLive")
+            assert live(b"", timeout=60) == b"\x08\x01"
+        with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError):
+            channel.unary_unary("/inference.GRPCInferenceService/ServerLive")(b"", timeout=60)
         assert server.url.startswith("https://")
         with httpx.Client(verify=ssl.create_default_context(cafile=str(certificate))) as known:
             answer = known.post(

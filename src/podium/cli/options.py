@@ -360,7 +360,9 @@ def server_options(command: F) -> F:
     return with_server  # type: ignore[return-value]
 
 
-def listen(address: str, port: int) -> socket.socket:
+def listen(
+    address: str, port: int, hint: str = "--port takes another, --port 0 a free one"
+) -> socket.socket:
     """Return a socket that listens on an address already.
 
     Raises:
@@ -372,7 +374,7 @@ def listen(address: str, port: int) -> socket.socket:
     except OSError as error:
         why = str(error.strerror).partition(" (while")[0]  # create_server repeats the address
         problem = f"port {port} of {address} cannot be listened on: {why}"
-        raise PodiumError(problem, "--port takes another, --port 0 a free one") from None
+        raise PodiumError(problem, hint) from None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from podium.errors import InvalidInput, PodiumError
 if TYPE_CHECKING:
     import uvicorn
 
+    from podium.serving.app import Server
     from podium.serving.served import Served
 
 
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
     default=8080,
     show_default=True,
     help="Port to listen on; 0 picks a free one.",
+)
+@click.option(
+    "--grpc-port",
+    type=click.IntRange(0, 65535),
+    help="Port to listen on for gRPC as well; 0 picks a free one.",
 )
 @click.option(
     "--follow",
@@ -118,6 +124,7 @@ def serve(
     models: tuple[str, ...],
     host: str,
     port: int,
+    grpc_port: int | None,
     follow: float,
     token_file: Path | None,
     tls_cert: str | None,
@@ -134,12 +141,13 @@ def serve(
     sample: float | None,
     storage: str | None,
 ) -> None:
-    """Serve the champion over HTTP, or any version, file or directory, until stopped.
+    """Serve the champion over HTTP and gRPC, or any version, file or directory, until stopped.
 
     MODELS are names in the registry (NAME, or NAME@VERSION for a fixed version) or paths of model
     directories; all models with a champion if none is named. The Open Inference Protocol v2 is at
-    /v2; pictures, rows and sentences go to /v2/models/NAME/predict and are preprocessed as the
-    training data were. A new champion takes over within --follow seconds without losing a request.
+    /v2, and with --grpc-port over gRPC; pictures, rows and sentences go to /v2/models/NAME/predict
+    and are preprocessed as the training data were. A new champion takes over within --follow
+    seconds without losing a request.
     Until all models are loaded, /v2/health/ready answers 503. On SIGTERM it finishes the requests
     in progress and exits; with --drain it keeps serving for that long first, reports that it is not
     ready, and closes each connection after its answer.
@@ -150,6 +158,7 @@ def serve(
       podium serve churn@v3 --port 9000 --token-file token.txt
       podium serve churn --watch --sample 0.1
       podium serve churn --canary v4=5%
+      podium serve churn --grpc-port 8081
       podium serve churn --shadow v4 --record answers/
       podium serve trained/ --host 0.0.0.0
       curl -H "Content-Type: image/png" --data-binary @7.png localhost:8080/v2/models/mnist/predict
@@ -190,11 +199,29 @@ def serve(
         ssl_keyfile=tls_key,
         timeout_graceful_shutdown=int(timeout) + 1,
     )
+    if grpc_port is not None:
+        _add_grpc(server, host, grpc_port, (tls_key, tls_cert))
     listening = listen(host, port)  # who reads the next line may connect at once
     # Connections inherit it: else the second piece of an answer waits 40 ms for the client to acknowledge the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     url = f"{'https' if tls_cert else 'http'}://{host}:{listening.getsockname()[1]}/v2"
     _run(DrainingServer(config, server, drain), listening, served, url)
+
+
+def _add_grpc(server: "Server", host: str, port: int, files: tuple[str | None, ...]) -> None:
+    try:
+        from podium.serving.rpc import RpcServer
+    except ImportError as error:
+        raise PodiumError(
+            f"podium serve --grpc-port needs {error.name}", "pip install 'podium-ml[grpc]'"
+        ) from None
+    hint = "--grpc-port takes another, --grpc-port 0 a free one"
+    with listen(host, port, hint) as free:  # which says in words that a port is taken
+        port = free.getsockname()[1]
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    key, cert = (Path(file).read_bytes() if file else b"" for file in files)
+    server.rpc = RpcServer(server.service, address, (key, cert) if key else None)
+    echo(f"gRPC at {address}", err=True)
 
 
 def _check_certificate(cert: str | None, key: str | None) -> None:

@@ -25,6 +25,7 @@ _DTYPES = {
     "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16", "tensor(uint8)": "uint8",
     "tensor(int8)": "int8", "tensor(uint16)": "uint16", "tensor(int16)": "int16", "tensor(uint32)": "uint32",
     "tensor(int32)": "int32", "tensor(uint64)": "uint64", "tensor(int64)": "int64", "tensor(bool)": "bool",
+    "tensor(string)": "object",
 }  # fmt: skip
 _FLOATS = ("float32", "float64", "float16")
 _BATCH_BYTES = 1 << 20
@@ -46,7 +47,8 @@ class Tensor:
 
     def __str__(self) -> str:
         axes = ", ".join("n" if size is None else str(size) for size in self.shape)
-        return f"{self.name} ({self.dtype} [{axes}])"
+        dtype = "tensor(string)" if self.dtype == "object" else self.dtype
+        return f"{self.name} ({dtype} [{axes}])"
 
 
 class OnnxModel:

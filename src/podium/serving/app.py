@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
@@ -26,6 +27,9 @@ from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Loaded, Served
 from podium.serving.service import LARGE, Limits, Refused, Service
 from podium.serving.tensors import MOST_NAME, read_request, write_response
+
+if TYPE_CHECKING:
+    from podium.serving.rpc import RpcServer
 
 _INFER = re.compile(r"/v2/models/(?P<name>[^/]+)(/versions/(?P<version>[^/]+))?/infer")
 
@@ -55,6 +59,9 @@ class Server:
         self, models: Sequence[Served], *, token: str, limits: Limits, follow: float
     ) -> None:
         self.service = Service(models, token=token, limits=limits, follow=follow)
+        self.rpc: RpcServer | None = None
+        """Answers over gRPC as long as this one does over HTTP."""
+
         self._rest = Starlette(routes=self._routes(), lifespan=self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,7 +108,11 @@ class Server:
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         async with self.service.running():
+            if self.rpc:
+                await self.rpc.start()
             yield
+            if self.rpc:
+                await self.rpc.stop()
 
     def _answering(
         self, answer: Callable[[Asked], Awaitable[Response]]
@@ -175,7 +186,7 @@ class Server:
                 return write_response(head, outputs, request)
             return await service.apart(write_response, head, outputs, request)
 
-        return await service.limited(name, partial(self._body, receive), answer)
+        return await service.limited(lambda: name, partial(self._body, receive), answer)
 
     async def _predict(self, asked: Asked) -> Response:
         service, named = self.service, asked.path_params
@@ -211,7 +222,7 @@ class Server:
             response: Response = answered.said
             return response
 
-        return await service.limited(name, partial(self._body, asked.receive), answer)
+        return await service.limited(lambda: name, partial(self._body, asked.receive), answer)
 
     async def _body(self, receive: Receive) -> bytes:
         most = self.service.limits.body

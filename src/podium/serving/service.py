@@ -228,14 +228,14 @@ class Service:
 
     async def limited(
         self,
-        name: str,
+        name: Callable[[], str],
         body: Callable[[], Awaitable[bytes]],
         answer: Callable[[bytes], Awaitable[T]],
     ) -> T:
         """Answer a request for a model within the limits, and count it.
 
         Args:
-            name: The model's.
+            name: Returns the model's; called last.
             body: Reads the request, once it may come.
             answer: Returns the answer to it.
 
@@ -244,7 +244,7 @@ class Service:
         """
         began, status = time.monotonic(), 500
         if self._under_way >= self.limits.requests:
-            self.figures.note(name, 503, 0.0)
+            self.figures.note(name(), 503, 0.0)
             raise Refused(503, f"{self._under_way} requests are under way", retry_after="1")
         self._under_way += 1
         try:
@@ -260,7 +260,7 @@ class Service:
             raise
         finally:
             self._under_way -= 1
-            self.figures.note(name, status, time.monotonic() - began)
+            self.figures.note(name(), status, time.monotonic() - began)
 
     def page(self) -> str:
         """Return the metrics in Prometheus' format."""

@@ -22,14 +22,21 @@ from podium.scoring.families import Array
 _DATATYPES = {
     "BOOL": "bool", "UINT8": "uint8", "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64", "INT8": "int8",
     "INT16": "int16", "INT32": "int32", "INT64": "int64", "FP16": "float16", "FP32": "float32", "FP64": "float64",
+    "BYTES": "object",
 }  # fmt: skip
-"""numpy's name by the protocol's; strings (BYTES) are not served."""
+"""numpy's name by the protocol's; BYTES are texts."""
 
 NAMES = {dtype: name for name, dtype in _DATATYPES.items()}
 
 _TYPES = {name: np.dtype(dtype) for name, dtype in _DATATYPES.items()}
-_KINDS: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float, bool}}
-"""Types of JSON elements that each kind of number accepts."""
+_KINDS: dict[str, set[type]] = {
+    "b": {bool},
+    "i": {int},
+    "u": {int},
+    "f": {int, float, bool},
+    "O": {str},
+}
+"""Types of JSON elements that each kind of array accepts."""
 
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}  # a dtype's name takes microseconds
 _LITTLE = {dtype: dtype.newbyteorder("<") for dtype in _NAMES}
@@ -51,7 +58,7 @@ _MOST_BYTES = 1 << 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Request:
+class InferRequest:
     """Inference request of a client."""
 
     id: str
@@ -66,8 +73,18 @@ class _Request:
     binary: bool = False
     """Whether outputs that nothing is said of come as bytes."""
 
+    def check_outputs(self, outputs: Mapping[str, Array]) -> None:
+        """Refuse a request for an output that the model does not have.
 
-def read_request(body: bytes, header: bytes | None) -> _Request:
+        Raises:
+            InvalidInput: It does not.
+        """
+        for name in self.outputs:
+            if name not in outputs:
+                raise InvalidInput(f"the model has no output {name!r}", suggestion(name, outputs))
+
+
+def read_request(body: bytes, header: bytes | None) -> InferRequest:
     """Read an inference request.
 
     Args:
@@ -112,7 +129,7 @@ def read_request(body: bytes, header: bytes | None) -> _Request:
             f"id is a string of at most {MOST_NAME} letters, but got {_brief(called)}"
         )
     binary = bool(_parameters(document).get("binary_data_output", False))
-    return _Request(id=called, inputs=inputs, outputs=outputs, binary=binary)
+    return InferRequest(id=called, inputs=inputs, outputs=outputs, binary=binary)
 
 
 def _load(text: bytes) -> Any:
@@ -152,33 +169,32 @@ def _tensor(tensor: Any, where: str, binary: memoryview) -> tuple[str, Array, in
     """Return name, array, and how many of the bytes behind the JSON it has."""
     if not isinstance(tensor, dict) or not _is_name(tensor.get("name")):
         raise InvalidInput(f"{where} is a tensor with a name, but got {_brief(tensor)}")
-    name, datatype = tensor["name"], tensor.get("datatype")
+    name = tensor["name"]
+    dtype, shape, count = read_form(name, tensor.get("datatype"), tensor.get("shape"))
+    size = _parameters(tensor).get("binary_data_size")
+    if size is None:
+        return name, _from_json(tensor.get("data"), name, shape, dtype, count), 0
+    if type(size) is not int or not 0 <= size <= len(binary):
+        raise InvalidInput(
+            f"binary_data_size of input {name!r} is {_brief(size)}, but {len(binary)} bytes are there"
+        )
+    return name, from_bytes(binary[:size], name, shape, dtype, count), size
+
+
+def read_form(name: str, datatype: Any, given: Any) -> "tuple[np.dtype[Any], list[int], int]":
+    """Return a tensor's dtype, its shape, and how many elements it has; nothing is multiplied that
+    no body could hold.
+
+    Raises:
+        InvalidInput: There is no such datatype or shape.
+    """
     if type(datatype) is not str or datatype not in _DATATYPES:
         hint = suggestion(str(datatype)[:20], _DATATYPES) if type(datatype) is str else None
         raise InvalidInput(f"datatype of input {name!r} cannot be {_brief(datatype)}", hint)
     dtype = _TYPES[datatype]
-    shape, count = _shape(tensor.get("shape"), name, dtype.itemsize)
-    size = _parameters(tensor).get("binary_data_size")
-    if size is None:
-        return name, _from_json(tensor.get("data"), name, shape, dtype, count), 0
-    if type(size) is not int or size != count * dtype.itemsize or size > len(binary):
-        raise InvalidInput(
-            f"input {name!r} of shape {shape} and datatype {datatype} has {count * dtype.itemsize} bytes, but "
-            f"binary_data_size is {_brief(size)} and {len(binary)} bytes are there"
-        )
-    return (
-        name,
-        np.frombuffer(binary[:size], _LITTLE[dtype]).astype(dtype, copy=False).reshape(shape),
-        size,
-    )
-
-
-def _shape(given: Any, name: str, itemsize: int) -> tuple[list[int], int]:
-    """Return a shape, and how many elements it has; nothing is multiplied that no body could
-    hold."""
     if not isinstance(given, list) or not 0 < len(given) <= _MOST_AXES:
         raise InvalidInput(f"shape of input {name!r} is a list of sizes, but got {_brief(given)}")
-    whole = itemsize
+    whole = dtype.itemsize
     for size in given:
         if type(size) is not int or size < 0:
             raise InvalidInput(
@@ -196,7 +212,79 @@ def _shape(given: Any, name: str, itemsize: int) -> tuple[list[int], int]:
             f"input {name!r} has {given[0]} rows, but a request has at most {_MOST_ROWS}",
             "send them in several requests",
         )
-    return given, math.prod(given)
+    return dtype, given, math.prod(given)
+
+
+def from_bytes(
+    content: "bytes | memoryview",
+    name: str,
+    shape: list[int],
+    dtype: "np.dtype[Any]",
+    count: int,
+) -> Array:
+    """Return the array that a tensor's bytes are.
+
+    Args:
+        content: The elements, little endian; of BYTES each behind its length in four bytes.
+        name: Of the tensor.
+        shape: As read_form returned it, with dtype and count.
+
+    Raises:
+        InvalidInput: They are more or fewer than the shape says, or no UTF-8.
+    """
+    if dtype.kind == "O":
+        texts = _texts(content, name, count)
+        return from_elements(texts, name, shape, dtype, count)
+    if len(content) != count * dtype.itemsize:
+        raise InvalidInput(
+            f"input {name!r} of shape {shape} and datatype {NAMES[str(dtype)]} has {count * dtype.itemsize} bytes, "
+            f"but {len(content)} came"
+        )
+    return np.frombuffer(content, _LITTLE[dtype]).astype(dtype, copy=False).reshape(shape)
+
+
+def _texts(content: "bytes | memoryview", name: str, most: int) -> list[str]:
+    view, texts, at = memoryview(content), list[str](), 0
+    while at < len(view) and len(texts) <= most:
+        start = at + 4
+        at = start + int.from_bytes(view[at:start], "little")
+        if start > len(view) or at > len(view):
+            raise InvalidInput(f"BYTES of input {name!r} end within an element")
+        texts.append(decoded(view[start:at], name))
+    return texts
+
+
+def decoded(content: "bytes | memoryview", name: str) -> str:
+    """Return an element of BYTES as text.
+
+    Raises:
+        InvalidInput: It is no UTF-8.
+    """
+    try:
+        return str(content, "utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"BYTES of input {name!r} are not UTF-8: {error.reason}") from None
+
+
+def from_elements(
+    flat: Sequence[Any], name: str, shape: Sequence[int], dtype: "np.dtype[Any]", count: int
+) -> Array:
+    """Return the array that a tensor's elements are; arguments as of from_bytes.
+
+    Raises:
+        InvalidInput: They are more or fewer than the shape says, or the dtype does not hold one.
+    """
+    if len(flat) != count:
+        raise InvalidInput(
+            f"input {name!r} of shape {list(shape)} has {count} elements, but data has {len(flat)}"
+        )
+    array: NDArray[Any]
+    try:
+        with np.errstate(all="ignore"):
+            array = np.array(flat, dtype)
+    except (OverflowError, ValueError):
+        raise InvalidInput(f"data of input {name!r} do not fit {NAMES[str(dtype)]}") from None
+    return array.reshape(shape)
 
 
 def _from_json(
@@ -205,19 +293,9 @@ def _from_json(
     if not isinstance(data, list):
         raise InvalidInput(f"input {name!r} has neither data nor binary_data_size")
     flat, kinds = _flat(data, name)
-    if len(flat) != count:
-        raise InvalidInput(
-            f"input {name!r} of shape {list(shape)} has {count} elements, but data has {len(flat)}"
-        )
-    if not kinds <= _KINDS[dtype.kind]:
+    if len(flat) == count and not kinds <= _KINDS[dtype.kind]:
         raise InvalidInput(f"data of input {name!r} are no {NAMES[str(dtype)]}: {_brief(data)}")
-    array: NDArray[Any]
-    try:
-        with np.errstate(all="ignore"):
-            array = np.array(flat, dtype)
-    except (OverflowError, ValueError):
-        raise InvalidInput(f"data of input {name!r} do not fit {NAMES[str(dtype)]}") from None
-    return array.reshape(shape)
+    return from_elements(flat, name, shape, dtype, count)
 
 
 def _flat(data: list[Any], name: str) -> tuple[list[Any], set[type]]:
@@ -233,8 +311,16 @@ def _flat(data: list[Any], name: str) -> tuple[list[Any], set[type]]:
     raise InvalidInput(f"data of input {name!r} are nested more than {_MOST_AXES} deep")
 
 
+def to_bytes(array: Array) -> bytes:
+    """Return an array as from_bytes reads it."""
+    if array.dtype.kind != "O":
+        return np.ascontiguousarray(array, _LITTLE[array.dtype]).tobytes()
+    texts = [str(text).encode() for text in array.reshape(-1).tolist()]
+    return b"".join([len(text).to_bytes(4, "little") + text for text in texts])
+
+
 def write_response(
-    head: Mapping[str, Any], outputs: Mapping[str, Array], request: _Request
+    head: Mapping[str, Any], outputs: Mapping[str, Array], request: InferRequest
 ) -> tuple[bytes, list[tuple[bytes, bytes]]]:
     """Write the answer to a request; return the body and its headers.
 
@@ -247,9 +333,7 @@ def write_response(
         InvalidInput: An output is asked for that the model does not have.
         Failed: A number is not finite, and wanted as JSON.
     """
-    for name in request.outputs:
-        if name not in outputs:
-            raise InvalidInput(f"the model has no output {name!r}", suggestion(name, outputs))
+    request.check_outputs(outputs)
     tensors, pieces = [], list[bytes]()
     for name in request.outputs or outputs:
         array = outputs[name]
@@ -259,14 +343,15 @@ def write_response(
             "datatype": _NAMES[array.dtype],
         }
         if request.outputs.get(name, request.binary):
-            pieces.append(np.ascontiguousarray(array, _LITTLE[array.dtype]).tobytes())
+            pieces.append(to_bytes(array))
             tensor["parameters"] = {"binary_data_size": len(pieces[-1])}
         else:
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 raise Failed(
                     "an output is not finite, which JSON cannot express", "ask for binary data"
                 )
-            tensor["data"] = np.ascontiguousarray(array).reshape(-1)
+            flat = np.ascontiguousarray(array).reshape(-1)
+            tensor["data"] = flat.tolist() if array.dtype.kind == "O" else flat
         tensors.append(tensor)
     text = orjson.dumps({**head, "outputs": tensors}, option=orjson.OPT_SERIALIZE_NUMPY)
     if not pieces:

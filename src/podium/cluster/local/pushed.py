@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
@@ -26,6 +25,7 @@ from typing import Any
 from podium.cluster.local.store import Store
 from podium.errors import InvalidInput
 from podium.files.documents import load_json
+from podium.files.protobuf import make_messages
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import TRAINER_API
 from podium.manifests.workload import Workload
@@ -309,18 +309,23 @@ def _new_certificate() -> tuple[bytes, bytes]:
 
 
 _MESSAGES = {
-    "Metric": {"name": "", "value": ""},
-    "MetricLog": {"time_stamp": "", "metric": "Metric"},
-    "ObservationLog": {"metric_logs": "*MetricLog"},
-    "ReportObservationLogRequest": {"trial_name": "", "observation_log": "ObservationLog"},
+    "Metric": {"name": "1 string", "value": "2 string"},
+    "MetricLog": {"time_stamp": "1 string", "metric": "2 Metric"},
+    "ObservationLog": {"metric_logs": "1 *MetricLog"},
+    "ReportObservationLogRequest": {
+        "trial_name": "1 string",
+        "observation_log": "2 ObservationLog",
+    },
     "ReportObservationLogReply": {},
-    "GetObservationLogRequest": dict.fromkeys(
-        ("trial_name", "metric_name", "start_time", "end_time"), ""
-    ),
-    "GetObservationLogReply": {"observation_log": "ObservationLog"},
+    "GetObservationLogRequest": {
+        "trial_name": "1 string",
+        "metric_name": "2 string",
+        "start_time": "3 string",
+        "end_time": "4 string",
+    },
+    "GetObservationLogReply": {"observation_log": "1 ObservationLog"},
 }
-"""Messages of Katib's api.proto: their fields, in the order of their numbers, and the type of each:
-a text, a message, or with an asterisk a list."""
+"""Messages of Katib's api.proto, as make_messages takes them."""
 
 
 def serve_database(
@@ -346,9 +351,9 @@ def serve_database(
         import grpc
     except ImportError:
         raise InvalidInput(
-            "the collector Push needs the package grpcio", "pip install 'podium-ml[sdk]'"
+            "the collector Push needs the package grpcio", "pip install 'podium-ml[grpc]'"
         ) from None
-    messages = _messages()
+    messages = make_messages("api.v1.beta1", _MESSAGES)
 
     def take(request: Any, context: Any) -> Any:
         logs = request.observation_log.metric_logs
@@ -403,29 +408,3 @@ def _is_between(time: str, request: Any) -> bool:
         for text in (request.start_time, request.end_time, time)
     )
     return at is None or ((begin is None or begin <= at) and (end is None or at <= end))
-
-
-@cache
-def _messages() -> Mapping[str, Any]:
-    """Return the classes of the messages, in a pool of their own: Katib's SDK registers the same
-    names in the common one."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-    package = "api.v1.beta1"
-    file = descriptor_pb2.FileDescriptorProto(
-        name="podium-katib.proto", package=package, syntax="proto3"
-    )
-    for message, members in _MESSAGES.items():
-        written = file.message_type.add(name=message)
-        for number, (name, kind) in enumerate(members.items(), 1):
-            field = written.field.add(name=name, number=number)
-            field.type = field.TYPE_MESSAGE if kind else field.TYPE_STRING
-            field.label = field.LABEL_REPEATED if kind.startswith("*") else field.LABEL_OPTIONAL
-            if kind:
-                field.type_name = f".{package}.{kind.removeprefix('*')}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
-        for name in _MESSAGES
-    }

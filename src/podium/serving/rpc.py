@@ -1,0 +1,320 @@
+"""The Open Inference Protocol v2 over gRPC, beside HTTP: the same models, token, limits and
+figures.
+
+Source of methods and messages:
+https://github.com/kserve/open-inference-protocol/blob/main/specification/protocol/open_inference_grpc.proto
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+import grpc
+import numpy as np
+
+from podium import __version__
+from podium.errors import InvalidInput, PodiumError
+from podium.files.documents import foreign
+from podium.files.protobuf import make_messages
+from podium.scoring.families import Array
+from podium.serving.challenger import new_id
+from podium.serving.service import LARGE, Refused, Service
+from podium.serving.tensors import (
+    MOST_NAME,
+    NAMES,
+    InferRequest,
+    decoded,
+    from_bytes,
+    from_elements,
+    read_form,
+    to_bytes,
+)
+
+_CONTENTS = {
+    "bool": "bool_contents", "int8": "int_contents", "int16": "int_contents", "int32": "int_contents",
+    "int64": "int64_contents", "uint8": "uint_contents", "uint16": "uint_contents", "uint32": "uint_contents",
+    "uint64": "uint64_contents", "float32": "fp32_contents", "float64": "fp64_contents", "object": "bytes_contents",
+}  # fmt: skip
+"""Field of InferTensorContents by numpy's name; FP16 comes as raw bytes only."""
+
+_TENSOR = {"name": "1 string", "datatype": "2 string", "shape": "3 *int64"}
+_MODEL = {"name": "1 string", "version": "2 string"}
+_INFER = {"model_name": "1 string", "model_version": "2 string", "id": "3 string"}
+_MESSAGES = {
+    "Contents": {
+        "bool_contents": "1 *bool",
+        "int_contents": "2 *int32",
+        "int64_contents": "3 *int64",
+        "uint_contents": "4 *uint32",
+        "uint64_contents": "5 *uint64",
+        "fp32_contents": "6 *float",
+        "fp64_contents": "7 *double",
+        "bytes_contents": "8 *bytes",
+    },
+    "Tensor": {**_TENSOR, "contents": "5 Contents"},
+    "TensorMetadata": _TENSOR,
+    "Output": {"name": "1 string"},
+    "ServerLiveRequest": {},
+    "ServerLiveResponse": {"live": "1 bool"},
+    "ServerReadyRequest": {},
+    "ServerReadyResponse": {"ready": "1 bool"},
+    "ModelReadyRequest": _MODEL,
+    "ModelReadyResponse": {"ready": "1 bool"},
+    "ServerMetadataRequest": {},
+    "ServerMetadataResponse": {**_MODEL, "extensions": "3 *string"},
+    "ModelMetadataRequest": _MODEL,
+    "ModelMetadataResponse": {
+        "name": "1 string",
+        "versions": "2 *string",
+        "platform": "3 string",
+        "inputs": "4 *TensorMetadata",
+        "outputs": "5 *TensorMetadata",
+    },
+    "ModelInferRequest": {
+        **_INFER,
+        "inputs": "5 *Tensor",
+        "outputs": "6 *Output",
+        "raw_input_contents": "7 *bytes",
+    },
+    "ModelInferResponse": {
+        **_INFER,
+        "outputs": "5 *Tensor",
+        "raw_output_contents": "6 *bytes",
+    },
+}
+"""As make_messages takes them; parameters are not read."""
+
+_CODES = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    404: grpc.StatusCode.NOT_FOUND,
+    413: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.DEADLINE_EXCEEDED,
+    507: grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+"""By status of HTTP; INTERNAL for others."""
+
+_MOST_METADATA = 64 << 10
+"""Bytes of a call's metadata."""
+
+_Headers = Mapping[str, str | bytes]
+
+
+class RpcServer:
+    """Answers calls.
+
+    Args:
+        service: Answers.
+        address: Host and port.
+        credentials: PEM of the key and of the certificate; None for no encryption.
+    """
+
+    def __init__(
+        self, service: Service, address: str, credentials: tuple[bytes, bytes] | None = None
+    ) -> None:
+        self._service, self._address, self._credentials = service, address, credentials
+        self._messages = make_messages("inference", _MESSAGES)
+        self._server: Any = None
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            PodiumError: The port is taken.
+        """
+        limits = self._service.limits
+        options = {
+            "grpc.so_reuseport": 0,
+            "grpc.max_receive_message_length": limits.body,
+            "grpc.max_send_message_length": -1,
+            "grpc.max_metadata_size": _MOST_METADATA,
+            "grpc.absolute_max_metadata_size": _MOST_METADATA,
+        }
+        self._server = grpc.aio.server(
+            options=list(options.items()), maximum_concurrent_rpcs=limits.requests
+        )
+        methods: dict[str, Callable[[Any, _Headers], Awaitable[Any]]] = {
+            "ServerLive": self._live,
+            "ServerReady": self._ready,
+            "ServerMetadata": self._about,
+            "ModelReady": self._model_ready,
+            "ModelMetadata": self._model,
+        }
+        handlers = {
+            name: grpc.stream_unary_rpc_method_handler(partial(self._handle, name, answer))
+            for name, answer in methods.items()
+        }
+        handlers["ModelInfer"] = grpc.stream_unary_rpc_method_handler(
+            partial(self._handle, "ModelInfer", None)
+        )
+        self._server.add_generic_rpc_handlers(
+            [grpc.method_handlers_generic_handler("inference.GRPCInferenceService", handlers)]
+        )
+        try:
+            if self._credentials:
+                secure = grpc.ssl_server_credentials([self._credentials])
+                self._server.add_secure_port(self._address, secure)
+            else:
+                self._server.add_insecure_port(self._address)
+        except RuntimeError:
+            raise PodiumError(
+                f"{self._address} cannot be listened on", "--grpc-port takes another"
+            ) from None
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Wait until what is under way is answered."""
+        await self._server.stop(self._service.limits.seconds)
+
+    async def _handle(
+        self,
+        name: str,
+        answer: Callable[[Any, _Headers], Awaitable[Any]] | None,
+        requests: AsyncIterator[bytes],
+        context: Any,
+    ) -> bytes:
+        """Answer a call. Its only message is read here, as of a stream: the token is checked
+        before, and what does not come in time is not waited for."""
+        try:
+            headers: _Headers = dict(context.invocation_metadata())
+            if name not in ("ServerLive", "ServerReady"):
+                given = headers.get("authorization", "")
+                self._service.check_token(given if isinstance(given, bytes) else given.encode())
+            if answer is None:
+                return await self._infer(partial(_only, requests), headers)
+            async with asyncio.timeout(self._service.limits.seconds):
+                request = self._parse(f"{name}Request", await _only(requests))
+            content: bytes = (await answer(request, headers)).SerializeToString()
+            return content
+        except Exception as error:
+            refused = Refused.of(error)
+            code = _CODES.get(refused.status, grpc.StatusCode.INTERNAL)
+            await context.abort(code, str(refused))
+            raise  # not reached
+
+    def _parse(self, message: str, content: bytes) -> Any:
+        with foreign(f"the request is not a {message}"):
+            return self._messages[message].FromString(content)
+
+    async def _live(self, request: Any, headers: _Headers) -> Any:
+        return self._messages["ServerLiveResponse"](live=True)
+
+    async def _ready(self, request: Any, headers: _Headers) -> Any:
+        return self._messages["ServerReadyResponse"](ready=self._service.ready)
+
+    async def _about(self, request: Any, headers: _Headers) -> Any:
+        return self._messages["ServerMetadataResponse"](name="podium", version=__version__)
+
+    async def _model_ready(self, request: Any, headers: _Headers) -> Any:
+        self._service.find(request.name, request.version or None)
+        return self._messages["ModelReadyResponse"](ready=True)
+
+    async def _model(self, request: Any, headers: _Headers) -> Any:
+        model = self._service.find(request.name, request.version or None)
+        versions = model.versions
+        now = versions[request.version or model.now.version]
+        return self._messages["ModelMetadataResponse"](
+            name=model.name, versions=versions, **now.metadata
+        )
+
+    async def _infer(self, body: Callable[[], Awaitable[bytes]], headers: _Headers) -> bytes:
+        service, name = self._service, ""
+
+        async def answer(content: bytes) -> bytes:
+            nonlocal name
+            small = len(content) < LARGE
+            asked = self._read(content) if small else await service.apart(self._read, content)
+            message, request = asked
+            version = message.model_version or None
+            name = service.find(message.model_name, version).name  # a figure of it, if there is one
+            called = request.id or _text(headers, "x-request-id") or new_id()
+            answers, outputs = await service.run(
+                name, version, _text(headers, "podium-sticky"), called, request.inputs, len(content)
+            )
+            head = {"model_name": name, "model_version": answers, "id": called}
+            if sum([array.nbytes for array in outputs.values()]) < LARGE:
+                return self._write(head, outputs, request)
+            return await service.apart(self._write, head, outputs, request)
+
+        return await service.limited(lambda: name, body, answer)
+
+    def _read(self, content: bytes) -> tuple[Any, InferRequest]:
+        message = self._parse("ModelInferRequest", content)
+        inputs, raw = dict[str, Array](), message.raw_input_contents
+        if raw and len(raw) != len(message.inputs):
+            raise InvalidInput(
+                f"raw_input_contents has {len(raw)} tensors, but there are {len(message.inputs)} inputs"
+            )
+        if not message.inputs:
+            raise InvalidInput("the request has no inputs")
+        for at, tensor in enumerate(message.inputs):
+            name = _name(tensor.name, f"inputs[{at}]")
+            if name in inputs:
+                raise InvalidInput(f"input {name!r} is given twice")
+            dtype, shape, count = read_form(name, tensor.datatype, list(tensor.shape))
+            if raw:
+                if tensor.HasField("contents"):
+                    raise InvalidInput(f"input {name!r} has contents and raw_input_contents")
+                inputs[name] = from_bytes(raw[at], name, shape, dtype, count)
+                continue
+            field = _CONTENTS.get(str(dtype))
+            if field is None:
+                raise InvalidInput(
+                    f"{tensor.datatype} of input {name!r} comes as raw_input_contents"
+                )
+            other = [one.name for one, _ in tensor.contents.ListFields() if one.name != field]
+            if other:
+                raise InvalidInput(
+                    f"{tensor.datatype} of input {name!r} come as {field}, not {other[0]}"
+                )
+            flat = list(getattr(tensor.contents, field))
+            texts = [decoded(item, name) for item in flat] if dtype.kind == "O" else flat
+            inputs[name] = from_elements(texts, name, shape, dtype, count)
+        if len(message.id) > MOST_NAME:
+            raise InvalidInput(f"id has at most {MOST_NAME} letters, not {len(message.id)}")
+        outputs = {
+            _name(output.name, f"outputs[{at}]"): bool(raw)
+            for at, output in enumerate(message.outputs)
+        }
+        return message, InferRequest(
+            id=message.id, inputs=inputs, outputs=outputs, binary=bool(raw)
+        )
+
+    def _write(
+        self, head: Mapping[str, str], outputs: Mapping[str, Array], request: InferRequest
+    ) -> bytes:
+        """Write an answer, raw where the request was, or where a datatype has no other form."""
+        request.check_outputs(outputs)
+        message = self._messages["ModelInferResponse"](**head)
+        wanted = {name: outputs[name] for name in request.outputs or outputs}
+        raw = request.binary or any(str(array.dtype) not in _CONTENTS for array in wanted.values())
+        for name, array in wanted.items():
+            dtype = str(array.dtype)
+            tensor = message.outputs.add(name=name, datatype=NAMES[dtype], shape=array.shape)
+            if raw:
+                message.raw_output_contents.append(to_bytes(array))
+                continue
+            flat = np.ascontiguousarray(array).reshape(-1).tolist()
+            texts = [str(item).encode() for item in flat] if array.dtype.kind == "O" else flat
+            getattr(tensor.contents, _CONTENTS[dtype]).extend(texts)
+        content: bytes = message.SerializeToString()
+        return content
+
+
+async def _only(requests: AsyncIterator[bytes]) -> bytes:
+    async for request in requests:
+        return request
+    raise InvalidInput("the call has no message")
+
+
+def _name(text: str, where: str) -> str:
+    if not 0 < len(text) <= MOST_NAME:
+        raise InvalidInput(f"{where} needs a name of at most {MOST_NAME} letters")
+    return text
+
+
+def _text(headers: _Headers, name: str) -> str:
+    given = headers.get(name, "")
+    return (given if isinstance(given, str) else given.decode("latin-1"))[:MOST_NAME]
