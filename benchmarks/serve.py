@@ -6,8 +6,9 @@
 Server and clients have a core each, the model one thread. Clients send one picture of 28 x 28 a request, as a binary
 tensor (JSON for MLServer, which resets connections on binary ones), over connections that stay open. With --rivals
 kserve's ModelServer and MLServer, with the shortest model that each takes (benchmarks/rivals), are installed into
-virtual environments there and measured in turn with podium, round by round. Prints the time to start, requests a
-second, the 95th percentile, and the server's CPU milliseconds a request, for each number of clients.
+virtual environments there and measured in turn with podium, round by round. podium is asked over HTTP and over gRPC.
+Prints the time to start, requests a second, their share of the bare ONNX Runtime's rate in the same run, the 95th
+percentile, and the server's CPU milliseconds a request, for each number of clients.
 
 With --soak a server is asked for some minutes at a low rate while the champion changes, and what its process holds is
 printed: memory, open files, threads.
@@ -26,7 +27,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -34,8 +35,10 @@ import numpy as np
 import uvloop
 from machine import describe
 
+from podium.files.protobuf import make_messages
 from podium.models import open_registry
 from podium.scoring import OnnxModel
+from podium.serving.rpc import MESSAGES
 
 HERE = Path(__file__).parent / "rivals"
 NAMES = {"uint8": "UINT8", "float32": "FP32"}
@@ -56,6 +59,8 @@ class Server:
     model: str
     head: bytes
     body: bytes
+    grpc: bool = False
+    """Whether the body is a call of gRPC, and port that of gRPC."""
 
     def cpu(self) -> float:
         """Return the CPU seconds of its processes so far."""
@@ -201,11 +206,62 @@ def whole(answer: bytes) -> bool:
     return answer.endswith(b"\r\n0\r\n\r\n")  # in chunks
 
 
+def frame(kind: int, flags: int, stream: int, content: bytes) -> bytes:
+    """Return a frame of HTTP/2 (RFC 9113, 4.1)."""
+    return len(content).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + content
+
+
+class Caller(Client):
+    """Calls ModelInfer over gRPC: HTTP/2 as far as one unary call after the other needs it."""
+
+    PATH = b"/inference.GRPCInferenceService/ModelInfer"
+    HEAD = (
+        b"\x83\x86\x04%c%b\x01\x09localhost\x0f\x10\x10application/grpc\x00\x02te\x08trailers"
+        % (len(PATH), PATH)
+    )
+    """POST, http, path, authority, content type and te, none of them indexed (RFC 7541)."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Open the connection, and its window as wide as it goes."""
+        self.stream, self.held, self.answered = -1, b"", False
+        window = frame(8, 0, 0, (2**31 - 1 - 65535).to_bytes(4))
+        start = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + window
+        cast(asyncio.Transport, transport).write(start)
+        super().connection_made(transport)
+
+    def send(self) -> None:
+        """Call on a new stream."""
+        self.stream, self.answered, self.began = self.stream + 2, False, time.monotonic()
+        head, body = frame(1, 4, self.stream, self.HEAD), frame(0, 1, self.stream, self.request)
+        self.transport.write(head + body)
+
+    def data_received(self, data: bytes) -> None:
+        """Take frames: an answer is a message, and ends with trailers."""
+        self.held += data
+        while len(self.held) >= 9 and len(self.held) >= (end := 9 + int.from_bytes(self.held[:3])):
+            kind, flags, content = self.held[3], self.held[4], self.held[9:end]
+            self.held = self.held[end:]
+            if kind in (4, 6) and not flags & 1:  # settings and pings are acknowledged
+                self.transport.write(frame(kind, 1, 0, content if kind == 6 else b""))
+            elif kind == 0:
+                self.answered = True
+            elif kind in (3, 7) or (kind == 1 and flags & 1 and not self.answered):
+                self.over.set_exception(SystemExit(f"a call failed: {content!r:.500}"))
+            elif kind == 1 and flags & 1:
+                now = time.monotonic()
+                self.took.append(now - self.began)
+                if now >= self.end:
+                    self.over.set_result(None)
+                else:
+                    self.send()
+
+
 async def ask(server: Server, end: float, took: list[float], pause: float = 0.0) -> None:
     """Let a client ask until the end."""
     loop = asyncio.get_running_loop()
+    made = Caller if server.grpc else Client
     transport, client = await loop.create_connection(
-        lambda: Client(server, end, took, pause), "127.0.0.1", server.port
+        lambda: made(server, end, took, pause), "127.0.0.1", server.port
     )
     await client.over
     transport.close()
@@ -220,6 +276,17 @@ def bodies(graph: OnnxModel) -> tuple[bytes, int, bytes]:
     text = json.dumps({"inputs": [binary], "parameters": {"binary_data_output": True}}).encode()
     plain = json.dumps({"inputs": [{**tensor, "data": array.ravel().tolist()}]}).encode()
     return text + array.tobytes(), len(text), plain
+
+
+def call(graph: OnnxModel, model: str) -> bytes:
+    """Return the same request as a message of gRPC."""
+    (wanted,) = graph.inputs
+    array = np.zeros([1, *(size or 1 for size in wanted.shape[1:])], wanted.dtype)
+    tensor = {"name": wanted.name, "shape": array.shape, "datatype": NAMES[wanted.dtype]}
+    request = make_messages("inference", MESSAGES)["ModelInferRequest"]
+    message = request(model_name=model, inputs=[tensor], raw_input_contents=[array.tobytes()])
+    content = message.SerializeToString()
+    return b"\0" + len(content).to_bytes(4) + bytes(content)
 
 
 def interpreter(folder: Path, rival: str) -> str:
@@ -250,12 +317,14 @@ def main() -> None:
     args = parser.parse_args()
     os.sched_setaffinity(0, {1})
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    print(f"{describe()}\nbare ONNX Runtime {bare(args.model / 'model.onnx', 2.0):,.0f} a second")
+    alone = bare(args.model / "model.onnx", 2.0)
+    print(f"{describe()}\nbare ONNX Runtime {alone:,.0f} a second")
     if args.soak:
         soak(args.model, args.soak)
         return
     name, file = args.model.resolve().name, str(args.model / "model.onnx")
     binary, size, text = bodies(OnnxModel(Path(file), threads=1))
+    message = call(OnnxModel(Path(file), threads=1), name)
     commands = {"podium": [sys.executable, "-c", CLI, "serve", str(args.model), "--port"]}
     if args.watch:
         commands["podium --watch"] = [*commands["podium"][:-1], "--watch", "--port"]
@@ -271,16 +340,28 @@ def main() -> None:
         for called, command in commands.items():
             port = free_port()
             body, head = (text, 0) if called == "mlserver" else (binary, size)
-            with running(called, [*command, str(port)], port, name, body, head) as server:
+            more = ["--grpc-port", str(port + 1)] if called == "podium" else []
+            with running(called, [*command, str(port), *more], port, name, body, head) as server:
                 figures.setdefault((called, 0), []).append((server.started, 0.0, 0.0))
-                for clients in args.clients:
-                    figures.setdefault((called, clients), []).append(
-                        measure(server, clients, args.seconds)
+                asked = {called: server}
+                if more:
+                    asked["podium, gRPC"] = replace(
+                        server, port=port + 1, grpc=True, head=b"", body=message
                     )
+                for how, each in asked.items():
+                    for clients in args.clients:
+                        figures.setdefault((how, clients), []).append(
+                            measure(each, clients, args.seconds)
+                        )
     for (called, clients), measured in figures.items():
         rate, late, cost = map(statistics.median, zip(*measured, strict=True))
-        print(f"{called}, {clients} clients: {rate:,.0f} requests a second, 95 % within {1000 * late:.1f} ms, "
-              f"{1000 * cost:.2f} ms of CPU each" if clients else f"{called} starts in {rate:.1f} s")  # fmt: skip
+        if not clients:
+            print(f"{called} starts in {rate:.1f} s")
+            continue
+        print(
+            f"{called}, {clients} clients: {rate:,.0f} requests a second, {rate / alone:.2f} of bare, "
+            f"95 % within {1000 * late:.1f} ms, {1000 * cost:.2f} ms of CPU each"
+        )
 
 
 def measure(server: Server, clients: int, seconds: float) -> tuple[float, float, float]:

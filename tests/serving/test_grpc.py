@@ -18,10 +18,10 @@ from servers import Running, serving, tensor
 
 from podium.files.protobuf import make_messages
 from podium.models import open_registry
-from podium.serving.rpc import _MESSAGES
+from podium.serving.rpc import MESSAGES as TABLES
 
 grpc = pytest.importorskip("grpc")
-MESSAGES = make_messages("inference", _MESSAGES)
+MESSAGES = make_messages("inference", TABLES)
 WIDE = np.zeros((28, 28), np.uint8)
 WIDE[13:15, 2:26] = 255
 

@@ -41,7 +41,7 @@ _CONTENTS = {
 _TENSOR = {"name": "1 string", "datatype": "2 string", "shape": "3 *int64"}
 _MODEL = {"name": "1 string", "version": "2 string"}
 _INFER = {"model_name": "1 string", "model_version": "2 string", "id": "3 string"}
-_MESSAGES = {
+MESSAGES = {
     "Contents": {
         "bool_contents": "1 *bool",
         "int_contents": "2 *int32",
@@ -115,7 +115,7 @@ class RpcServer:
         self, service: Service, address: str, credentials: tuple[bytes, bytes] | None = None
     ) -> None:
         self._service, self._address, self._credentials = service, address, credentials
-        self._messages = make_messages("inference", _MESSAGES)
+        self._messages = make_messages("inference", MESSAGES)
         self._server: Any = None
 
     async def start(self) -> None:
