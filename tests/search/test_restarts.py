@@ -10,7 +10,6 @@ import pytest
 
 from podium.manifests.experiment.space import read_space
 from podium.search.cmaes import RestartingCmaEs
-from podium.search.distributions import at, unit
 from podium.search.search import Search
 from podium.search.space import Parameter
 
@@ -146,5 +145,5 @@ def next_point(search: RestartingCmaEs, number: int) -> dict[str, str]:
 @pytest.mark.parametrize("parameter", SPACE[:3])
 def test_a_value_leads_back_to_its_place(parameter: Parameter) -> None:
     for place in (0.0, 0.1, 0.5, 0.77, 0.999):
-        again = float(at(parameter, unit(parameter, at(parameter, place))))
-        assert again == pytest.approx(float(at(parameter, place)))
+        again = float(parameter.at(parameter.share(parameter.at(place))))
+        assert again == pytest.approx(float(parameter.at(place)))

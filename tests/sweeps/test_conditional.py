@@ -26,10 +26,9 @@ from podium.manifests.rules import RUNNERS
 from podium.search.algorithm import PastTrial
 from podium.search.algorithms import ALGORITHMS
 from podium.search.auto import choose
-from podium.search.distributions import column
+from podium.search.distributions import column, fits
 from podium.search.search import JOURNAL, Search, open_journal
 from podium.search.space import Parameter, Premise, count_points
-from podium.search.warm_start import fits
 
 OURS = "momentum if optimizer=sgd; beta2 if optimizer=adam,adamw; nesterov if momentum>=0.5; width3 if layers>=3"
 PROGRAM = """

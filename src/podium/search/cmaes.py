@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from podium.search.algorithm import POSITIVE, SEED, Algorithm, PastTrial, Plan, Point, one_of
-from podium.search.distributions import at, unit
 from podium.search.space import Parameter
 
 if TYPE_CHECKING:
@@ -50,9 +49,8 @@ class RestartingCmaEs(Plan):
         self.generation: list[tuple[np.ndarray, float]] = []
 
     def next(self, trial: str) -> Point:
-        """Return the next point."""
         units = self._ask()
-        point = {parameter.name: at(parameter, units[parameter.name]) for parameter in self.space}
+        point = {parameter.name: parameter.at(units[parameter.name]) for parameter in self.space}
         self._begin(trial, point)
         return point
 
@@ -70,7 +68,6 @@ class RestartingCmaEs(Plan):
                 self._restart()
 
     def recall(self, history: Iterable[PastTrial]) -> None:
-        """Replay earlier trials."""
         for past in history:
             self._ask()  # a seed must not give it again
             self._begin(past.trial, past.point)
@@ -89,7 +86,7 @@ class RestartingCmaEs(Plan):
         import numpy as np
 
         # As the trial sees it: an int or a step is not the very place that was asked for.
-        position = np.array([unit(parameter, point[parameter.name]) for parameter in self.numeric])
+        position = np.array([parameter.share(point[parameter.name]) for parameter in self.numeric])
         self.open[trial] = (self.restarts, position)
 
     def _restart(self) -> None:

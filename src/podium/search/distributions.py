@@ -1,9 +1,7 @@
-"""Mapping of search parameters to columns of an Optuna study, and of numbers between 0 and 1 to
-their values."""
+"""Mapping of search parameters to columns of an Optuna study."""
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from podium.search.space import LOG, Parameter, parents_first
@@ -12,13 +10,11 @@ if TYPE_CHECKING:
     import optuna
 
 _QUANTILE = " quantile"
-_TAILS = NormalDist().cdf(-3), NormalDist().cdf(3)
 
 
 def column(parameter: Parameter) -> str:
     """Return the name of a parameter's column: bells are searched by their quantile."""
-    bell = parameter.numeric and parameter.distribution in ("normal", "logNormal")
-    return parameter.name + (_QUANTILE if bell else "")
+    return parameter.name + (_QUANTILE if parameter.is_bell else "")
 
 
 def distribution(parameter: Parameter) -> "optuna.distributions.BaseDistribution":
@@ -27,7 +23,7 @@ def distribution(parameter: Parameter) -> "optuna.distributions.BaseDistribution
 
     if not parameter.numeric:
         return CategoricalDistribution(parameter.choices)
-    if column(parameter) != parameter.name:
+    if parameter.is_bell:
         return FloatDistribution(0.0, 1.0)
     log = parameter.distribution in LOG
     if parameter.kind == "int":
@@ -45,8 +41,8 @@ def decode(parameter: Parameter, value: Any) -> str:
     """Turn a column's value into the text that a trial gets."""
     if not parameter.numeric:
         return str(value)
-    if column(parameter) != parameter.name:
-        value = from_quantile(parameter, value)
+    if parameter.is_bell:
+        value = parameter.from_quantile(value)
     if parameter.step and parameter.distribution != "uniform":
         return parameter.nearest(value)
     return parameter.text(value)
@@ -65,8 +61,8 @@ def encode(parameter: Parameter, text: str) -> Any:
     value = float(text)
     if not parameter.low <= value <= parameter.high:
         raise ValueError(text)
-    if column(parameter) != parameter.name:
-        return to_quantile(parameter, value)
+    if parameter.is_bell:
+        return parameter.to_quantile(value)
     if parameter.step and parameter.distribution == "uniform":
         number = round((value - parameter.low) / parameter.step)
         near = math.isclose(
@@ -101,6 +97,20 @@ def distributions(
     return {column(each): distribution(each) for each in space if column(each) in columns}
 
 
+def add_running(
+    study: "optuna.Study", space: Sequence[Parameter], columns: Mapping[str, Any]
+) -> int:
+    """Add a running trial with such columns to a study in memory; return its number."""
+    from optuna.trial import TrialState, create_trial
+
+    number = len(study.get_trials(deepcopy=False))
+    known = distributions(space, columns)
+    study.add_trial(
+        create_trial(state=TrialState.RUNNING, params=dict(columns), distributions=known)
+    )
+    return number
+
+
 def suggest(study: "optuna.Study", space: Sequence[Parameter]) -> "optuna.Trial":
     """Ask for a trial with a value for each parameter that counts, in Optuna's way of defining a
     space by running."""
@@ -120,65 +130,11 @@ def suggest(study: "optuna.Study", space: Sequence[Parameter]) -> "optuna.Trial"
     return trial
 
 
-def from_quantile(parameter: Parameter, quantile: float) -> float:
-    """Map 0..1 to a bell over the bounds: its center in their middle, its sigma a sixth of their
-    distance.
-
-    Katib's hyperopt service uses the same bell, but lets one value in 370 fall outside of the
-    bounds.
-    """
-    low, high = _ends(parameter)
-    inside = _TAILS[0] + quantile * (_TAILS[1] - _TAILS[0])
-    value = (low + high) / 2 + (high - low) / 6 * NormalDist().inv_cdf(inside)
-    return min(max(_back(parameter, value), parameter.low), parameter.high)
-
-
-def to_quantile(parameter: Parameter, value: float) -> float:
-    """Map a value back to 0..1."""
-    low, high = _ends(parameter)
-    inner = math.log(value) if parameter.distribution == "logNormal" else value
-    if low == high:
-        return 0.5
-    at = NormalDist().cdf((inner - (low + high) / 2) / ((high - low) / 6))
-    return min(max((at - _TAILS[0]) / (_TAILS[1] - _TAILS[0]), 0.0), 1.0)
-
-
-def _ends(parameter: Parameter) -> tuple[float, float]:
-    if parameter.distribution == "logNormal":
-        return math.log(parameter.low), math.log(parameter.high)
-    return parameter.low, parameter.high
-
-
-def _back(parameter: Parameter, value: float) -> float:
-    return math.exp(value) if parameter.distribution == "logNormal" else value
-
-
-def at(parameter: Parameter, unit: float) -> str:
-    """Return the value of a parameter at 0 <= unit < 1 of its range."""
-    uniform = parameter.distribution == "uniform"
-    if not parameter.numeric or (parameter.step and uniform):
-        return parameter.nth(min(int(unit * parameter.points), parameter.points - 1))
-    if parameter.distribution in ("normal", "logNormal"):
-        value = from_quantile(parameter, unit)
-    elif parameter.distribution in LOG:
-        value = parameter.low * (parameter.high / parameter.low) ** unit
-    else:
-        value = parameter.low + unit * (parameter.high - parameter.low)
-    if parameter.step:
-        return parameter.nearest(value)
-    return parameter.text(min(value, parameter.high))
-
-
-def unit(parameter: Parameter, text: str) -> float:
-    """Return where a numeric parameter's value lies, 0..1 of its range; of a step its middle. The
-    inverse of ``at``."""
-    value = float(text)
-    if parameter.low == parameter.high:
-        return 0.5
-    if parameter.distribution in ("normal", "logNormal"):
-        return to_quantile(parameter, value)
-    if parameter.distribution in LOG:
-        return math.log(value / parameter.low) / math.log(parameter.high / parameter.low)
-    if parameter.step:
-        return (round((value - parameter.low) / parameter.step) + 0.5) / parameter.points
-    return (value - parameter.low) / (parameter.high - parameter.low)
+def fits(point: Mapping[str, str], space: Sequence[Parameter]) -> bool:
+    """Tell whether values are a point of a space: of exactly its parameters, and within bounds
+    where they count."""
+    try:
+        encoded(space, point)
+    except (KeyError, ValueError):
+        return False
+    return point.keys() == {parameter.name for parameter in space}

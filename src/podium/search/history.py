@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from podium.search.distributions import distributions, suggest
+from podium.search.distributions import add_running, suggest
 from podium.search.pareto import Value, fronts, tell
 from podium.search.space import Parameter
 
@@ -59,16 +59,7 @@ class History:
 
     def give(self, number: int, values: "Mapping[str, Any]") -> None:
         """Add a running trial with values of its own."""
-        from optuna.trial import TrialState, create_trial
-
-        self._places[number] = len(self._study.get_trials(deepcopy=False))
-        self._study.add_trial(
-            create_trial(
-                state=TrialState.RUNNING,
-                params=dict(values),
-                distributions=distributions(self._space, values),
-            )
-        )
+        self._places[number] = add_running(self._study, self._space, values)
 
     def tell(self, number: int, value: float | None) -> None:
         """Report the end of a trial; None: it failed."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput
 from podium.search.algorithm import PastTrial, Plan, Point
-from podium.search.distributions import decoded, distributions, encoded, suggest
+from podium.search.distributions import add_running, decoded, encoded, suggest
 from podium.search.pareto import tell
 from podium.search.space import Parameter
 
@@ -83,7 +83,6 @@ class Sampled(Plan):
         self._numbers: dict[str, int] = {}
 
     def next(self, trial: str) -> Point:
-        """Return the next point."""
         draw = random.Random(f"{self.settings['random_state']}/{self.given}")
         self._study.sampler = self._sampler(draw.getrandbits(31))
         asked = suggest(self._study, self.space)
@@ -91,7 +90,6 @@ class Sampled(Plan):
         return decoded(self.space, asked.params)
 
     def tags(self, trial: str) -> dict[str, str]:
-        """Return the library that suggested it."""
         return {SAMPLER: _library()}
 
     def again(self, past: PastTrial) -> Point:
@@ -103,18 +101,11 @@ class Sampled(Plan):
         check_sampler(past.trial, past.tags.get(SAMPLER))
         if self._keeps:
             return self.next(past.trial)
-        from optuna.trial import TrialState, create_trial
-
-        params = encoded(self.space, past.point)
-        self._begun(past.trial, len(self._study.get_trials(deepcopy=False)))
-        known = distributions(self.space, params)
-        self._study.add_trial(
-            create_trial(state=TrialState.RUNNING, params=params, distributions=known)
-        )
+        columns = encoded(self.space, past.point)
+        self._begun(past.trial, add_running(self._study, self.space, columns))
         return past.point
 
     def tell(self, trial: str, value: float | None) -> None:
-        """Learn the result of a trial."""
         tell(self._study, self._numbers[trial], value)
 
     def _begun(self, trial: str, number: int) -> None:

@@ -22,7 +22,6 @@ from podium.search.history import History
 from podium.search.in_order import InOrder, Sampled
 from podium.search.pareto import Value, tell
 from podium.search.space import Parameter
-from podium.search.warm_start import Earlier
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -91,7 +90,7 @@ class Search:
         further: Sequence[bool] = (),
         directory: Path,
         name: str,
-        earlier: Sequence[Earlier] = (),
+        earlier: Sequence[PastTrial] = (),
         begun: Sequence[PastTrial] | None = None,
         first: Sequence[Mapping[str, str]] = (),
         behind: int | None = None,
@@ -116,7 +115,8 @@ class Search:
         had, named = ({attrs.get(key) for attrs in attributes} for key in ("from", "trial"))
         for known_trial in earlier:
             if known_trial.trial not in had:
-                self._add(known_trial)
+                columns = encoded(self._space, known_trial.point)
+                self._store({"from": known_trial.trial}, columns, known_trial.value)
         for past in begun or ():
             if past.trial not in named:
                 self._add_past(past)
@@ -284,11 +284,6 @@ class Search:
             else:
                 self._study.tell(trial.number, state=TrialState.FAIL)
         return kept
-
-    def _add(self, earlier: Earlier) -> None:
-        self._store(
-            {"from": earlier.trial}, encoded(self._space, earlier.assignments), earlier.value
-        )
 
     def _add_past(self, past: PastTrial) -> None:
         """Add a trial of an engine whose study is lost: where trials are kept elsewhere, they are

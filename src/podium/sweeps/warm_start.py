@@ -6,11 +6,12 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.options.objectives import Criteria
 from podium.manifests.options.warm_start import WarmStart
+from podium.search.algorithm import PastTrial
 from podium.search.algorithms import ALGORITHMS
-from podium.search.warm_start import Earlier, fits
+from podium.search.distributions import fits
 
 
-def earlier_trials(cluster: Cluster, experiment: Experiment) -> list[Earlier]:
+def earlier_trials(cluster: Cluster, experiment: Experiment) -> list[PastTrial]:
     """Return the earlier trials that an Experiment learns from before it begins; empty without a
     warm start.
 
@@ -40,7 +41,7 @@ def earlier_trials(cluster: Cluster, experiment: Experiment) -> list[Earlier]:
         raise InvalidInput(
             f"{algorithm} with warm_start has no restarts, not restart_strategy={strategy}", hint
         )
-    usable: list[Earlier] = []
+    usable: list[PastTrial] = []
     count = 0
     for name in names:
         _check_objective(experiment, cluster.experiment(name))
@@ -70,8 +71,8 @@ def _check_objective(experiment: Experiment, other: Experiment) -> None:
         )
 
 
-def _usable(trial: Trial, experiment: Experiment) -> Earlier | None:
+def _usable(trial: Trial, experiment: Experiment) -> PastTrial | None:
     value = Criteria.of(experiment.objective, experiment.asked).value(trial.metrics)
     if not trial.is_good or value is None or not fits(trial.assignments, experiment.space):
         return None
-    return Earlier(trial=trial.name, assignments=trial.assignments, value=value)
+    return PastTrial(trial=trial.name, point=trial.assignments, value=value)

@@ -24,7 +24,6 @@ from podium.manifests.experiment.trial import Trial
 from podium.manifests.job_editor import JobEditor, set_env
 from podium.manifests.labels import CPU_SHARE, EXPERIMENT, PBT_PARENT, TRIAL
 from podium.manifests.workload import Workload, role_of
-from podium.search.space import first_values
 from podium.system.machine import cores
 
 
@@ -193,7 +192,7 @@ def check_trials(cluster: LocalCluster, experiment: Experiment, directory: Path)
     require(
         parallel <= MOST_PROCESSES, rule, "set spec.parallelTrialCount", parallelTrialCount=parallel
     )
-    values = {parameter.name: first_values(parameter)[0] for parameter in experiment.space}
+    values = {parameter.name: parameter.samples()[0] for parameter in experiment.space}
     job = cluster.with_entrypoints(experiment.render(f"{experiment.name}-trial", values))
     checkpoints = directory / "checkpoints" if trial_directory(experiment) else None
     wrapped = wrap(experiment, job, directory, cores_of_a_trial(experiment.limits), checkpoints).job
