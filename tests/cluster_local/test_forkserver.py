@@ -11,8 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from podium.cluster.local.processes.client import Command, Process
-from podium.cluster.local.processes.launcher_pool import LauncherPool, find_module, find_preload
+from podium.cluster.local.processes.client import (
+    Command,
+    LauncherPool,
+    Process,
+    find_module,
+    find_preload,
+)
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="fork servers are used on Linux only"

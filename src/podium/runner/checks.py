@@ -9,8 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.cluster.local.imports import check_imports
-from podium.cluster.local.scripts import script_of
+from podium.cluster.local.scripts import check_imports, script_of
 from podium.errors import InvalidInput, suggestion
 from podium.kfp.values import PipelineSettings, check_values
 

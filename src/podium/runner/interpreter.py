@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from podium.cluster.local.images import Images, check_images
+from podium.cluster.local.images import Images
 from podium.cluster.local.supplies import Supplies
 from podium.errors import Failed, InvalidInput, PodiumError, suggestion
 from podium.files.documents import with_whole_numbers
@@ -384,7 +384,7 @@ def _given_here(order: Order) -> tuple[Supplies, Images]:
         InvalidInput: One is not there.
     """
     given = dict(order.places)
-    images = check_images(given.pop("image_dir", {}), {})
+    images = Images.read(given.pop("image_dir", None))
     return Supplies(**given).checked(), images
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.local.environment import translator
-from podium.cluster.local.images import Images, find_image
+from podium.cluster.local.images import Images
 from podium.cluster.local.processes import supervised
 from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
 from podium.errors import Failed, InvalidInput
@@ -190,7 +190,7 @@ def check_runs_here(name: str, executor: Mapping[str, Any], images: Images) -> N
             raise InvalidInput(f"step {name} runs {kind}, which only its cloud has")
         return
     image = container.get("image", "")
-    if image in (CREATE_VOLUME, DELETE_VOLUME) or find_image(image, images).root:
+    if image in (CREATE_VOLUME, DELETE_VOLUME) or images.find(image).root:
         return
     if not needs_image(container) or containers.has_podman():
         return
@@ -222,7 +222,7 @@ class Process:
         self.notices: list[str] = []
         """What its log is to say."""
 
-        self.image = find_image(step.container.get("image", ""), images)
+        self.image = images.find(step.container.get("image", ""))
         self.container = ""
         """Name of the container that it runs in; empty if it is a process like podium's own."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podium.cluster.local.cluster import LocalCluster
-from podium.cluster.local.jsonfile import write_json
+from podium.cluster.local.store import write_json
 from podium.errors import PodiumError
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.optimization_job import with_status

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from podium.cluster.local.jsonfile import new_metadata
+from podium.cluster.local.store import new_metadata
 from podium.errors import Conflict, NotFound
 from podium.files.documents import load_json, parse
 from podium.manifests.experiment.experiment import Experiment

@@ -18,16 +18,14 @@ from podium.cluster.local.environment import (
     expand,
     threads_per_process,
 )
-from podium.cluster.local.images import check_images
-from podium.cluster.local.jsonfile import read_json
+from podium.cluster.local.images import Images
 from podium.cluster.local.logs import read_log
 from podium.cluster.local.mpi_job import MPIJobController, MPITrainJobController
 from podium.cluster.local.operator_job import OperatorJobController, TrainJobController
 from podium.cluster.local.pods import PodPlan, plan_pod
-from podium.cluster.local.processes.client import Command
-from podium.cluster.local.processes.launcher_pool import LauncherPool
+from podium.cluster.local.processes.client import Command, LauncherPool
 from podium.cluster.local.pushed import PushServer
-from podium.cluster.local.store import POLL_SECONDS, Store
+from podium.cluster.local.store import POLL_SECONDS, Store, read_json
 from podium.cluster.local.supplies import Supplies
 from podium.display.text import as_note
 from podium.errors import Failed, InvalidInput
@@ -98,7 +96,7 @@ class LocalCluster(Cluster):
         self._runtime = Runtime(
             store=self.store,
             launchers=LauncherPool(fork_server),
-            images=check_images(images or {}, entrypoints or {}, supplies),
+            images=Images.read(images, entrypoints, supplies),
             pushes=PushServer(self.store),
         )
         self._lock = threading.Lock()
@@ -133,21 +131,17 @@ class LocalCluster(Cluster):
             supervisor.start()
 
     def join(self, kind: str, name: str, timeout: float | None = None) -> bool:
-        """Wait until nothing of an object is running in this process; return whether that is so."""
         with self._lock:
             supervisor = self._supervisors.get((kind, name))
         return supervisor is None or supervisor.join(timeout)
 
     def get(self, kind: str, name: str) -> Resource:
-        """Return the object with its present status."""
         return self._reader.read(self.store.read(kind, name))
 
     def list(self, kind: str, labels: dict[str, str] | None = None) -> Sequence[Resource]:
-        """Return the objects of a kind that carry all given labels, oldest first."""
         return [self._reader.read(manifest) for manifest in self.store.list(kind, labels)]
 
     def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
-        """Yield the object now and on every change until its last state."""
         for manifest in self.store.changes(kind, name, timeout):
             resource = self._reader.read(manifest)
             yield resource
@@ -174,7 +168,6 @@ class LocalCluster(Cluster):
         return [_replica_status(record, alive) for record in records]
 
     def directory(self, kind: str, name: str) -> Path | None:
-        """Return the object's own directory."""
         return self.store.path(kind, name)
 
     def stop(self, kind: str, name: str) -> None:

@@ -99,37 +99,40 @@ class Images:
         unknown."""
         return self.entrypoints.get(name, self.entrypoints.get(_untagged(name), ()))
 
+    def find(self, name: str) -> Image:
+        """Return the environment for an image: mapped by its full name, else by its name without
+        tag and digest."""
+        root = self.roots.get(name, self.roots.get(_untagged(name)))
+        return Image(name=name, root=root, workdir=root or self.workdir)
 
-def find_image(name: str, images: Images) -> Image:
-    """Return the environment for an image: mapped by its full name, else by its name without tag
-    and digest."""
-    root = images.roots.get(name, images.roots.get(_untagged(name)))
-    return Image(name=name, root=root, workdir=root or images.workdir)
+    @classmethod
+    def read(
+        cls,
+        images: Mapping[str, str | Path] | None,
+        entrypoints: Mapping[str, Sequence[str]] | None = None,
+        supplies: Supplies | None = None,
+    ) -> "Images":
+        """Return the mapping with absolute directories; any other image works where this process
+        is.
+
+        Raises:
+            InvalidInput: A directory does not exist, or an entrypoint has no words.
+        """
+        roots = {name: Path(directory).absolute() for name, directory in (images or {}).items()}
+        for name, directory in roots.items():
+            if not directory.is_dir():
+                raise InvalidInput(
+                    f"image {name} is mapped to {directory}, which is not a directory"
+                )
+        commands = {name: tuple(words) for name, words in (entrypoints or {}).items()}
+        for name, words in commands.items():
+            if not words:
+                raise InvalidInput(f"the entrypoint of image {name} is empty")
+        return cls(
+            roots=roots, entrypoints=commands, workdir=Path.cwd(), supplies=supplies or Supplies()
+        )
 
 
 def _untagged(name: str) -> str:
     name = name.partition("@")[0]
     return name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name
-
-
-def check_images(
-    images: Mapping[str, str | Path],
-    entrypoints: Mapping[str, Sequence[str]],
-    supplies: Supplies | None = None,
-) -> Images:
-    """Return the mapping with absolute directories; any other image works where this process is.
-
-    Raises:
-        InvalidInput: A directory does not exist, or an entrypoint has no words.
-    """
-    roots = {name: Path(directory).absolute() for name, directory in images.items()}
-    for name, directory in roots.items():
-        if not directory.is_dir():
-            raise InvalidInput(f"image {name} is mapped to {directory}, which is not a directory")
-    for name, words in entrypoints.items():
-        if not words:
-            raise InvalidInput(f"the entrypoint of image {name} is empty")
-    commands = {name: tuple(words) for name, words in entrypoints.items()}
-    return Images(
-        roots=roots, entrypoints=commands, workdir=Path.cwd(), supplies=supplies or Supplies()
-    )

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from podium.cluster.base import MOST_LINE
-from podium.cluster.local.jsonfile import read_json
-from podium.cluster.local.store import Store
+from podium.cluster.local.store import Store, read_json
 from podium.display.text import last_said
 from podium.errors import NotFound
 from podium.manifests.conditions import status_of

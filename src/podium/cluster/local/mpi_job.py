@@ -12,9 +12,8 @@ from dataclasses import replace as changed
 from pathlib import Path
 
 from podium.cluster.local.controller import Runtime
-from podium.cluster.local.operator_job import OperatorJobController, TrainJobController
+from podium.cluster.local.operator_job import Member, OperatorJobController, TrainJobController
 from podium.cluster.local.pods import ContainerPlan, PodPlan
-from podium.cluster.local.rendezvous import Member
 from podium.manifests.trainjob import mpi_slots
 from podium.manifests.workload import Replica, Workload
 

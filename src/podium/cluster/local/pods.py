@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from podium.cluster.local.images import Image, Images, find_image
-from podium.cluster.local.imports import check_imports
-from podium.cluster.local.scripts import script_of
+from podium.cluster.local.images import Image, Images
+from podium.cluster.local.scripts import check_imports, script_of
 from podium.cluster.local.supplies import Supplies
 from podium.errors import InvalidInput
 from podium.manifests.fields import mapping, objects, text
@@ -188,7 +187,7 @@ def _plan(
     path = container.path
     fields = _sort_fields(container.fields, HONORED_CONTAINER, NO_MEANING_CONTAINER, path)
     ignored += [f"containers.{field}" for field in fields]
-    image = find_image(container.image, images)
+    image = images.find(container.image)
     if not container.command:
         hint = f"there is no image here to ask; give its ENTRYPOINT: --entrypoint {container.image}='COMMAND'"
         raise _refuse(
