@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 from machine import describe
 from search_scale import doubles, hartmann6, mixed, mixed_space
 
-from podium.search.auto import AUTO, choose
+from podium.search.algorithms import AUTO, choose
 from podium.search.distributions import distribution
 from podium.search.search import Search
 from podium.search.space import LOG, Parameter

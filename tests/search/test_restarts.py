@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from podium.manifests.experiment.space import read_space
-from podium.search.cmaes import RestartingCmaEs
+from podium.search.cmaes import _RestartingCmaEs
 from podium.search.search import Search
 from podium.search.space import Parameter
 
@@ -25,8 +25,8 @@ SPACE = list(
 )  # fmt: skip
 
 
-def plan(strategy: str, space: list[Parameter] = SPACE, **settings: Any) -> RestartingCmaEs:
-    return RestartingCmaEs(
+def plan(strategy: str, space: list[Parameter] = SPACE, **settings: Any) -> _RestartingCmaEs:
+    return _RestartingCmaEs(
         space, {"restart_strategy": strategy, "random_state": 1, **settings}, maximize=False
     )
 
@@ -43,7 +43,7 @@ def flat(point: dict[str, str]) -> float:
 
 
 def run(
-    search: RestartingCmaEs, trials: int, function: Any = rastrigin
+    search: _RestartingCmaEs, trials: int, function: Any = rastrigin
 ) -> tuple[list[float], list[int]]:
     values, populations = [], [search.cma.population_size]
     for number in range(trials):
@@ -136,7 +136,7 @@ def test_a_search_that_goes_on_remembers_its_generations(tmp_path: Path) -> None
     assert points == [next_point(whole, number) for number in range(30)]
 
 
-def next_point(search: RestartingCmaEs, number: int) -> dict[str, str]:
+def next_point(search: _RestartingCmaEs, number: int) -> dict[str, str]:
     point = search.next(str(number))
     search.tell(str(number), rastrigin(point))
     return point

@@ -9,7 +9,7 @@ import pytest
 
 from podium.manifests.experiment.space import read_space
 from podium.search.algorithm import PastTrial
-from podium.search.distributions import decode, encode
+from podium.search.distributions import Columns, encode
 from podium.search.search import JOURNAL, Search
 from podium.search.space import Parameter
 
@@ -346,7 +346,10 @@ def test_a_bell_never_leaves_its_bounds(name: str) -> None:
         value = parameter.from_quantile(quantile)
         assert parameter.low <= value <= parameter.high
         assert parameter.to_quantile(value) == pytest.approx(quantile, abs=1e-6)
-        assert inside(parameter, decode(parameter, quantile))
+        assert inside(
+            parameter,
+            Columns([parameter]).decode({f"{parameter.name} quantile": quantile})[parameter.name],
+        )
 
 
 @pytest.mark.parametrize(

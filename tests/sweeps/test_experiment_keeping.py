@@ -10,7 +10,7 @@ from test_experiment_engine import experiment, run
 from podium.errors import InvalidInput, NotFound
 from podium.manifests.options import annotation
 from podium.manifests.typed import typed
-from podium.sweeps.local import LocalSweeps, resume
+from podium.sweeps.local import LocalSweeps
 from podium.training.retention import plan_retention, remove
 
 TRAINER = """
@@ -213,7 +213,7 @@ def test_a_warm_sweep_goes_on_without_its_sources(cluster: LocalSweeps) -> None:
     earlier(cluster, "first", 2)
     run(cluster, warm(resumePolicy="LongRunning", maxTrialCount=1))
     cluster.delete("Experiment", "first")
-    resume(cluster, "e", {"maxTrialCount": 2})
+    cluster.resume("Experiment", "e", {"maxTrialCount": 2})
     assert cluster.join("Experiment", "e", 60)
     assert len(study_of(cluster).trials) == 2 + 2
 

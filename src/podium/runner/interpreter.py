@@ -18,8 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from podium.cluster.local.images import Images
-from podium.cluster.local.supplies import Supplies
+from podium.cluster.local.supplies import Images, Supplies
 from podium.errors import Failed, InvalidInput, PodiumError, suggestion
 from podium.files.documents import with_whole_numbers
 from podium.runner.compiled import Compiled, Path_, in_order, needed

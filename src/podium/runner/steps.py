@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.local.environment import translator
-from podium.cluster.local.images import Images
 from podium.cluster.local.processes import supervised
+from podium.cluster.local.supplies import Images
 from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
 from podium.errors import Failed, InvalidInput
 from podium.files.documents import read_json, with_whole_numbers

@@ -25,7 +25,7 @@ _WIDTH = 1 / 6
 """First standard deviation, of a range's length."""
 
 
-class RestartingCmaEs(Plan):
+class _RestartingCmaEs(Plan):
     """Searches the numeric parameters by CMA-ES, the others by chance.
 
     A resumed search replays its trials one by one, so that with parallel trials a generation may be
@@ -75,7 +75,6 @@ class RestartingCmaEs(Plan):
                 self.tell(past.trial, past.value)
 
     def _ask(self) -> dict[str, float]:
-        """Return a position in each parameter's range, 0..1."""
         chosen = zip(self.numeric, self.cma.ask(), strict=True)
         by_chance = {
             parameter.name: self.draw.random() for parameter in self.space if not parameter.numeric
@@ -123,7 +122,7 @@ class RestartingCmaEs(Plan):
 
 def _plan(space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> Plan | None:
     restarts = settings.get("restart_strategy", "none") != "none"
-    return RestartingCmaEs(space, settings, maximize) if restarts else None
+    return _RestartingCmaEs(space, settings, maximize) if restarts else None
 
 
 def _sampler(

@@ -12,13 +12,12 @@ if TYPE_CHECKING:
 _QUANTILE = " quantile"
 
 
-def column(parameter: Parameter) -> str:
+def _column(parameter: Parameter) -> str:
     """Return the name of a parameter's column: bells are searched by their quantile."""
     return parameter.name + (_QUANTILE if parameter.is_bell else "")
 
 
 def distribution(parameter: Parameter) -> "optuna.distributions.BaseDistribution":
-    """Return Optuna's distribution of a parameter."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if not parameter.numeric:
@@ -37,7 +36,7 @@ def distribution(parameter: Parameter) -> "optuna.distributions.BaseDistribution
     )
 
 
-def decode(parameter: Parameter, value: Any) -> str:
+def _decode(parameter: Parameter, value: Any) -> str:
     """Turn a column's value into the text that a trial gets."""
     if not parameter.numeric:
         return str(value)
@@ -73,68 +72,69 @@ def encode(parameter: Parameter, text: str) -> Any:
     return round(value) if parameter.kind == "int" else value
 
 
-def encoded(space: Sequence[Parameter], point: Mapping[str, str]) -> dict[str, Any]:
-    """Return the columns of a point: none for a parameter that does not count there.
+class Columns:
+    """The columns that a study has for a space: none for a parameter that does not count."""
 
-    Raises:
-        ValueError: A value lies outside of the space, or between its steps.
-    """
-    return {column(each): encode(each, point[each.name]) for each in space if each.counts(point)}
+    def __init__(self, space: Sequence[Parameter]) -> None:
+        self._space = space
 
+    def encode(self, point: Mapping[str, str]) -> dict[str, Any]:
+        """Return the columns of a point.
 
-def decoded(space: Sequence[Parameter], columns: Mapping[str, Any]) -> dict[str, str]:
-    """Return the point of such columns."""
-    return {
-        each.name: decode(each, columns[column(each)]) if column(each) in columns else each.idle
-        for each in space
-    }
+        Raises:
+            ValueError: A value lies outside of the space, or between its steps.
+        """
+        counting = (each for each in self._space if each.counts(point))
+        return {_column(each): encode(each, point[each.name]) for each in counting}
 
+    def decode(self, columns: Mapping[str, Any]) -> dict[str, str]:
+        """Return the point of such columns."""
+        return {
+            each.name: _decode(each, columns[_column(each)])
+            if _column(each) in columns
+            else each.idle
+            for each in self._space
+        }
 
-def distributions(
-    space: Sequence[Parameter], columns: Mapping[str, Any]
-) -> "dict[str, optuna.distributions.BaseDistribution]":
-    """Return Optuna's distributions for the columns that a trial has."""
-    return {column(each): distribution(each) for each in space if column(each) in columns}
+    def distributions(
+        self, columns: Mapping[str, Any]
+    ) -> "dict[str, optuna.distributions.BaseDistribution]":
+        known = (each for each in self._space if _column(each) in columns)
+        return {_column(each): distribution(each) for each in known}
 
+    def add_running(self, study: "optuna.Study", columns: Mapping[str, Any]) -> int:
+        """Add a running trial with such columns to a study in memory; return its number."""
+        from optuna.trial import TrialState, create_trial
 
-def add_running(
-    study: "optuna.Study", space: Sequence[Parameter], columns: Mapping[str, Any]
-) -> int:
-    """Add a running trial with such columns to a study in memory; return its number."""
-    from optuna.trial import TrialState, create_trial
+        number = len(study.get_trials(deepcopy=False))
+        known = self.distributions(columns)
+        study.add_trial(
+            create_trial(state=TrialState.RUNNING, params=dict(columns), distributions=known)
+        )
+        return number
 
-    number = len(study.get_trials(deepcopy=False))
-    known = distributions(space, columns)
-    study.add_trial(
-        create_trial(state=TrialState.RUNNING, params=dict(columns), distributions=known)
-    )
-    return number
+    def suggest(self, study: "optuna.Study") -> "optuna.Trial":
+        """Ask for a trial with a value for each parameter that counts, in Optuna's way of defining
+        a space by running."""
+        from optuna.distributions import CategoricalDistribution, IntDistribution
 
+        trial, point = study.ask(), dict[str, str]()
+        for each in (one for one in parents_first(self._space) if one.counts(point)):
+            known: Any = distribution(each)
+            if isinstance(known, CategoricalDistribution):
+                value: Any = trial.suggest_categorical(_column(each), known.choices)
+            else:
+                whole = isinstance(known, IntDistribution)
+                draw: Any = trial.suggest_int if whole else trial.suggest_float
+                value = draw(_column(each), known.low, known.high, step=known.step, log=known.log)
+            point[each.name] = _decode(each, value)
+        return trial
 
-def suggest(study: "optuna.Study", space: Sequence[Parameter]) -> "optuna.Trial":
-    """Ask for a trial with a value for each parameter that counts, in Optuna's way of defining a
-    space by running."""
-    from optuna.distributions import CategoricalDistribution, IntDistribution
-
-    trial, point = study.ask(), dict[str, str]()
-    for each in (parameter for parameter in parents_first(space) if parameter.counts(point)):
-        known: Any = distribution(each)
-        if isinstance(known, CategoricalDistribution):
-            value: Any = trial.suggest_categorical(column(each), known.choices)
-        else:
-            draw: Any = (
-                trial.suggest_int if isinstance(known, IntDistribution) else trial.suggest_float
-            )
-            value = draw(column(each), known.low, known.high, step=known.step, log=known.log)
-        point[each.name] = decode(each, value)
-    return trial
-
-
-def fits(point: Mapping[str, str], space: Sequence[Parameter]) -> bool:
-    """Tell whether values are a point of a space: of exactly its parameters, and within bounds
-    where they count."""
-    try:
-        encoded(space, point)
-    except (KeyError, ValueError):
-        return False
-    return point.keys() == {parameter.name for parameter in space}
+    def has(self, point: Mapping[str, str]) -> bool:
+        """Tell whether values are a point of the space: of exactly its parameters, and within
+        bounds where they count."""
+        try:
+            self.encode(point)
+        except (KeyError, ValueError):
+            return False
+        return point.keys() == {parameter.name for parameter in self._space}

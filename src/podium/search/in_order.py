@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput
 from podium.search.algorithm import PastTrial, Plan, Point
-from podium.search.distributions import add_running, decoded, encoded, suggest
+from podium.search.distributions import Columns
 from podium.search.pareto import tell
 from podium.search.space import Parameter
 
@@ -77,7 +77,7 @@ class Sampled(Plan):
         import optuna
 
         super().__init__(space, settings, maximize)
-        self._sampler, self._keeps = sampler, keeps
+        self._columns, self._sampler, self._keeps = Columns(space), sampler, keeps
         self._study = optuna.create_study(directions=directions)
         self._study.add_trials(earlier)
         self._numbers: dict[str, int] = {}
@@ -85,9 +85,9 @@ class Sampled(Plan):
     def next(self, trial: str) -> Point:
         draw = random.Random(f"{self.settings['random_state']}/{self.given}")
         self._study.sampler = self._sampler(draw.getrandbits(31))
-        asked = suggest(self._study, self.space)
+        asked = self._columns.suggest(self._study)
         self._begun(trial, asked.number)
-        return decoded(self.space, asked.params)
+        return self._columns.decode(asked.params)
 
     def tags(self, trial: str) -> dict[str, str]:
         return {SAMPLER: _library()}
@@ -101,8 +101,8 @@ class Sampled(Plan):
         check_sampler(past.trial, past.tags.get(SAMPLER))
         if self._keeps:
             return self.next(past.trial)
-        columns = encoded(self.space, past.point)
-        self._begun(past.trial, add_running(self._study, self.space, columns))
+        columns = self._columns.encode(past.point)
+        self._begun(past.trial, self._columns.add_running(self._study, columns))
         return past.point
 
     def tell(self, trial: str, value: float | None) -> None:

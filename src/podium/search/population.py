@@ -35,7 +35,7 @@ class _Member:
     """Its objective, more being better."""
 
 
-class Population(Plan):
+class _Population(Plan):
     """A population of trials; when more than it have ended, the next generation follows from
     them."""
 
@@ -182,6 +182,6 @@ PBT = Algorithm(
     drops_unknown_settings=True,
     needs_steps=True,
     keeps_files=True,
-    plan=Population,
+    plan=_Population,
     explored=_explored,
 )

@@ -55,7 +55,7 @@ class _Grid(Plan):
         return {parameter.name: point[parameter.name] for parameter in self.space}
 
 
-class Sobol(Plan):
+class _Sobol(Plan):
     """A Sobol sequence without its first point, the corner; scrambled if it has a seed."""
 
     def next(self, trial: str) -> Point | None:
@@ -102,7 +102,7 @@ SOBOL = Algorithm(
     name="sobol",
     settings={"random_state": SEED},
     drops_unknown_settings=True,
-    plan=Sobol,
+    plan=_Sobol,
     takes_several=True,
     takes_conditions=True,
 )

@@ -82,7 +82,6 @@ class JobController(Controller):
             self._create_pods(now)
 
     def fail(self, reason: str, message: str) -> None:
-        """End all pods and write the failure."""
         active = [pod for pod in self.pods if pod.active]
         for pod in active:
             pod.stop()

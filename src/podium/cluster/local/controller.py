@@ -18,12 +18,11 @@ from podium.cluster.local.environment import (
     threads_per_process,
     translator,
 )
-from podium.cluster.local.images import Images
 from podium.cluster.local.pods import ContainerPlan, PodPlan
 from podium.cluster.local.processes.client import Command, LauncherPool, Process
 from podium.cluster.local.pushed import Mailbox, PushServer
 from podium.cluster.local.store import POLL_SECONDS, Store, write_json
-from podium.cluster.local.supplies import write_files
+from podium.cluster.local.supplies import Images, write_files
 from podium.errors import NotFound, PodiumError
 from podium.manifests.conditions import STYLES, Conditions, State, status_of, timestamp
 from podium.manifests.workload import Replica, Workload
@@ -62,12 +61,10 @@ class _PodSetting:
 
     @property
     def log(self) -> Path:
-        """The log of the container."""
         return self.directory / "logs" / f"{self.replica}.log"
 
     @property
     def work(self) -> Path:
-        """The working directory."""
         return self.directory / "work" / self.replica
 
 
@@ -108,12 +105,10 @@ class RunningPod:
 
     @property
     def active(self) -> bool:
-        """Whether it has not ended."""
         return self.phase in ("Pending", "Running")
 
     @property
     def pid(self) -> int | None:
-        """Process id while a container runs."""
         return self._process.pid if self._process and self._process.running else None
 
     @property
@@ -246,16 +241,9 @@ class Runtime:
     """Dependencies shared by all controllers."""
 
     store: Store
-    """The objects."""
-
     launchers: LauncherPool
-    """Start processes."""
-
     images: Images
-    """Local environments for images."""
-
     pushes: PushServer
-    """Takes what programs push."""
 
 
 class Controller(ABC):
@@ -283,7 +271,6 @@ class Controller(ABC):
         self._thread = Background(self._run, f"podium-{self.kind}-{self.name}")
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def wake(self) -> None:
@@ -296,7 +283,6 @@ class Controller(ABC):
         self._wake.set()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is running; return whether that is so."""
         return self._thread.join(timeout)
 
     @staticmethod
@@ -318,7 +304,6 @@ class Controller(ABC):
 
     @property
     def state(self) -> State:
-        """The job's state."""
         return status_of({"kind": self.kind, "status": self.status})
 
     @property
@@ -334,7 +319,6 @@ class Controller(ABC):
 
     @property
     def past_deadline(self) -> bool:
-        """Whether the job was active for longer than it may."""
         seconds = self.job.active_deadline_seconds
         return seconds is not None and time.monotonic() >= self.started + seconds
 

@@ -18,13 +18,16 @@ import random
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import replace as changed
+from pathlib import Path
 from typing import Any
 
+from podium.cluster.local.batch_job import JobController
 from podium.cluster.local.controller import Controller, RunningPod, Runtime, backoff
-from podium.cluster.local.pods import PodPlan
+from podium.cluster.local.pods import ContainerPlan, PodPlan
 from podium.errors import InvalidInput
 from podium.manifests.conditions import timestamp
-from podium.manifests.kinds import OPERATOR_KINDS
+from podium.manifests.kinds import MPIJOB, OPERATOR_KINDS, TRAINJOB
 from podium.manifests.labels import (
     JOB_NAME,
     JOBSET_NAME,
@@ -32,14 +35,14 @@ from podium.manifests.labels import (
     REPLICA_TYPE,
     TRAINJOB_MANAGERS,
 )
-from podium.manifests.trainjob import BACKOFF_LIMIT, NODE, OTHER_RUNTIMES
+from podium.manifests.trainjob import BACKOFF_LIMIT, NODE, OTHER_RUNTIMES, mpi_slots
 from podium.manifests.workload import ElasticPolicy, Replica, Workload
 
 _HERE = "127.0.0.1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Member:
+class _Member:
     """One replica of a job, as its environment describes it."""
 
     job: Workload
@@ -66,7 +69,6 @@ class Member:
 
 
 def _free_ports(job: Workload) -> dict[tuple[str, int], int]:
-    """Return a free port for each replica."""
     return {
         (replica.role, index): _free_port()
         for replica in job.replicas
@@ -74,7 +76,7 @@ def _free_ports(job: Workload) -> dict[tuple[str, int], int]:
     }
 
 
-def _operator_environment(member: Member) -> dict[str, str]:
+def _operator_environment(member: _Member) -> dict[str, str]:
     """Return the variables that the training operator or Trainer sets in every container of a
     replica.
 
@@ -134,7 +136,7 @@ def _elastic_environment(elastic: ElasticPolicy, workers: int, port: int) -> dic
     return env | ({"PET_STANDALONE": ""} if elastic.standalone else {})
 
 
-def _tensorflow(member: Member) -> str:
+def _tensorflow(member: _Member) -> str:
     job, role = member.job, member.replica.role.lower()
     task = {"type": role, "index": member.index}
     if job.pod_count == 1:
@@ -153,7 +155,7 @@ def _tensorflow(member: Member) -> str:
     return json.dumps({"cluster": {"worker": workers, "ps": servers}, "task": task})
 
 
-def _trainer(member: Member) -> dict[str, str]:
+def _trainer(member: _Member) -> dict[str, str]:
     """Return the variables of Trainer's torch plugin, and the Job controller's index: neither RANK
     nor WORLD_SIZE."""
     env = {
@@ -197,7 +199,7 @@ def _free_port() -> int:
     raise InvalidInput("no free port between 20000 and 32000", "see what listens there: ss -tln")
 
 
-class OperatorJobController(Controller):
+class _OperatorJobController(Controller):
     """Supervises the replicas of one job of the training operator."""
 
     def __init__(self, runtime: Runtime, job: Workload, plans: Mapping[str, PodPlan]) -> None:
@@ -295,7 +297,7 @@ class OperatorJobController(Controller):
     def _create_pod(self, replica: Replica, index: int) -> None:
         key, member = (
             (replica.role, index),
-            Member(job=self.job, replica=replica, index=index, ports=self._ports),
+            _Member(job=self.job, replica=replica, index=index, ports=self._ports),
         )
         again = self._recreated.get(key, -1) + 1
         self._recreated[key] = again
@@ -308,7 +310,7 @@ class OperatorJobController(Controller):
         )
         self.pods = list(self._pods.values())
 
-    def environment(self, member: Member) -> dict[str, str]:
+    def environment(self, member: _Member) -> dict[str, str]:
         """Return the variables by which the replicas of a job find each other."""
         return _operator_environment(member)
 
@@ -366,7 +368,7 @@ class OperatorJobController(Controller):
                     counts["succeeded"] = counts.get("succeeded", 0) + active
 
 
-class TrainJobController(Controller):
+class _TrainJobController(Controller):
     """Supervises the nodes of one TrainJob."""
 
     def __init__(self, runtime: Runtime, job: Workload, plans: Mapping[str, PodPlan]) -> None:
@@ -416,7 +418,6 @@ class TrainJobController(Controller):
             )
 
     def fail(self, reason: str, message: str) -> None:
-        """End all nodes and write the failure."""
         for pod in self.pods:
             pod.stop()
         self._count(failed=1)
@@ -432,13 +433,107 @@ class TrainJobController(Controller):
         self.status["jobsStatus"] = [{"name": self.nodes.replicated_job, **zero, **counts}]
 
     def _create_pod(self, index: int) -> None:
-        member = Member(job=self.job, replica=self.nodes, index=index, ports=self._ports)
+        member = _Member(job=self.job, replica=self.nodes, index=index, ports=self._ports)
         labels = self.nodes.labels_of(index) | {JOBSET_NAME: self.name}
         name = f"{self.nodes.replicated_job}-{index}"
         self.pods.append(
             self.start_pod(self.nodes, name, labels=labels, environment=self.environment(member))
         )
 
-    def environment(self, member: Member) -> dict[str, str]:
-        """Return the variables by which the processes of a job find each other."""
+    def environment(self, member: _Member) -> dict[str, str]:
         return _operator_environment(member)
+
+
+_CONFIG = "/etc/mpi"
+"""Where the operator mounts the hostfile."""
+
+_HOME = "/home/mpiuser"
+"""Home of the user of Trainer's images for MPI, where Kubeflow's SDK writes a function."""
+
+
+class _MPIJobController(_OperatorJobController):
+    """Supervises the launcher of one MPIJob."""
+
+    def __init__(self, runtime: Runtime, job: Workload, plans: Mapping[str, PodPlan]) -> None:
+        super().__init__(runtime, job, plans)
+        self._config = self.directory / "mpi"
+        launcher, worker = plans["Launcher"], plans.get("Worker")
+        main = _joined(launcher.main, worker.main) if worker else launcher.main
+        self.plans = {"Launcher": _with_hostfile(changed(launcher, main=main), self._config)}
+
+    def reconcile_pods(self, replica: Replica) -> None:
+        """Run the launcher; Workers are as active as it is."""
+        if replica.role == "Launcher":
+            super().reconcile_pods(replica)
+        else:
+            active = int(any(pod.active for pod in self.pods)) * replica.count
+            self.status["replicaStatuses"][replica.role] = {"active": active} if active else {}
+
+    def environment(self, member: _Member) -> dict[str, str]:
+        """Return the variables that name the hostfile to Open MPI 4 and 5, and write it."""
+        return _hostfile(self._config, member.job)
+
+
+class _MPITrainJobController(_TrainJobController):
+    """Supervises the launcher of one TrainJob whose runtime is for MPI."""
+
+    def __init__(self, runtime: Runtime, job: Workload, plans: Mapping[str, PodPlan]) -> None:
+        super().__init__(runtime, job, plans)
+        self._config = self.directory / "mpi"
+        home = self._config / "home"
+        home.mkdir(parents=True, exist_ok=True)
+        self.plans = {
+            role: _mounted(_with_hostfile(plan, self._config), _HOME, home)
+            for role, plan in self.plans.items()
+        }
+
+    def environment(self, member: _Member) -> dict[str, str]:
+        """Return the variables that Trainer sets in the launcher, and write the hostfile."""
+        _, slots = mpi_slots(member.job.spec)
+        return {
+            **_hostfile(self._config, member.job),
+            "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+            "OMPI_MCA_orte_set_default_slots": str(slots),
+            "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
+            "JOB_COMPLETION_INDEX": str(member.index),
+        }
+
+
+def _with_hostfile(plan: PodPlan, config: Path) -> PodPlan:
+    return _mounted(plan, _CONFIG, config)
+
+
+def _mounted(plan: PodPlan, where: str, directory: Path) -> PodPlan:
+    mounts = (*plan.main.mounts, (where, "mpi", directory))
+    return changed(plan, main=changed(plan.main, mounts=mounts))
+
+
+def _hostfile(config: Path, job: Workload) -> dict[str, str]:
+    file = config / "hostfile"
+    config.mkdir(exist_ok=True)
+    file.write_text(f"localhost slots={job.processes_at_once}\n")
+    names = ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile")
+    return dict.fromkeys(names, str(file))
+
+
+def _joined(launcher: ContainerPlan, worker: ContainerPlan) -> ContainerPlan:
+    """Return the launcher's container with what the Workers' has beside."""
+    named = {variable.name for variable in launcher.env}
+    mounted = {where for where, _, _ in launcher.mounts}
+    return changed(
+        launcher,
+        env=(*(each for each in worker.env if each.name not in named), *launcher.env),
+        mounts=(*launcher.mounts, *(each for each in worker.mounts if each[0] not in mounted)),
+        files={**worker.files, **launcher.files},
+        supplied={**worker.supplied, **launcher.supplied},
+        values={**worker.values, **launcher.values},
+    )
+
+
+def controller_of(job: Workload) -> type[Controller]:
+    """Return the class that runs jobs of a kind here."""
+    if job.kind == TRAINJOB:
+        return _MPITrainJobController if job.uses_mpi else _TrainJobController
+    if job.kind == MPIJOB:
+        return _MPIJobController
+    return _OperatorJobController if job.operator else JobController

@@ -272,7 +272,6 @@ class Store:
             yield
 
     def is_supervised(self, kind: str, name: str) -> bool:
-        """Return whether the process that supervises an object is alive."""
         lease = self._lease_of(kind, name)
         if self._lease and lease == self._lease.name:
             return (kind, name) not in self._given_up
@@ -291,7 +290,6 @@ class Store:
         return str(record.get("lease"))
 
     def exists(self, kind: str, name: str) -> bool:
-        """Return whether there is such an object."""
         return is_dns_1123(name) and (self.path(kind, name) / "object.json").exists()
 
     def read(self, kind: str, name: str) -> Manifest:

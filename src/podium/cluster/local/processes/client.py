@@ -63,7 +63,6 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended yet."""
         return not self._ended.is_set()
 
     def stop(self) -> None:
@@ -173,10 +172,10 @@ class Launcher:
             )
         return process
 
-    def wait_until_ready(self, timeout: float = START_TIMEOUT) -> bool:
+    def wait_until_ready(self) -> bool:
         """Wait for the preloaded modules; return whether processes can be forked from here (else
         see ``unfit``)."""
-        self._ready.wait(timeout)
+        self._ready.wait(START_TIMEOUT)
         return self.alive and self._ready.is_set() and self.unfit is None
 
     def send(self, **message: Any) -> None:
@@ -328,8 +327,8 @@ class LauncherPool:
             each.close()
 
     def _server_of(self, command: Command) -> tuple[tuple[str, ...] | None, Launcher | None]:
-        module = find_module(command) if self._fork_server and command.own_python else None
-        preload = find_preload(module[0], command) if module else None
+        module = _find_module(command) if self._fork_server and command.own_python else None
+        preload = _find_preload(module[0], command) if module else None
         return module, self._server(preload, command.env) if preload is not None else None
 
     def _launcher(self) -> Launcher:
@@ -357,7 +356,7 @@ class LauncherPool:
             return self._servers[key]
 
 
-def find_module(command: Command) -> tuple[str, ...] | None:
+def _find_module(command: Command) -> tuple[str, ...] | None:
     """Return module and arguments if a command is ``python -m module …`` with this Python, also as
     a shell string."""
     argv = command.argv
@@ -378,7 +377,7 @@ def find_module(command: Command) -> tuple[str, ...] | None:
     return tuple(options[1:]) if len(options) > 1 and options[0] == "-m" else None
 
 
-def find_preload(module: str, command: Command) -> tuple[str, ...] | None:
+def _find_preload(module: str, command: Command) -> tuple[str, ...] | None:
     """Return the modules that a fork server imports for a module; None if the module cannot run in
     a fork.
 
