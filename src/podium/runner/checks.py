@@ -106,7 +106,6 @@ def _check_programs(settings: PipelineSettings, cluster: "LocalCluster", code: s
 
 
 def _check_code(argv: Sequence[str], folder: Path) -> None:
-    """Check the script of the user's code, which is packed but not stored yet."""
     script = script_of(argv) if argv else None
     if script and (folder / script).is_file():
         check_imports(folder / script, argv)
@@ -146,7 +145,6 @@ def _check_data(
     data: "DataSettings",
     info: "DatasetInfo | None",
 ) -> None:
-    """Check that a configuration takes the data."""
     from podium.trainer import networks
     from podium.trainer.task import read
 

@@ -172,7 +172,6 @@ class StoredRun:
 
     @property
     def modified(self) -> datetime:
-        """Time of its last write."""
         return max(entry.modified for entry in self.entries)
 
     def delete(self) -> None:
@@ -188,7 +187,6 @@ class StoredRuns:
         self.storage = connect(url)
 
     def __iter__(self) -> Iterator[StoredRun]:
-        """Yield every run by its id."""
         runs = map(self._read, self.storage.children("runs"))
         return (run for run in runs if run.entries)
 
