@@ -72,9 +72,9 @@ class Environment:
     def of(cls, container: Mapping[str, Any]) -> Self | None:
         """Return the environment that a container asks for; None for podium's own.
 
-        A component in a plain image of Python sees what it installs, and nothing else, with the Python
-        of its image where this machine has that. One that installs nothing runs in podium's own
-        environment.
+        A component in a plain image of Python sees what it installs, and nothing else, with the
+        Python of its image where this machine has that. One that installs nothing runs in podium's
+        own environment.
         """
         image, installs = str(container.get("image", "")), tuple(_installs(installing(container)))
         packages = [package for install in installs for package in _named(install)]

@@ -30,8 +30,8 @@ def connect(
         supplies: What stands in for volumes, Secrets and ConfigMaps on this machine.
 
     Raises:
-        InvalidInput: No cluster has the scheme, or a Kubernetes cluster, which has images and volumes
-            of its own, is given any.
+        InvalidInput: No cluster has the scheme, or a Kubernetes cluster, which has images and
+            volumes of its own, is given any.
     """
     if not traits_of(url).shares_files:
         if named := [*(images or {}), *(entrypoints or {})]:
