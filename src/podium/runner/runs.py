@@ -172,6 +172,7 @@ class StoredRun:
 
     @property
     def modified(self) -> datetime:
+        """Time of its last write."""
         return max(entry.modified for entry in self.entries)
 
     def delete(self) -> None:
