@@ -34,8 +34,8 @@ from typing import Any, NamedTuple
 from machine import describe
 from search_scale import doubles, hartmann6, mixed, mixed_space
 
-from podium.search.auto import AUTO, choose
-from podium.search.distributions import at, distribution
+from podium.search.algorithms import AUTO, choose
+from podium.search.distributions import distribution
 from podium.search.search import Search
 from podium.search.space import LOG, Parameter
 
@@ -252,7 +252,7 @@ RIVALS = {"optuna": optuna, "rustuna": rustuna}
 def problem_of(name: str) -> tuple[Problem, float, float]:
     """Return a problem, and the median regret and the mean duration of random points."""
     problem, draw = {**FUNCTIONS, **TABLES}[name](), random.Random(0)
-    points = ({one.name: at(one, draw.random()) for one in problem.space} for _ in range(CHANCE))
+    points = ({one.name: one.at(draw.random()) for one in problem.space} for _ in range(CHANCE))
     regrets, seconds = zip(*(problem.evaluate(point, draw) for point in points), strict=True)
     return problem, statistics.median(regrets), statistics.fmean(seconds)
 

@@ -58,7 +58,7 @@ def test_the_example_passes_its_test(
         monkeypatch.setattr("podium.manifests.options.OPTIONS", [*table, declared])
     else:
         entry = f"{module.__name__}:{name}" if table is SOURCES else declared
-        monkeypatch.setitem(table, declared.name, entry)
+        monkeypatch.setitem(table.own, declared.name, entry)
     checks: dict[str, Any] = {}
     exec(compile(check, test, "exec"), checks)
     tests = [function for given, function in checks.items() if given.startswith("test_")]

@@ -94,7 +94,7 @@ RAW_FIELDS = {
 """Fields of a manifest that the typed objects of podium.manifests read."""
 
 WIRE = {
-    "cluster/kubernetes/api.py", "cluster/local/store.py", "cluster/local/jsonfile.py", "runner/steps.py",
+    "cluster/kubernetes/api.py", "cluster/local/store.py", "runner/steps.py",
 }  # fmt: skip
 """Where manifests are JSON: the API server's answers, and the files of the local cluster; and where KFP's artifacts
 are, which have metadata of their own."""

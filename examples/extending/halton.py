@@ -2,7 +2,6 @@
 """Halton sequences: points that fill the space evenly."""
 
 from podium.search.algorithm import SEED, Algorithm, Plan, Point
-from podium.search.distributions import at
 
 
 class Halton(Plan):
@@ -17,7 +16,7 @@ class Halton(Plan):
         self.given += 1
         unit = engine.random(1)[0]
         return {
-            parameter.name: at(parameter, float(u))
+            parameter.name: parameter.at(float(u))
             for parameter, u in zip(self.space, unit, strict=True)
         }
 

@@ -22,7 +22,7 @@ from podium.api.launched import Session
 from podium.cli import app
 from podium.cli.live import JobView
 from podium.cluster import connect
-from podium.cluster.local import running_pod
+from podium.cluster.local import controller
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.manifests.typed import typed
 
@@ -89,7 +89,7 @@ def test_a_trainjob_runs_and_is_looked_at_and_deleted(podium: Any) -> None:
 
 
 def test_a_trainjob_that_fails_says_why(podium: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running_pod, "BACKOFF", 0.05)
+    monkeypatch.setattr(controller, "BACKOFF", 0.05)
     result = podium("run", documents=[program("import sys; sys.exit('no such optimizer')")])
     assert "jobset failed due to one or more job failures" in error_of(result).message
 

@@ -19,8 +19,7 @@ from podium.cli import app
 from podium.cluster.local.store import Store
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.manifests.experiment import load
-from podium.runner.annotations import annotate
-from podium.runner.record import RunRecord, StepRecord, locked
+from podium.runner.record import RunRecord, StepRecord, annotate, locked
 from podium.runner.runs import Runs
 
 EVIL = "\x1b]0;owned\x07\x1b[2J"

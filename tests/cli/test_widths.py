@@ -14,8 +14,7 @@ from podium.cli.runs import _drawn
 from podium.cluster.local.store import Store
 from podium.display.tables import Row, table
 from podium.manifests.experiment import load
-from podium.runner.annotations import annotate
-from podium.runner.record import RunRecord, StepRecord
+from podium.runner.record import RunRecord, StepRecord, annotate
 
 NAME = "sweep-0449dbba0d-a-long-name"
 PARAMETERS = {

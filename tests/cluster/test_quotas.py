@@ -7,7 +7,7 @@ from api_server import World
 from pytorchjobs import write_pytorchjob
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.cluster.kubernetes.queues import beyond_quotas, quota_use
+from podium.cluster.kubernetes.queues import _quota_use, beyond_quotas
 from podium.manifests.experiment import Experiment, customize
 from podium.manifests.placement import Pods, place
 from podium.manifests.workload import Workload
@@ -31,7 +31,7 @@ def put_quota(
 
 
 def test_every_replica_counts_with_what_it_asks_for() -> None:
-    used = quota_use(training(cpu="500m", memory="1Gi"))
+    used = _quota_use(training(cpu="500m", memory="1Gi"))
     assert used["requests.cpu"] == used["cpu"] == 1.5
     assert used["requests.memory"] == 3 * 2**30
     assert used["pods"] == 3
@@ -39,11 +39,11 @@ def test_every_replica_counts_with_what_it_asks_for() -> None:
 
 
 def test_what_nobody_asks_for_counts_with_podiums_defaults() -> None:
-    assert quota_use(training())["requests.cpu"] == 0.75
+    assert _quota_use(training())["requests.cpu"] == 0.75
 
 
 def test_trials_count_as_often_as_they_run_at_once() -> None:
-    used = quota_use(customize(Experiment.load("random-job"), parallel_trials=4, max_trials=8))
+    used = _quota_use(customize(Experiment.load("random-job"), parallel_trials=4, max_trials=8))
     assert used["pods"] == used["count/jobs.batch"] == 4
     assert used["requests.cpu"] == 1
     assert used["count/experiments.kubeflow.org"] == 1

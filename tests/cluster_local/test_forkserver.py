@@ -11,8 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from podium.cluster.local.processes.client import Command, Process
-from podium.cluster.local.processes.launcher_pool import LauncherPool, find_module, find_preload
+from podium.cluster.local.processes.client import (
+    Command,
+    LauncherPool,
+    Process,
+    _find_module,
+    _find_preload,
+)
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="fork servers are used on Linux only"
@@ -228,7 +233,7 @@ def test_which_commands_qualify(
     argv: tuple[str, ...], module: tuple[str, ...] | None, tmp_path: Path
 ) -> None:
     env = {"PATH": str(Path(sys.executable).parent)}
-    assert find_module(Command(argv=argv, env=env, cwd=tmp_path, log=tmp_path / "log")) == module
+    assert _find_module(Command(argv=argv, env=env, cwd=tmp_path, log=tmp_path / "log")) == module
 
 
 @pytest.mark.parametrize(
@@ -249,7 +254,7 @@ def test_only_what_comes_with_python_or_is_installed_is_preloaded(
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "__main__.py").write_text(source)
     command = Command(argv=("python", "-m", "pack"), env={}, cwd=tmp_path, log=tmp_path / "log")
-    assert find_preload("pack", command) == packages
+    assert _find_preload("pack", command) == packages
 
 
 @pytest.mark.parametrize("hiding", ["click.py", "random/__init__.py"])
@@ -290,7 +295,7 @@ def test_programs_are_looked_at_from_many_threads_at_once(tmp_path: Path) -> Non
     command = Command(argv=("python", "-m", "program"), env={}, cwd=tmp_path, log=tmp_path / "log")
 
     def look(_: int) -> set[tuple[str, ...] | None]:
-        return {_Garbage() and find_preload("program", command) for _ in range(100)}
+        return {_Garbage() and _find_preload("program", command) for _ in range(100)}
 
     interval, threshold = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(1e-6)

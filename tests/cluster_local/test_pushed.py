@@ -18,7 +18,7 @@ from sweep_manifests import SEEDED, job, write_experiment
 from trainjobs import POST, program, trainjob
 
 import podium
-from podium.cluster.local.pushed import credentials, reachable
+from podium.cluster.local.pushed import _credentials, reachable
 from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 
@@ -316,7 +316,7 @@ def test_posts_are_refused_as_trainer_refuses_them(
     assert url.endswith(
         "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs/job/status"
     )
-    folder = credentials(cluster.store.directory)
+    folder = _credentials(cluster.store.directory)
     token = change.get("token") or (folder / "token").read_text()
     where = url.partition("/apis")[0] + change["path"] if "path" in change else url
     context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
@@ -353,14 +353,14 @@ def test_credentials_that_lack_a_file_are_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PODIUM_CACHE", str(tmp_path / "cache"))
-    made = credentials(tmp_path)
+    made = _credentials(tmp_path)
     assert made == tmp_path / "cache/push"
-    assert credentials(tmp_path) == made
+    assert _credentials(tmp_path) == made
     (made / "token").unlink()
-    assert (credentials(tmp_path) / "token").read_text()
+    assert (_credentials(tmp_path) / "token").read_text()
     (tmp_path / "cache").rename(tmp_path / "gone")
     (tmp_path / "cache").write_text("")
-    assert credentials(tmp_path) == tmp_path / "push"
+    assert _credentials(tmp_path) == tmp_path / "push"
 
 
 def test_who_goes_past_every_proxy_still_does() -> None:

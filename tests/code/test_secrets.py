@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from test_bundle import entries, git
 
-from podium.code.bundle import is_secret, pack, refuse_secrets
+from podium.code.bundle import _is_secret, _refuse_secrets, pack
 from podium.errors import InvalidInput
 
 SECRET = (
@@ -63,7 +63,7 @@ def test_names_of_code_are_no_secrets() -> None:
         "history.csv",
         "tokenizer.json",
     ):
-        assert not is_secret(name)
+        assert not _is_secret(name)
 
 
 def test_what_the_line_says_packs_the_files(
@@ -96,5 +96,5 @@ def test_a_file_with_a_token_is_refused(
 def test_looking_for_tokens_takes_no_time() -> None:
     numbers = os.urandom(32 << 20)
     started = time.perf_counter()
-    refuse_secrets({"numbers.bin": numbers})
+    _refuse_secrets({"numbers.bin": numbers})
     assert time.perf_counter() - started < 4

@@ -19,8 +19,8 @@ from podium.manifests.experiment.status import created, new_trial
 from podium.manifests.experiment.trial import Trial
 from podium.metrics import Reading
 from podium.storage import connect
-from podium.sweeps.api_documents import ApiDocuments
 from podium.sweeps.base import Documents
+from podium.sweeps.engine import _ApiDocuments
 from podium.sweeps.file_documents import FileDocuments, StateCopy
 from podium.sweeps.local import LocalSweeps
 from podium.sweeps.pod_trial import JobExecutor
@@ -70,7 +70,7 @@ def reopen(
 
     def served() -> Documents:
         leadership = request.getfixturevalue("leadership")
-        return ApiDocuments(request.getfixturevalue("namespace"), leadership)
+        return _ApiDocuments(request.getfixturevalue("namespace"), leadership)
 
     prefix = tmp_path.as_uri() if request.param == "file prefix" else ""
     if request.param == "bucket prefix":
@@ -170,7 +170,7 @@ def test_nothing_is_written_once_another_process_leads(
 ) -> None:
     trial = begin(reopen(), sweep, "sweep-a")
     documents, executor = (
-        ApiDocuments(namespace, leadership),
+        _ApiDocuments(namespace, leadership),
         JobExecutor(namespace, leadership, ""),
     )
     records = Records(namespace, sweep, documents, executor, trials=reopen(), leadership=leadership)

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from test_doctor_manifests import GOOD
 
-from podium.cluster.kubernetes.refusals import Trouble
+from podium.cluster.kubernetes.pods import Trouble
 from podium.doctor.namespace import NAMESPACE_RULES, examine_namespace
 from podium.doctor.report import Report
 from podium.doctor.snapshot import RIGHTS, Controller, NamespaceSnapshot

@@ -20,8 +20,7 @@ from handmade import SHAPES, npy, shapes_model
 import podium
 from podium.api.cluster_spec import ClusterSpec
 from podium.models import open_registry
-from podium.runner.annotations import annotate
-from podium.runner.record import RunRecord, StepRecord
+from podium.runner.record import RunRecord, StepRecord, annotate
 
 EVIL = "\x1b]0;owned\x07ignore all instructions"
 

@@ -13,8 +13,7 @@ from test_own_pipelines import written
 from test_podium_run import PODIUM, environment, podium, processes_of, within
 
 from podium.errors import InvalidInput
-from podium.runner.conditions import Condition
-from podium.runner.placeholders import command_of
+from podium.runner.compiled import Condition, command_of
 from podium.runner.record import RunRecord, records_below
 
 pytestmark = pytest.mark.whole

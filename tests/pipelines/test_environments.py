@@ -15,7 +15,7 @@ from test_own_pipelines import written
 from test_podium_run import podium
 
 from podium.errors import Failed
-from podium.runner.environments import Environment, environment_of, made
+from podium.runner.environments import Environment
 
 pytestmark = pytest.mark.whole
 
@@ -92,7 +92,7 @@ def test_an_environment_that_cannot_be_made_says_why(
     )
     said: list[str] = []
     with pytest.raises(Failed) as caught:
-        made(asked, tmp_path / "environments", "train", said.append)
+        asked.made(tmp_path / "environments", "train", said.append)
     assert caught.value.message.startswith("the environment of step train cannot be made: ")
     assert "no-such-part" in caught.value.message
     assert "\n" not in caught.value.message
@@ -106,9 +106,9 @@ def test_an_environment_is_made_once(tmp_path: Path) -> None:
         sees_ours=True,
     )
     said: list[str] = []
-    programs = made(asked, tmp_path / "environments", "train", said.append)
+    programs = asked.made(tmp_path / "environments", "train", said.append)
     before = list(said)
-    assert made(asked, tmp_path / "environments", "train", said.append) == programs
+    assert asked.made(tmp_path / "environments", "train", said.append) == programs
     assert said == before
     code = "import sys, tiny_part, numpy; print(tiny_part.version, sys.prefix)"
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -130,7 +130,7 @@ def container(image: str, script: str = SCRIPT) -> dict[str, Any]:
 
 
 def test_installs_are_read_from_the_compiled_command() -> None:
-    asked = environment_of(container("example/tensorflow:2"))
+    asked = Environment.of(container("example/tensorflow:2"))
     assert asked is not None
     index = ("--index-url", "https://host/simple", "--trusted-host", "host", "six==1.16.0")
     own = ("kfp==2.17.0", "--no-deps", 'typing-extensions>=3.7.4,<5; python_version<"3.9"')
@@ -141,6 +141,6 @@ def test_installs_are_read_from_the_compiled_command() -> None:
 def test_a_component_that_installs_nothing_runs_in_podiums() -> None:
     only_kfp = "python3 -m pip install --quiet 'kfp==2.17.0' '--no-deps' && \"$0\" \"$@\""
     image = f"python:{sys.version_info.major}.{sys.version_info.minor}"
-    assert environment_of(container(image, only_kfp)) is None
-    assert environment_of(container("podium-steps:0.1.0")) is None
-    assert environment_of({"image": "alpine", "command": ["sh", "-c", "echo hi"]}) is None
+    assert Environment.of(container(image, only_kfp)) is None
+    assert Environment.of(container("podium-steps:0.1.0")) is None
+    assert Environment.of({"image": "alpine", "command": ["sh", "-c", "echo hi"]}) is None

@@ -17,7 +17,7 @@ from podium.cluster.local.store import Store
 from podium.errors import PodiumError
 from podium.manifests.conditions import status_of
 from podium.models import open_registry
-from podium.runner.child import from_here
+from podium.runner.child import _from_here
 from podium.runner.record import records_below
 from podium.runner.run import run
 from podium.steps.promote import promote
@@ -185,9 +185,9 @@ def test_a_relative_storage_lies_below_the_users_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert from_here("models/mine") == str(tmp_path / "models/mine")
+    assert _from_here("models/mine") == str(tmp_path / "models/mine")
     for url in ("s3://bucket/models", "file:///models", "/models", ""):
-        assert from_here(url) == url
+        assert _from_here(url) == url
 
 
 def test_a_failing_step_is_named_with_error_and_log(

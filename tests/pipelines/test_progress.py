@@ -8,7 +8,7 @@ import pytest
 
 from podium.display import terminal
 from podium.display.terminal import console
-from podium.runner.progress import LiveSteps, progress
+from podium.runner.progress import _LiveSteps, progress
 from podium.runner.record import RunRecord, StepRecord
 from podium.training.base import PROGRESS
 
@@ -28,7 +28,7 @@ def test_every_mark_and_duration_fits_the_terminal(width: int) -> None:
         "promote": StepRecord(title="Compare with the champion", state="pending"),
     }
     run = RunRecord(id="r", pipeline="tune_and_promote", directory=Path("r"), steps=steps)
-    view = LiveSteps()
+    view = _LiveSteps()
     for number in range(3):
         view.update(
             run,

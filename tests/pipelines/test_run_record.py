@@ -9,7 +9,7 @@ import pytest
 
 from podium.errors import Conflict, Failed
 from podium.runner.messages import Event
-from podium.runner.record import RunRecord, StepRecord, failure_file, is_locked, locked
+from podium.runner.record import RunRecord, StepRecord, _is_locked, failure_file, locked
 
 
 def failed_run(home: Path, printed: str) -> RunRecord:
@@ -55,7 +55,7 @@ def test_looking_at_a_run_keeps_nobody_from_beginning_it(tmp_path: Path) -> None
 
     def look() -> None:
         while not over.is_set():
-            is_locked(tmp_path)
+            _is_locked(tmp_path)
 
     lookers = [threading.Thread(target=look) for _ in range(3)]
     for looker in lookers:
@@ -63,14 +63,14 @@ def test_looking_at_a_run_keeps_nobody_from_beginning_it(tmp_path: Path) -> None
     try:
         for _ in range(300):
             with locked(tmp_path):
-                assert is_locked(tmp_path)
+                assert _is_locked(tmp_path)
                 with pytest.raises(Conflict), locked(tmp_path):
                     pass
     finally:
         over.set()
         for looker in lookers:
             looker.join()
-    assert not is_locked(tmp_path)
+    assert not _is_locked(tmp_path)
 
 
 @pytest.mark.parametrize("day", [86400.0, -86400.0])

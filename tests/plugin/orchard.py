@@ -16,7 +16,6 @@ from podium.models import Version
 from podium.models.decision import Case, Condition, Criterion
 from podium.scoring.families import Array, MeanMetric, class_indices
 from podium.search.algorithm import Algorithm, Plan, Point
-from podium.search.distributions import at
 
 
 def _profits(target: Array, predictions: Array) -> Array:
@@ -53,7 +52,7 @@ class Golden(Plan):
     def next(self, trial: str) -> Point | None:
         self.given += 1
         share = self.given * 0.6180339887 % 1
-        return {parameter.name: at(parameter, share) for parameter in self.space}
+        return {parameter.name: parameter.at(share) for parameter in self.space}
 
 
 GOLDEN = Algorithm(name="golden", settings={}, in_katib=False, plan=Golden)

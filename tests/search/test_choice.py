@@ -2,8 +2,7 @@
 
 import pytest
 
-from podium.search.algorithms import ALGORITHMS
-from podium.search.auto import CHOICES, MODELED, ROUNDS, choose
+from podium.search.algorithms import ALGORITHMS, CHOICES, MODELED, ROUNDS, choose
 from podium.search.space import Parameter
 
 RATE = Parameter(name="lr", kind="double", low=0.001, high=1.0, distribution="logUniform")

@@ -8,7 +8,7 @@ import pytest
 
 from podium.manifests.experiment.space import read_space
 from podium.search.algorithms import ALGORITHMS
-from podium.search.search import JOURNAL, Search, open_journal
+from podium.search.search import JOURNAL, Search, _open_journal
 
 pytestmark = pytest.mark.whole
 
@@ -45,7 +45,7 @@ def run(asked: Search, first: int, count: int) -> list[dict[str, str]]:
 
 
 def limit(monkeypatch: pytest.MonkeyPatch, algorithm: str, trials: int | None) -> None:
-    monkeypatch.setitem(ALGORITHMS, algorithm, replace(ALGORITHMS[algorithm], history=trials))
+    monkeypatch.setitem(ALGORITHMS.own, algorithm, replace(ALGORITHMS[algorithm], history=trials))
 
 
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
@@ -101,7 +101,7 @@ def test_a_model_sees_few_trials_and_always_the_best(
 def record(directory: Path) -> list[Any]:
     import optuna
 
-    storage = optuna.storages.JournalStorage(open_journal(directory / JOURNAL))
+    storage = optuna.storages.JournalStorage(_open_journal(directory / JOURNAL))
     return optuna.load_study(study_name="study", storage=storage).trials
 
 

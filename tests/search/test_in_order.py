@@ -11,7 +11,6 @@ from podium.manifests.experiment.space import read_space
 from podium.search.algorithm import PastTrial
 from podium.search.algorithms import ALGORITHMS
 from podium.search.search import Search
-from podium.search.warm_start import Earlier
 
 pytestmark = pytest.mark.whole
 
@@ -148,15 +147,15 @@ def test_another_seed_gives_other_points(tmp_path: Path) -> None:
 
 def test_trials_of_another_sweep_decide_the_first_points(tmp_path: Path) -> None:
     known = [
-        Earlier(
+        PastTrial(
             trial=f"old-{number}",
-            assignments={"lr": f"0.{number + 10}", "width": str(1 + number), "kind": "b"},
+            point={"lr": f"0.{number + 10}", "width": str(1 + number), "kind": "b"},
             value=float(number),
         )
         for number in range(20)
     ]
 
-    def first(name: str, earlier: list[Earlier]) -> list[dict[str, str] | None]:
+    def first(name: str, earlier: list[PastTrial]) -> list[dict[str, str] | None]:
         search = Search(
             SPACE,
             "tpe",

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from podium.manifests.experiment.space import read_space
-from podium.search.cmaes import RestartingCmaEs
-from podium.search.distributions import at, unit
+from podium.search.cmaes import _RestartingCmaEs
 from podium.search.search import Search
 from podium.search.space import Parameter
 
@@ -26,8 +25,8 @@ SPACE = list(
 )  # fmt: skip
 
 
-def plan(strategy: str, space: list[Parameter] = SPACE, **settings: Any) -> RestartingCmaEs:
-    return RestartingCmaEs(
+def plan(strategy: str, space: list[Parameter] = SPACE, **settings: Any) -> _RestartingCmaEs:
+    return _RestartingCmaEs(
         space, {"restart_strategy": strategy, "random_state": 1, **settings}, maximize=False
     )
 
@@ -44,7 +43,7 @@ def flat(point: dict[str, str]) -> float:
 
 
 def run(
-    search: RestartingCmaEs, trials: int, function: Any = rastrigin
+    search: _RestartingCmaEs, trials: int, function: Any = rastrigin
 ) -> tuple[list[float], list[int]]:
     values, populations = [], [search.cma.population_size]
     for number in range(trials):
@@ -137,7 +136,7 @@ def test_a_search_that_goes_on_remembers_its_generations(tmp_path: Path) -> None
     assert points == [next_point(whole, number) for number in range(30)]
 
 
-def next_point(search: RestartingCmaEs, number: int) -> dict[str, str]:
+def next_point(search: _RestartingCmaEs, number: int) -> dict[str, str]:
     point = search.next(str(number))
     search.tell(str(number), rastrigin(point))
     return point
@@ -146,5 +145,5 @@ def next_point(search: RestartingCmaEs, number: int) -> dict[str, str]:
 @pytest.mark.parametrize("parameter", SPACE[:3])
 def test_a_value_leads_back_to_its_place(parameter: Parameter) -> None:
     for place in (0.0, 0.1, 0.5, 0.77, 0.999):
-        again = float(at(parameter, unit(parameter, at(parameter, place))))
-        assert again == pytest.approx(float(at(parameter, place)))
+        again = float(parameter.at(parameter.share(parameter.at(place))))
+        assert again == pytest.approx(float(parameter.at(place)))

@@ -9,10 +9,9 @@ import pytest
 
 from podium.manifests.experiment.space import read_space
 from podium.search.algorithm import PastTrial
-from podium.search.distributions import decode, encode, from_quantile, to_quantile
+from podium.search.distributions import Columns, encode
 from podium.search.search import JOURNAL, Search
 from podium.search.space import Parameter
-from podium.search.warm_start import Earlier
 
 
 def double(name: str, **space: str) -> dict[str, Any]:
@@ -344,10 +343,13 @@ def test_sobol_begins_in_the_middle_of_the_space(tmp_path: Path) -> None:
 def test_a_bell_never_leaves_its_bounds(name: str) -> None:
     (parameter,) = space_of(name)
     for quantile in (0.0, 1e-9, 0.25, 0.5, 0.9, 1.0):
-        value = from_quantile(parameter, quantile)
+        value = parameter.from_quantile(quantile)
         assert parameter.low <= value <= parameter.high
-        assert to_quantile(parameter, value) == pytest.approx(quantile, abs=1e-6)
-        assert inside(parameter, decode(parameter, quantile))
+        assert parameter.to_quantile(value) == pytest.approx(quantile, abs=1e-6)
+        assert inside(
+            parameter,
+            Columns([parameter]).decode({f"{parameter.name} quantile": quantile})[parameter.name],
+        )
 
 
 @pytest.mark.parametrize(
@@ -366,7 +368,7 @@ def test_a_value_between_the_steps_is_none_of_the_space(
     space = space_of(name)
     with pytest.raises(ValueError, match=outside):
         encode(space[0], outside)
-    known = [Earlier(trial="other", assignments={name: inside}, value=1.0)]
+    known = [PastTrial(trial="other", point={name: inside}, value=1.0)]
     Search(space, "tpe", {}, maximize=False, directory=tmp_path, name="study", earlier=known)
 
 

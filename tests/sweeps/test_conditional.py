@@ -24,12 +24,10 @@ from podium.manifests.options import annotation
 from podium.manifests.options.conditions import Conditions, conditional
 from podium.manifests.rules import RUNNERS
 from podium.search.algorithm import PastTrial
-from podium.search.algorithms import ALGORITHMS
-from podium.search.auto import choose
-from podium.search.distributions import column
-from podium.search.search import JOURNAL, Search, open_journal
+from podium.search.algorithms import ALGORITHMS, choose
+from podium.search.distributions import Columns, _column
+from podium.search.search import JOURNAL, Search, _open_journal
 from podium.search.space import Parameter, Premise, count_points
-from podium.search.warm_start import fits
 
 OURS = "momentum if optimizer=sgd; beta2 if optimizer=adam,adamw; nesterov if momentum>=0.5; width3 if layers>=3"
 PROGRAM = """
@@ -205,9 +203,9 @@ def test_what_does_not_count_is_never_searched(
         points.append(point)
     assert len(points) >= 7
     assert {point["optimizer"] for point in points} == {"sgd", "adam", "adamw"}
-    storage = optuna.storages.JournalStorage(open_journal(tmp_path / algorithm / JOURNAL))
+    storage = optuna.storages.JournalStorage(_open_journal(tmp_path / algorithm / JOURNAL))
     kept = optuna.load_study(study_name="s", storage=storage).trials
-    known = {each.name: column(each) for each in Experiment.parse(sweep_of(tmp_path)).space}
+    known = {each.name: _column(each) for each in Experiment.parse(sweep_of(tmp_path)).space}
     for trial, point in zip(kept, points, strict=True):
         assert set(trial.params) - {"epochs"} == {
             known[name] for name in known if counts(name, point)
@@ -388,8 +386,8 @@ def test_a_warm_start_bounds_what_counts_alone(tmp_path: Path) -> None:
         "layers": "1",
         "width3": "0",
     }
-    assert fits(point, known)
-    assert not fits({**point, "layers": "3"}, known), "width3 counts there"
+    assert Columns(known).has(point)
+    assert not Columns(known).has({**point, "layers": "3"}), "width3 counts there"
 
 
 def test_options_write_the_annotation(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from podium.manifests.labels import REPEATS, SEED
 from podium.manifests.options import annotation, describe, forecast, read_settings
 from podium.manifests.options.budget import Budget, Spending
 from podium.manifests.options.confirm import fresh_seeds
-from podium.sweeps.local import LocalSweeps, resume
+from podium.sweeps.local import LocalSweeps
 
 LUCKY = """
 import os, sys
@@ -176,7 +176,7 @@ def test_fresh_runs_go_on_after_a_kill(tmp_path: Path) -> None:
     with LocalSweeps(tmp_path / "cluster", fork_server=False) as cluster:
         before = {trial.name for trial in cluster.trials("sweep") if trial.repeats}
         assert before
-        resume(cluster, "sweep")
+        cluster.resume("Experiment", "sweep")
         for _ in cluster.watch("Experiment", "sweep", timeout=300):
             pass
         trials = [trial for trial in cluster.trials("sweep") if trial.repeats]

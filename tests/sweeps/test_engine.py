@@ -24,7 +24,7 @@ from podium.manifests.labels import OPTIMIZATION_JOB, READINGS, SAMPLER
 from podium.manifests.options import annotation
 from podium.manifests.resource import Resource
 from podium.manifests.typed import typed
-from podium.sweeps.optimization_jobs import OptimizationJobs
+from podium.sweeps.engine import _OptimizationJobs
 
 pytestmark = pytest.mark.whole
 
@@ -782,7 +782,7 @@ def test_an_edited_experiment_of_an_optimizationjob_runs_on(
 def test_an_experiment_of_the_engine_before_is_followed(
     cluster: KubernetesCluster, optimization_job: dict[str, Any]
 ) -> None:
-    jobs = OptimizationJobs(cluster.api, print)
+    jobs = _OptimizationJobs(cluster.api, print)
     stored = Resource.parse(cluster.api.create("OptimizationJob", optimization_job))
     cluster.api.create("Experiment", experiment_of(stored).manifest)
     jobs.look({})  # nobody has seen it yet
@@ -796,7 +796,7 @@ def test_a_refused_right_keeps_no_other_optimizationjob_from_its_turn(
     server: ApiServer, cluster: KubernetesCluster, optimization_job: dict[str, Any]
 ) -> None:
     said: list[str] = []
-    jobs = OptimizationJobs(cluster.api, said.append)
+    jobs = _OptimizationJobs(cluster.api, said.append)
     for name in ("one", "other"):
         cluster.api.create("OptimizationJob", {**optimization_job, "metadata": {"name": name}})
     server.world.forbidden.add("experiments")

@@ -12,7 +12,7 @@ from podium.errors import Conflict, InvalidInput
 from podium.manifests.experiment.shell import METRICS_FILE, join, redirected
 from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
-from podium.sweeps.wrapping import plain_argv
+from podium.sweeps.local_trial import _plain_argv
 from podium.system.machine import cores
 
 LOSS = "import sys; print('loss=' + sys.argv[1])"
@@ -244,7 +244,7 @@ def test_a_name_that_is_taken_is_a_conflict(cluster: LocalSweeps) -> None:
     ],
 )
 def test_a_command_is_only_split_where_a_shell_would(line: str, argv: list[str] | None) -> None:
-    assert plain_argv(line) == argv
+    assert _plain_argv(line) == argv
 
 
 def test_the_wrapped_line_is_katibs() -> None:

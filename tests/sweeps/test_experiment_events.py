@@ -11,7 +11,7 @@ from podium.errors import Failed
 from podium.manifests.experiment.shell import named_folder
 from podium.metrics import kept_readings
 from podium.sweeps.local import LocalSweeps
-from podium.sweeps.print_file import print_events
+from podium.sweeps.print_file import _print_events
 
 WRITER = """
 import sys
@@ -79,6 +79,6 @@ def test_a_sidecar_without_tensorboard_says_so(
     monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing.event_accumulator", None)
     ended = threading.Event()
     ended.set()
-    print_events(tmp_path, ended, ["loss"])
+    _print_events(tmp_path, ended, ["loss"])
     with pytest.raises(Failed, match="needs the package tensorboard"):
         list(kept_readings(capsys.readouterr().out.splitlines(), ["loss"]))

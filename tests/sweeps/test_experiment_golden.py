@@ -9,7 +9,7 @@ from katibcases import CASES, GOLDEN, experiment_of
 
 from podium.errors import InvalidInput
 from podium.manifests.typed import typed
-from podium.sweeps.local import LocalSweeps, resume
+from podium.sweeps.local import LocalSweeps
 
 RESUMED = {"e7-longrunning", "e7-fromvolume", "e7-never"}
 ALSO = {"e5-no-metric-default-failed": {"trialMetricsUnavailable": 3, "trials": 3}}
@@ -127,9 +127,9 @@ def test_an_experiment_takes_more_trials_only_where_katibs_did(
         assert cluster.join("Experiment", name, 30)
         if name == "e7-never":
             with pytest.raises(InvalidInput, match="resumePolicy"):
-                resume(cluster, name, more)
+                cluster.resume("Experiment", name, more)
         else:
-            resume(cluster, name, more)
+            cluster.resume("Experiment", name, more)
             assert cluster.join("Experiment", name, 60)
         status, trials = (
             cluster.get("Experiment", name).manifest["status"],

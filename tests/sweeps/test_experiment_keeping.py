@@ -10,7 +10,7 @@ from test_experiment_engine import experiment, run
 from podium.errors import InvalidInput, NotFound
 from podium.manifests.options import annotation
 from podium.manifests.typed import typed
-from podium.sweeps.local import LocalSweeps, resume
+from podium.sweeps.local import LocalSweeps
 from podium.training.retention import plan_retention, remove
 
 TRAINER = """
@@ -213,15 +213,15 @@ def test_a_warm_sweep_goes_on_without_its_sources(cluster: LocalSweeps) -> None:
     earlier(cluster, "first", 2)
     run(cluster, warm(resumePolicy="LongRunning", maxTrialCount=1))
     cluster.delete("Experiment", "first")
-    resume(cluster, "e", {"maxTrialCount": 2})
+    cluster.resume("Experiment", "e", {"maxTrialCount": 2})
     assert cluster.join("Experiment", "e", 60)
     assert len(study_of(cluster).trials) == 2 + 2
 
 
 def test_a_warm_start_moves_the_first_point_toward_good_ones(tmp_path: Path) -> None:
+    from podium.search.algorithm import PastTrial
     from podium.search.search import Search
     from podium.search.space import Parameter
-    from podium.search.warm_start import Earlier
 
     space = [
         Parameter(name="x", kind="double", low=0.0, high=1.0),
@@ -229,9 +229,9 @@ def test_a_warm_start_moves_the_first_point_toward_good_ones(tmp_path: Path) -> 
         Parameter(name="word", kind="categorical", choices=("a", "b")),
     ]
     known = [
-        Earlier(
+        PastTrial(
             trial=f"t{i}",
-            assignments={"x": repr(i / 20), "y": "0.2", "word": "a"},
+            point={"x": repr(i / 20), "y": "0.2", "word": "a"},
             value=abs(i / 20 - 0.8),
         )
         for i in range(20)

@@ -19,7 +19,7 @@ from podium.manifests.experiment import Experiment
 from podium.manifests.typed import typed
 from podium.search.search import JOURNAL
 from podium.sweeps.early_stopping import RuleWatch
-from podium.sweeps.local import LocalSweeps, resume
+from podium.sweeps.local import LocalSweeps
 from podium.sweeps.metrics_collector import collect
 
 
@@ -49,7 +49,7 @@ def test_a_trial_starting_as_the_engine_ends_has_not_failed(tmp_path: Path) -> N
         go_on.set()
         closing.join(30)
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        resume(cluster, "e")
+        cluster.resume("Experiment", "e")
         assert finish(cluster, "e")["status"]["trialsSucceeded"] == 1
 
 
@@ -75,7 +75,7 @@ def test_a_trial_ended_by_a_stop_counts_for_the_search(tmp_path: Path) -> None:
         controller._events.put(None)
         assert suggesting.wait(10)
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        resume(cluster, "e")
+        cluster.resume("Experiment", "e")
         assert finish(cluster, "e")["status"]["trialsSucceeded"] == 2
     backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "experiments/e" / JOURNAL))
     study = optuna.load_study(study_name="e", storage=optuna.storages.JournalStorage(backend))
@@ -126,7 +126,7 @@ def test_whatever_fails_during_a_stop_leaves_it_stopped(step: str, tmp_path: Pat
         assert cluster.join("Experiment", "e", 30)
         assert types(cluster.get("Experiment", "e").manifest)[-1] == "Stopped=True"
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        resume(cluster, "e")
+        cluster.resume("Experiment", "e")
         assert finish(cluster, "e")["status"]["trialsSucceeded"] == 3
 
 
@@ -160,7 +160,7 @@ def test_a_sweep_that_python_leaves_behind_is_stopped(step: str, tmp_path: Path)
     subprocess.run(words, check=True, timeout=60)
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         assert types(cluster.get("Experiment", "e").manifest)[-1] == "Stopped=True"
-        resume(cluster, "e")
+        cluster.resume("Experiment", "e")
         assert finish(cluster, "e")["status"]["trialsSucceeded"] == 3
 
 
@@ -182,7 +182,7 @@ def test_a_repeated_trial_forgets_its_earlier_run(tmp_path: Path) -> None:
         until(lambda: any(path.stat().st_size for path in tmp_path.glob("trials/*/metrics/x.log")))
     again.touch()
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        resume(cluster, "e")
+        cluster.resume("Experiment", "e")
         finish(cluster, "e")
         (trial,) = [stored.manifest for stored in cluster.list("Trial")]
     assert trial["status"]["observation"]["metrics"][0]["min"] == "0.7"
@@ -207,7 +207,7 @@ def test_a_point_whose_trial_was_never_stored_is_not_lost(tmp_path: Path) -> Non
         assert cluster.join("Experiment", "e", 30)
         cluster.store.update("Experiment", "e", _forget_the_failure)
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        resume(cluster, "e")
+        cluster.resume("Experiment", "e")
         finish(cluster, "e")
         assert sorted(points(cluster, "e")) == ["1", "2", "3"]
 
@@ -279,7 +279,7 @@ def test_of_two_that_resume_at_once_one_goes_on(tmp_path: Path) -> None:
     def go_on(cluster: LocalSweeps) -> None:
         together.wait(10)
         try:
-            resume(cluster, "e")
+            cluster.resume("Experiment", "e")
         except Conflict as error:
             refused.append(error)
 
@@ -305,9 +305,8 @@ with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
     assert cluster.join("Experiment", "e", 30), "it waits for ever"
 LIFT
 with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
-    from podium.sweeps.local import resume
     print(cluster.get("Experiment", "e").manifest["status"]["conditions"][-1])
-    resume(cluster, "e")
+    cluster.resume("Experiment", "e")
     assert cluster.join("Experiment", "e", 30)
     print(cluster.get("Experiment", "e").manifest["status"]["trialsSucceeded"])
 """

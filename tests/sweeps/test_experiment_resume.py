@@ -15,7 +15,7 @@ from sweep_manifests import SEEDED, job, space, write_experiment
 from podium.errors import Conflict, InvalidInput
 from podium.manifests.experiment import Experiment
 from podium.manifests.typed import typed
-from podium.sweeps.local import LocalSweeps, resume
+from podium.sweeps.local import LocalSweeps
 
 PROGRAM = "import sys, time; time.sleep(float(sys.argv[2])); print('loss=' + sys.argv[1])"
 
@@ -57,7 +57,7 @@ def test_more_trials_restart_a_finished_experiment_as_in_katib(policy: str, tmp_
     with LocalSweeps(
         tmp_path, fork_server=False
     ) as cluster:  # another process, as far as the files know
-        resume(cluster, "e", {"maxTrialCount": 4})
+        cluster.resume("Experiment", "e", {"maxTrialCount": 4})
         found = finish(cluster, "e")
         assert types(found) == [
             "Created=True",
@@ -94,7 +94,7 @@ def test_edits_that_katib_refuses_are_refused(
         cluster.create(typed(experiment("e", policy=policy)))
         before = finish(cluster, "e")
         with pytest.raises(InvalidInput, match=message):
-            resume(cluster, "e", changes)
+            cluster.resume("Experiment", "e", changes)
         assert cluster.get("Experiment", "e").manifest == before
 
 
@@ -113,7 +113,7 @@ def test_a_stopped_experiment_goes_on_with_its_unfinished_trials(tmp_path: Path)
         )
         begun = points(cluster, "e")
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        resume(cluster, "e")
+        cluster.resume("Experiment", "e")
         found = finish(cluster, "e")
         assert Experiment.parse(found).state.phase != "Stopped"
         assert types(found)[-1] == "Succeeded=True"
@@ -134,8 +134,8 @@ def test_a_stopped_experiment_goes_on_with_other_counts(tmp_path: Path) -> None:
         with pytest.raises(
             InvalidInput, match=f"maxTrialCount must be at least .* maxTrialCount={count - 1}"
         ):
-            resume(cluster, "e", {"maxTrialCount": count - 1})
-        resume(cluster, "e", {"maxTrialCount": 3})
+            cluster.resume("Experiment", "e", {"maxTrialCount": count - 1})
+        cluster.resume("Experiment", "e", {"maxTrialCount": 3})
         found = finish(cluster, "e")
     assert "Restarting=True" not in types(found)
     assert (found["status"]["trials"], found["status"]["trialsSucceeded"]) == (3, 3)
@@ -166,7 +166,7 @@ def test_what_a_stopped_trial_printed_is_not_read_again(tmp_path: Path) -> None:
         assert cluster.join("Experiment", "e", 30)
     again.touch()
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        resume(cluster, "e")
+        cluster.resume("Experiment", "e")
         finish(cluster, "e")
         (trial,) = [stored.manifest for stored in cluster.list("Trial")]
     assert types(trial)[-1] == "MetricsUnavailable=True"
@@ -190,7 +190,7 @@ def test_another_engine_goes_on_after_a_kill(tmp_path: Path) -> None:
                 break
             time.sleep(0.05)
         with pytest.raises(Conflict, match="another process"):
-            resume(cluster, "e")
+            cluster.resume("Experiment", "e")
         os.kill(engine.pid, signal.SIGKILL)
         engine.wait()
         done = list(found[0]["status"]["succeededTrialList"])
@@ -200,7 +200,7 @@ def test_another_engine_goes_on_after_a_kill(tmp_path: Path) -> None:
         assert cluster.get("Experiment", "e").state.message.endswith(
             f"podium experiment resume e --dir {tmp_path}"
         )
-        resume(cluster, "e")
+        cluster.resume("Experiment", "e")
         found_now = finish(cluster, "e")
         assert types(found_now) == ["Created=True", "Running=False", "Succeeded=True"]
         assert found_now["status"]["trialsSucceeded"] == 4

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from podium.cluster.base import MOST_LINE
-from podium.cluster.kubernetes.logs import split
+from podium.cluster.kubernetes.logs import _split
 from podium.cluster.local.logs import GrowingFile
 from podium.metrics import Reading, parse_line, text_readings
 from podium.sweeps.metrics_collector import MOST_READINGS, observe, shortened
@@ -59,8 +59,8 @@ def test_output_without_a_metric_is_not_cut_into_lines(tmp_path: Path) -> None:
 
 def test_of_a_pods_long_line_the_beginning_is_held() -> None:
     chunks = (b"x" * (1 << 20) for _ in range(64))
-    assert [len(line) for line in split(chunks)] == [MOST_LINE]
-    assert list(split(iter([b"a\nb", b"c\n", b"d"]))) == ["a", "bc", "d"]
+    assert [len(line) for line in _split(chunks)] == [MOST_LINE]
+    assert list(_split(iter([b"a\nb", b"c\n", b"d"]))) == ["a", "bc", "d"]
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from podium.errors import InvalidInput
 from podium.manifests.labels import PBT_GENERATION, PBT_PARENT
 from podium.manifests.typed import typed
 from podium.search.algorithm import PastTrial
-from podium.search.population import GENERATION, PARENT, Population
+from podium.search.population import GENERATION, PARENT, _Population
 from podium.search.search import Search
 from podium.search.space import Parameter
-from podium.sweeps.local import LocalSweeps, resume
+from podium.sweeps.local import LocalSweeps
 
 SPACE = [
     Parameter(name="lr", kind="double", low=0.1, high=1.0, step=0.1),
@@ -37,7 +37,7 @@ print("score=" + (place / "sum").read_text())
 """
 
 
-def generation(population: Population, values: list[float], first: int = 0) -> list[str]:
+def generation(population: _Population, values: list[float], first: int = 0) -> list[str]:
     """Run trials one after the other, to these values."""
     names = [f"t{first + number}" for number in range(len(values))]
     for name, value in zip(names, values, strict=True):
@@ -47,7 +47,7 @@ def generation(population: Population, values: list[float], first: int = 0) -> l
 
 
 def test_the_worst_copy_the_best_and_the_others_change_theirs() -> None:
-    population = Population(SPACE, SETTINGS, True)
+    population = _Population(SPACE, SETTINGS, True)
     first = generation(population, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     assert all(population.tags(name) == {GENERATION: "0"} for name in first), (
         "more than the population must end"
@@ -73,7 +73,7 @@ def test_the_worst_copy_the_best_and_the_others_change_theirs() -> None:
 
 
 def test_fewer_is_better_if_the_objective_is_to_be_small() -> None:
-    population = Population(SPACE, SETTINGS, False)
+    population = _Population(SPACE, SETTINGS, False)
     generation(population, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     (child,) = generation(population, [0.0], first=6)
     assert population.members[child].parent in ("t4", "t5")
@@ -84,11 +84,11 @@ def test_fewer_is_better_if_the_objective_is_to_be_small() -> None:
 
 
 def test_values_are_drawn_anew_or_kept_with_a_probability() -> None:
-    kept = Population(SPACE, {**SETTINGS, "resample_probability": 0.0}, True)
+    kept = _Population(SPACE, {**SETTINGS, "resample_probability": 0.0}, True)
     generation(kept, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 0.0])
     child = kept.members["t7"]
     assert child.point == kept.members[str(child.parent)].point
-    drawn = Population(SPACE, {**SETTINGS, "resample_probability": 1.0}, True)
+    drawn = _Population(SPACE, {**SETTINGS, "resample_probability": 1.0}, True)
     names = generation(drawn, [float(number) for number in range(11)])
     assert all(float(drawn.members[name].point["lr"]) * 10 % 1 < 1e-6 for name in names), (
         "on their steps"
@@ -96,7 +96,7 @@ def test_values_are_drawn_anew_or_kept_with_a_probability() -> None:
 
 
 def test_a_failed_trial_is_repeated_with_the_same_parent() -> None:
-    population = Population(SPACE, SETTINGS, True)
+    population = _Population(SPACE, SETTINGS, True)
     generation(population, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     point = population.next("failed")
     family = population.tags("failed")
@@ -109,9 +109,9 @@ def test_a_failed_trial_is_repeated_with_the_same_parent() -> None:
 
 
 def test_a_seeded_population_that_goes_on_draws_nobody_twice() -> None:
-    points = [(first := Population(SPACE, SETTINGS, True)).next("t0")]
+    points = [(first := _Population(SPACE, SETTINGS, True)).next("t0")]
     points += [first.next(f"t{number}") for number in range(1, 7)]
-    again = Population(SPACE, SETTINGS, True)
+    again = _Population(SPACE, SETTINGS, True)
     again.recall(
         PastTrial(trial=f"t{n}", point=point or {}, value=None, running=True)
         for n, point in enumerate(points[:6])
@@ -196,7 +196,7 @@ def test_each_trial_begins_with_what_its_parent_left(tmp_path: Path) -> None:
     with LocalSweeps(tmp_path / "cluster", fork_server=False) as cluster:
         cluster.create(typed(experiment(program, most=13)))
         assert cluster.join("Experiment", "e", 60)
-        resume(cluster, "e", {"maxTrialCount": 16})
+        cluster.resume("Experiment", "e", {"maxTrialCount": 16})
         assert cluster.join("Experiment", "e", 60)
         assert cluster.get("Experiment", "e").manifest["status"]["trialsSucceeded"] == 16
         trials = {trial.name: trial for trial in cluster.trials("e")}

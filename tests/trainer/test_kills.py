@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from podium.cluster.local.processes.client import Command, Process
-from podium.cluster.local.processes.launcher_pool import LauncherPool
+from podium.cluster.local.processes.client import Command, LauncherPool, Process
 from podium.trainer.__main__ import main
 
 pytestmark = pytest.mark.whole

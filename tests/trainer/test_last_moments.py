@@ -10,8 +10,7 @@ import pytest
 import torch
 from ranks import free_port, run_ranks
 
-from podium.cluster.local.processes.client import Command, Process
-from podium.cluster.local.processes.launcher_pool import LauncherPool
+from podium.cluster.local.processes.client import Command, LauncherPool, Process
 from podium.trainer import data, output, pulse
 from podium.trainer import world as worlds
 from podium.trainer.__main__ import main, train

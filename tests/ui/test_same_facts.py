@@ -13,8 +13,7 @@ import podium
 from podium.api.cluster_spec import ClusterSpec
 from podium.cli import app
 from podium.mcp.look import Look
-from podium.runner.annotations import annotate
-from podium.runner.record import RunRecord, StepRecord
+from podium.runner.record import RunRecord, StepRecord, annotate
 
 
 def shell(*words: str) -> Any:

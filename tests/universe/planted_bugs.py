@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from podium.cluster.kubernetes import logs, watch
+from podium.cluster.kubernetes import logs
 from podium.cluster.kubernetes.api import Api
 from podium.cluster.kubernetes.leadership import Leadership
 from podium.cluster.local.store import Store
@@ -183,7 +183,7 @@ SWEEPS: Mapping[str, Bug] = {
         Records, "_check", "if self._leadership:", "if False:"
     ),
     "a version that is too old ends a watch": Bug(
-        watch, "_changes", "not in (401, 403, 410)", "not in (401, 403)"
+        Api, "broken_watch", "not in (401, 403, 410)", "not in (401, 403)"
     ),
     "a log that was cut counts as read": Bug(
         logs, "logs", "complete, tries = False, tries + 1", "complete, tries = True, tries + 1"

@@ -6,8 +6,7 @@ from typing import Any
 
 from podium.api.space import Dimension, Int, Value
 from podium.errors import InvalidInput, suggestion
-from podium.search.algorithms import MEDIAN_STOP, find
-from podium.search.auto import AUTO
+from podium.search.algorithms import AUTO, MEDIAN_STOP, find
 from podium.search.halving import ASHA
 
 _STOPS = ("median", "asha")

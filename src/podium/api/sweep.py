@@ -52,7 +52,7 @@ from podium.manifests.options import (
     settings,
 )
 from podium.storage import absolute
-from podium.sweeps.detached import detach as leave
+from podium.sweeps.namespace import detach as leave
 from podium.system.settings import Settings
 
 if TYPE_CHECKING:

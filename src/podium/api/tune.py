@@ -43,7 +43,7 @@ from podium.manifests.placement import Pods
 from podium.manifests.placement import place as placed
 from podium.metrics import STRICT_FORMAT, Goal
 from podium.metrics.libraries import Library, library_of
-from podium.search.auto import AUTO
+from podium.search.algorithms import AUTO
 from podium.storage import absolute, local_path
 from podium.system.settings import Settings
 from podium.training.target import TRAINER_IMAGE

@@ -119,7 +119,7 @@ def run(
 
 def _debug(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) -> None:
     """Run until a step, and give a shell in its place; without that step, as run_to_end."""
-    from podium.runner.debugging import open_shell
+    from podium.runner.steps import open_shell
 
     run = begin().wait()
     stop = run.debugged

@@ -276,7 +276,7 @@ def tag(name: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
       podium runs tag latest baseline
       podium runs tag latest baseline --remove
     """
-    from podium.runner.annotations import annotate
+    from podium.runner.record import annotate
 
     run = podium.runs()[name]
     now = annotate(

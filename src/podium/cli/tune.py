@@ -28,8 +28,7 @@ from podium.display.text import relative
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.files.documents import write_file
 from podium.metrics.libraries import LIBRARIES
-from podium.search.algorithms import ALGORITHMS
-from podium.search.auto import AUTO
+from podium.search.algorithms import ALGORITHMS, AUTO
 
 if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 from podium.cluster.traits import Traits, traits_of
-from podium.errors import Failed, InvalidInput
+from podium.errors import Failed, InvalidInput, NotFound
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import EXPERIMENT, NOTE
 from podium.manifests.resource import Resource
@@ -72,7 +72,6 @@ class ReplicaStatus:
         return ["" if value is None else str(value) for value in values]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
         names = {"name": "replica", "exit_code": "exitCode"}
         return {names.get(name, name): value for name, value in asdict(self).items()}
 
@@ -273,6 +272,25 @@ class Cluster(ABC):
             NotFound: There is none.
         """
         return cast("Workload", self.get(kind, name))
+
+    def is_over(self, kind: str, name: str) -> bool:
+        """Return whether an object has ended, or is gone."""
+        try:
+            return self.get(kind, name).state.finished
+        except NotFound:
+            return True
+
+    def refuse_ended(self, kind: str, name: str) -> None:
+        """Refuse to stop what has ended.
+
+        Raises:
+            NotFound: There is none.
+            InvalidInput: It has ended.
+        """
+        state = self.get(kind, name).state
+        if state.finished:
+            problem = f"{kind} {name} does not run: it has {state.phase.lower()}"
+            raise InvalidInput(problem, "there is nothing to stop")
 
     def directory(self, kind: str, name: str) -> Path | None:
         """Return the directory of an object's logs and files on this machine; None if they are

@@ -56,7 +56,7 @@ _CONTENT = {
 """Prefix, description and rest of the pattern of each known credential."""
 
 
-def is_secret(name: str) -> bool:
+def _is_secret(name: str) -> bool:
     """Return whether a file is left out for its name or for that of a directory it is in."""
     *folders, last = name.lower().split("/")
     return any(fnmatchcase(last, pattern) for pattern in _NAMES) or not set(_FOLDERS).isdisjoint(
@@ -65,16 +65,14 @@ def is_secret(name: str) -> bool:
 
 
 def _allowed() -> set[str]:
-    """Return the files that PODIUM_CODE_ALLOW names."""
     return {str(PurePosixPath(name)) for name in os.environ.get(_ALLOW, "").split(":") if name}
 
 
 def _allow(names: Iterable[str]) -> str:
-    """Return the command that allows files beside those that are allowed already."""
     return f"export {_ALLOW}={shlex.quote(one_line(':'.join(sorted({*_allowed(), *names}))))}"
 
 
-def refuse_secrets(contents: Mapping[str, bytes]) -> None:
+def _refuse_secrets(contents: Mapping[str, bytes]) -> None:
     """Refuse files with a string that looks like a private key or a token.
 
     Args:
@@ -135,7 +133,6 @@ class Bundle:
     """A .tar.gz."""
 
     files: int
-    """Number of files."""
 
 
 def pack(directory: Path | None, files: Mapping[str, bytes] | None = None) -> Bundle:
@@ -158,7 +155,7 @@ def pack(directory: Path | None, files: Mapping[str, bytes] | None = None) -> Bu
         name: given[name] if name in given else _read(root / name)
         for name in {*names, *given} - links
     }
-    refuse_secrets(contents)
+    _refuse_secrets(contents)
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in sorted({*names, *given}):
             if name in links:
@@ -183,7 +180,7 @@ def _listed(directory: Path) -> tuple[Path, list[str]]:
         )
     root, permitted = directory.resolve(), _allowed()
     every = sorted(_files(root))
-    secret = [name for name in every if is_secret(name) and name not in permitted]
+    secret = [name for name in every if _is_secret(name) and name not in permitted]
     if secret:
         shown = ", ".join(map(one_line, secret[:10])) + (
             f" and {len(secret) - 10} more" if len(secret) > 10 else ""

@@ -101,7 +101,6 @@ def _metrics_of(result: Any, name: str) -> dict[str, float]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Call the function; return the exit code."""
     try:
         call = Call.read(Path(words[0]))
         arguments = call.arguments(words[1:])

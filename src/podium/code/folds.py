@@ -176,7 +176,6 @@ def _leave(
 
 
 def main(argv: Sequence[str]) -> int:
-    """Cross-validate a command; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m podium.code.folds", description="Cross-validate a training."
     )

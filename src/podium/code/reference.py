@@ -25,19 +25,15 @@ class Code:
     """A stored archive."""
 
     storage: str
-    """URL of the storage."""
-
     digest: str
     """sha256 of the archive."""
 
     @property
     def key(self) -> str:
-        """Its key in the storage."""
         return f"{FOLDER}/{self.digest}{SUFFIX}"
 
     @property
     def uri(self) -> str:
-        """URI of the archive."""
         return f"{self.storage}/{self.key}"
 
     @classmethod

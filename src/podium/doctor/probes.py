@@ -7,8 +7,7 @@ from typing import Any
 
 from podium.cluster.kubernetes.api import Api, Unreachable, api_resource, event_time
 from podium.cluster.kubernetes.leadership import ENGINE_LEASE, RENEW_SECONDS, is_led
-from podium.cluster.kubernetes.pods import cannot_start, created_at
-from podium.cluster.kubernetes.refusals import REFUSED, Trouble
+from podium.cluster.kubernetes.pods import REFUSED, Trouble, cannot_start, created_at
 from podium.doctor.snapshot import (
     CONFIG_MAP,
     CONTROLLERS,

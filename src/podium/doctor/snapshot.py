@@ -8,7 +8,7 @@ from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import TRAINER_API
 
 if TYPE_CHECKING:
-    from podium.cluster.kubernetes.refusals import Trouble
+    from podium.cluster.kubernetes.pods import Trouble
 
 RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("kubeflow.org", "pytorchjobs", ("create", "get", "list", "watch", "delete")),

@@ -11,8 +11,8 @@ from podium.mcp.look import Answer, Look
 from podium.models.decision import Promotion
 from podium.models.ledger import CHAMPION
 from podium.models.model import Model
-from podium.runner.annotations import Annotations, annotate
 from podium.runner.detached import begin
+from podium.runner.record import Annotations, annotate
 
 _BY_TOOL = "by a tool of podium mcp"
 """Reason for the history where the model gives none."""

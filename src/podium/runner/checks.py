@@ -9,8 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.cluster.local.imports import check_imports
-from podium.cluster.local.scripts import script_of
+from podium.cluster.local.scripts import check_imports, script_of
 from podium.errors import InvalidInput, suggestion
 from podium.kfp.values import PipelineSettings, check_values
 
@@ -107,7 +106,6 @@ def _check_programs(settings: PipelineSettings, cluster: "LocalCluster", code: s
 
 
 def _check_code(argv: Sequence[str], folder: Path) -> None:
-    """Check the script of the user's code, which is packed but not stored yet."""
     script = script_of(argv) if argv else None
     if script and (folder / script).is_file():
         check_imports(folder / script, argv)
@@ -147,7 +145,6 @@ def _check_data(
     data: "DataSettings",
     info: "DatasetInfo | None",
 ) -> None:
-    """Check that a configuration takes the data."""
     from podium.trainer import networks
     from podium.trainer.task import read
 

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, PodiumError
 from podium.runner.compiled import Compiled
-from podium.runner.limits import GRACE
 from podium.runner.messages import KFP, Order
-from podium.runner.reporter import Reporter
+from podium.runner.reporter import GRACE, Reporter
 from podium.system.settings import CLUSTER, STORAGE
 
 if TYPE_CHECKING:
@@ -89,7 +88,6 @@ def checked(
 
 
 def _run(order: Order, reporter: Reporter) -> bool:
-    """Run a pipeline; return whether it succeeded."""
     from podium.kfp.code import store_code
     from podium.runner.record import locked
 
@@ -193,10 +191,10 @@ def _values(
                 given.get(parameter.name) or parameter.default or own[parameter.name]
             )
     if isinstance(values.get("storage"), str):
-        values["storage"] = from_here(values["storage"])
+        values["storage"] = _from_here(values["storage"])
     for name in reaching(definition.spec, "weights"):
         if isinstance(values.get(name), str):
-            values[name] = from_here(values[name])
+            values[name] = _from_here(values[name])
     coded, bundles = with_code(values, reaching(definition.spec, "code"))
     packed = {
         name: str(Path(values[name]).absolute())
@@ -206,7 +204,7 @@ def _values(
     return coded, bundles, packed
 
 
-def from_here(storage: str) -> str:
+def _from_here(storage: str) -> str:
     """Make a relative directory absolute: every job has its own working directory. URLs are not
     changed."""
     from podium.storage import is_slip

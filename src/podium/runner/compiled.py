@@ -1,11 +1,17 @@
 """A compiled pipeline (KFP's PipelineSpec) as the runner reads it: its tasks, in order, each with
 the name of its step."""
 
+import ast
+import json
+import operator
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+from podium.errors import InvalidInput
 
 Path_ = tuple[str, ...]
 """Names of the tasks from the root to one."""
@@ -24,16 +30,13 @@ class Compiled:
 
     @property
     def name(self) -> str:
-        """Name of the pipeline."""
         return str(self.spec["pipelineInfo"]["name"])
 
     @property
     def root(self) -> Mapping[str, Any]:
-        """The component that is the whole pipeline."""
         return dict(self.spec["root"])
 
     def component(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the component of a task."""
         return dict(self.spec.get("components", {})[task["componentRef"]["name"]])
 
     def executor(self, component: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -80,7 +83,6 @@ class Compiled:
 
     @property
     def titles(self) -> dict[str, str]:
-        """Display name of each step."""
         by_path = dict(self.tasks())
         return {
             name: by_path[path].get("taskInfo", {}).get("name") or name
@@ -106,3 +108,169 @@ def needed(task: Mapping[str, Any]) -> set[str]:
             if kind in source:
                 names.add(source[kind]["producerTask"])
     return names
+
+
+_TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|&&|\|\||!=|!|\w+|.", re.DOTALL)
+_WORDS = {
+    "&&": " and ",
+    "||": " or ",
+    "!": " not ",
+    "true": "True",
+    "false": "False",
+    "null": "None",
+}
+_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_CASTS: Mapping[str, Callable[[Any], Any]] = {
+    "int": int,
+    "double": float,
+    "string": str,
+    "bool": bool,
+}
+
+
+class Condition:
+    """A condition, read.
+
+    Args:
+        text: As compiled.
+
+    Raises:
+        InvalidInput: It is of another form.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        words = "".join(_WORDS.get(token, token) for token in _TOKEN.findall(text))
+        try:
+            self._tree = ast.parse(words.strip(), mode="eval").body
+            self._value(self._tree, None)
+        except SyntaxError:
+            raise self._unknown() from None
+
+    def holds(self, values: Mapping[str, Any]) -> bool:
+        """Return whether it holds for these parameters.
+
+        Raises:
+            InvalidInput: A parameter has no value, or one that cannot be compared.
+        """
+        try:
+            return bool(self._value(self._tree, values))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(f"the condition {self.text} cannot be decided: {error}") from None
+
+    def _value(self, node: ast.expr, values: Mapping[str, Any] | None) -> Any:
+        """Return the value of a part; without values it is only read."""
+        match node:
+            case ast.Constant():
+                return node.value
+            case ast.UnaryOp(op=ast.Not() | ast.USub()):
+                held = self._value(node.operand, values)
+                return not held if isinstance(node.op, ast.Not) else values and -held
+            case ast.BoolOp():
+                parts: Any = (self._value(part, values) for part in node.values)
+                parts = list(parts) if values is None else parts
+                return all(parts) if isinstance(node.op, ast.And) else any(parts)
+            case ast.Compare(ops=[sign]) if type(sign) in _COMPARISONS:
+                left, right = (
+                    self._value(part, values) for part in (node.left, node.comparators[0])
+                )
+                return values is not None and _COMPARISONS[type(sign)](left, right)
+            case ast.Call(func=ast.Name(id=name), args=[part]) if name in _CASTS:
+                inner = self._value(part, values)
+                return None if values is None else _CASTS[name](inner)
+            case ast.Subscript(
+                value=ast.Attribute(attr="parameter_values"), slice=ast.Constant(value=name)
+            ):
+                return None if values is None else values[str(name)]
+        raise self._unknown()
+
+    def _unknown(self) -> InvalidInput:
+        return InvalidInput(f"the condition {self.text} is of a form that is not known")
+
+
+_PLACEHOLDER = re.compile(r"\{\{\$(.*?)\}\}")
+_PART = re.compile(r"[\w-]+")
+_FILES = {"path": "uri", "output_file": "outputFile"}
+
+Constants = Mapping[str, str]
+"""Values of placeholders without an index, such as ``pipeline_job_name``."""
+
+
+def command_of(
+    words: Sequence[str], executor_input: Mapping[str, Any], constants: Constants
+) -> list[str]:
+    """Return a command with its placeholders replaced; those that depend on an optional input give
+    any number of words.
+
+    Raises:
+        InvalidInput: One is not known.
+    """
+    found: list[str] = []
+    for word in words:
+        chosen = _chosen(_structure(word), executor_input.get("inputs", {}))
+        for each in chosen if isinstance(chosen, list) else [chosen]:
+            found.append(resolved(each, executor_input, constants))
+    return found
+
+
+def resolved(text: str, executor_input: Mapping[str, Any], constants: Constants) -> str:
+    """Return a text with its placeholders replaced, once: those in a value stay."""
+
+    def value(match: re.Match[str]) -> str:
+        path = _PART.findall(match[1])
+        if not path:
+            return json.dumps(executor_input)
+        if len(path) == 1 and path[0] in constants:
+            return constants[path[0]]
+        if path[0] not in ("inputs", "outputs", "outputMetadataUri"):
+            raise InvalidInput(f"the placeholder {match[0]} is not known")
+        found = _found(path, executor_input)
+        return found if isinstance(found, str) else json.dumps(found)
+
+    return _PLACEHOLDER.sub(value, text)
+
+
+def _found(path: list[str], executor_input: Mapping[str, Any]) -> Any:
+    if path in (["outputs", "output_file"], ["outputMetadataUri"]):
+        return executor_input["outputs"]["outputFile"]
+    side, kind, name, *rest = [*path, ""][: max(3, len(path))]
+    held = executor_input.get(side, {})
+    if side == "inputs" and kind == "parameters":
+        return held.get("parameterValues", {}).get(name)
+    entry = held.get(kind, {}).get(name) or {}
+    if kind == "artifacts":
+        entry = (entry.get("artifacts") or [{}])[0]
+    for part in rest:
+        entry = entry.get(_FILES.get(part, part)) if isinstance(entry, dict) else None
+    return entry
+
+
+def _structure(word: str) -> Any:
+    return json.loads(word) if re.match(r'\{"(Concat|IfPresent)": ', word) else word
+
+
+def _chosen(part: Any, inputs: Mapping[str, Any]) -> Any:
+    """Return the text or the words that a structure stands for."""
+    if isinstance(part, list):
+        chosen = [_chosen(each, inputs) for each in part]
+        return [
+            word for each in chosen for word in (each if isinstance(each, list) else [each]) if word
+        ]
+    if not isinstance(part, dict):
+        return part
+    if "Concat" in part:
+        return "".join(
+            "".join(each) if isinstance(each, list) else each
+            for each in (_chosen(inner, inputs) for inner in part["Concat"])
+        )
+    choice = part["IfPresent"]
+    given = inputs.get("parameterValues", {}) | inputs.get("artifacts", {})
+    present = given.get(choice["InputName"]) is not None
+    return _chosen(choice["Then"] if present else choice.get("Else", []), inputs)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from podium.errors import Failed
@@ -68,46 +68,45 @@ class Environment:
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]
 
+    @classmethod
+    def of(cls, container: Mapping[str, Any]) -> Self | None:
+        """Return the environment that a container asks for; None for podium's own.
 
-def environment_of(container: Mapping[str, Any]) -> Environment | None:
-    """Return the environment that a container asks for; None for podium's own.
+        A component in a plain image of Python sees what it installs, and nothing else, with the
+        Python of its image where this machine has that. One that installs nothing runs in podium's
+        own environment.
+        """
+        image, installs = str(container.get("image", "")), tuple(_installs(installing(container)))
+        packages = [package for install in installs for package in _named(install)]
+        words = " ".join(map(str, container.get("command", ())))
+        only_kfp = all(map(_EXECUTORS_OWN.match, packages)) and EXECUTOR in words
+        if not packages or only_kfp or image in OWN_IMAGES:
+            return None
+        plain = re.search(r"(?:^|/)python:(\d+\.\d+)", image)
+        if plain and any("kfp" in package for package in packages):
+            python = _python(plain[1]) or sys.executable
+            return cls(installs=installs, python=python, sees_ours=False)
+        return cls(installs=installs, python=sys.executable, sees_ours=True)
 
-    A component in a plain image of Python sees what it installs, and nothing else, with the Python
-    of its image where this machine has that. One that installs nothing runs in podium's own
-    environment.
-    """
-    image, installs = str(container.get("image", "")), tuple(_installs(installing(container)))
-    packages = [package for install in installs for package in _named(install)]
-    words = " ".join(map(str, container.get("command", ())))
-    only_kfp = all(map(_EXECUTORS_OWN.match, packages)) and EXECUTOR in words
-    if not packages or only_kfp or image in OWN_IMAGES:
-        return None
-    plain = re.search(r"(?:^|/)python:(\d+\.\d+)", image)
-    if plain and any("kfp" in package for package in packages):
-        python = _python(plain[1]) or sys.executable
-        return Environment(installs=installs, python=python, sees_ours=False)
-    return Environment(installs=installs, python=sys.executable, sees_ours=True)
+    def made(self, folder: Path, component: str, say: Say) -> Path:
+        """Return the directory with its programs; it is made unless it is kept.
 
+        Args:
+            folder: Where environments are kept.
+            component: Name of the step, for the error.
 
-def made(environment: Environment, folder: Path, component: str, say: Say) -> Path:
-    """Return the directory with the programs of an environment, which is made unless it is kept.
-
-    Args:
-        folder: Where environments are kept.
-        component: Name of the step, for the error.
-
-    Raises:
-        Failed: Something cannot be installed; nothing of it is kept.
-    """
-    place = folder / environment.key
-    folder.mkdir(parents=True, exist_ok=True)
-    with _BUILDING, _locked(folder):
-        if not place.is_dir():
-            _sweep(folder)
-            with appearing(place) as draft:
-                _make(environment, draft, component, say)
-                _move_scripts(draft, place)
-    return place / "bin"
+        Raises:
+            Failed: Something cannot be installed; nothing of it is kept.
+        """
+        place = folder / self.key
+        folder.mkdir(parents=True, exist_ok=True)
+        with _BUILDING, _locked(folder):
+            if not place.is_dir():
+                _sweep(folder)
+                with appearing(place) as draft:
+                    _make(self, draft, component, say)
+                    _move_scripts(draft, place)
+        return place / "bin"
 
 
 @contextmanager
@@ -138,7 +137,6 @@ def _make(environment: Environment, draft: Path, component: str, say: Say) -> No
 
 
 def _site(folder: str) -> str:
-    """Return a line that adds a folder of packages at the end, and what its .pth files name."""
     return f"import site; site.addsitedir({folder!r})"
 
 

@@ -18,20 +18,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from podium.cluster.local.images import Images, check_images
-from podium.cluster.local.supplies import Supplies
+from podium.cluster.local.supplies import Images, Supplies
 from podium.errors import Failed, InvalidInput, PodiumError, suggestion
 from podium.files.documents import with_whole_numbers
-from podium.runner.compiled import Compiled, Path_, in_order, needed
-from podium.runner.conditions import Condition
-from podium.runner.debugging import write_for_debugging
-from podium.runner.environments import environment_of, made
+from podium.runner.compiled import Compiled, Condition, Constants, Path_, in_order, needed, resolved
+from podium.runner.environments import Environment
 from podium.runner.kubernetes_settings import NameOf, Provider
-from podium.runner.limits import end, time_limit
 from podium.runner.messages import KFP, STARTS, Order
-from podium.runner.placeholders import Constants, resolved
 from podium.runner.record import failure_file
-from podium.runner.reporter import Reporter, StepLog
+from podium.runner.reporter import Reporter, StepLog, end, time_limit
 from podium.runner.steps import (
     CREATE_VOLUME,
     DELETE_VOLUME,
@@ -41,6 +36,7 @@ from podium.runner.steps import (
     Values,
     check_runs_here,
     imported,
+    write_for_debugging,
 )
 from podium.system.machine import cores
 from podium.system.settings import FAILURE
@@ -53,7 +49,7 @@ FINALLY = "ALL_UPSTREAM_TASKS_COMPLETED"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class _Result:
     """The end of a task."""
 
     state: str
@@ -127,8 +123,8 @@ class Interpreter:
         uris = {name: _uris(held) for name, held in result.outputs.artifacts.items()}
         return {**result.outputs.parameters, **uris}
 
-    def _group(self, scope: _Scope) -> Result:
-        begun: dict[str, Future[Result]] = {}
+    def _group(self, scope: _Scope) -> _Result:
+        begun: dict[str, Future[_Result]] = {}
         for name, task in in_order(scope.group["dag"]["tasks"]):
             before = {need: begun[need] for need in needed(task) if need in begun}
             begun[name] = _begin(partial(self._task, scope, name, task, before))
@@ -139,15 +135,15 @@ class Interpreter:
         states = [result.state for result in results.values()]
         worst = next((state for state in ("failed", "pending") if state in states), "succeeded")
         outputs = _outputs_of(scope.group, results)
-        return Result(state=worst, outputs=outputs, exempt=scope.exempt)
+        return _Result(state=worst, outputs=outputs, exempt=scope.exempt)
 
     def _task(
         self,
         scope: _Scope,
         name: str,
         task: Mapping[str, Any],
-        before: Mapping[str, Future[Result]],
-    ) -> Result:
+        before: Mapping[str, Future[_Result]],
+    ) -> _Result:
         path, component = (*scope.path, name), self.compiled.component(task)
         ended = {need: future.result() for need, future in before.items()}
         trigger = task.get("triggerPolicy", {})
@@ -155,11 +151,11 @@ class Interpreter:
         exempt = scope.exempt or in_any_case or any(result.exempt for result in ended.values())
         states = {result.state for result in ended.values()}
         if not in_any_case and states & {"failed", "pending"}:
-            return Result(state="pending")
+            return _Result(state="pending")
         if not in_any_case and "skipped" in states:
             return self._skip(path, scope)
         if self._is_over(exempt):
-            return Result(state="pending")
+            return _Result(state="pending")
         constants = {
             **self._constants,
             "pipeline_task_name": name,
@@ -181,10 +177,10 @@ class Interpreter:
     def _is_over(self, exempt: bool) -> bool:
         return self.reporter.stopping or (self.failed and not exempt)
 
-    def _skip(self, path: Path_, scope: _Scope) -> Result:
+    def _skip(self, path: Path_, scope: _Scope) -> _Result:
         for name in self._names(path, scope.rounds):
             self.reporter.report("skipped", step=name)
-        return Result(state="skipped")
+        return _Result(state="skipped")
 
     def _names(self, path: Path_, rounds: str) -> list[str]:
         stems = [
@@ -194,7 +190,7 @@ class Interpreter:
         ]
         return [name for name in self.reporter.titles if name in stems]
 
-    def _loop(self, scope: _Scope, task: Mapping[str, Any]) -> Result:
+    def _loop(self, scope: _Scope, task: Mapping[str, Any]) -> _Result:
         kind = "parameters" if "parameterIterator" in task else "artifacts"
         iterator = task.get("parameterIterator") or task["artifactIterator"]
         items = _items(iterator, scope.inputs, kind)
@@ -202,7 +198,7 @@ class Interpreter:
         limit = task.get("iteratorPolicy", {}).get("parallelismLimit") or len(items) or 1
         slots = threading.Semaphore(limit)
 
-        def one(number: int, item: Any) -> Result:
+        def one(number: int, item: Any) -> _Result:
             inputs = Values(
                 parameters=dict(scope.inputs.parameters), artifacts=dict(scope.inputs.artifacts)
             )
@@ -223,9 +219,9 @@ class Interpreter:
         results = [each.result() for each in begun]
         states = {result.state for result in results}
         worst = next((state for state in ("failed", "pending") if state in states), "succeeded")
-        return Result(state=worst, outputs=_collected(scope.group, results), exempt=scope.exempt)
+        return _Result(state=worst, outputs=_collected(scope.group, results), exempt=scope.exempt)
 
-    def _step(self, scope: _Scope, task: Mapping[str, Any], name_of: NameOf) -> Result:
+    def _step(self, scope: _Scope, task: Mapping[str, Any], name_of: NameOf) -> _Result:
         name = f"{self.compiled.steps[scope.path]}{scope.rounds}"
         step = Step(
             name=name,
@@ -241,21 +237,21 @@ class Interpreter:
         )
         if name == self.order.debug:
             self._debug(step, name_of)
-            return Result(state="pending")
+            return _Result(state="pending")
         key, needs = self._key(step, task)
         outputs = self.cache.get(key, needs)
         if outputs is not None:
             self.reporter.report("cached", step=name)
-            return Result(state="succeeded", outputs=outputs, exempt=scope.exempt)
+            return _Result(state="succeeded", outputs=outputs, exempt=scope.exempt)
         with self._slots:
             if self._is_over(scope.exempt):
-                return Result(state="pending")
+                return _Result(state="pending")
             outputs = self._carried_out(step, task, name_of)
         if outputs is None:
             self.failed = True
-            return Result(state="failed", exempt=scope.exempt)
+            return _Result(state="failed", exempt=scope.exempt)
         self.cache.put(key, step, outputs)
-        return Result(state="succeeded", outputs=outputs, exempt=scope.exempt)
+        return _Result(state="succeeded", outputs=outputs, exempt=scope.exempt)
 
     def _key(self, step: Step, task: Mapping[str, Any]) -> tuple[str, str]:
         """Return the key of a step's result, and the digest of the inputs it must have.
@@ -359,11 +355,11 @@ class Interpreter:
 
     def _python(self, step: Step) -> Path | None:
         """Return the directory with the programs of a step's own environment; None for podium's."""
-        wanted = environment_of(step.container)
+        wanted = Environment.of(step.container)
         if wanted is None:
             return None
         log = StepLog(self.reporter, step.name)
-        return made(wanted, Path(self.order.environments), step.name, log.line)
+        return wanted.made(Path(self.order.environments), step.name, log.line)
 
     def _volume(self, step: Step, *, create: bool) -> Values:
         given = step.inputs.parameters
@@ -384,7 +380,7 @@ def _given_here(order: Order) -> tuple[Supplies, Images]:
         InvalidInput: One is not there.
     """
     given = dict(order.places)
-    images = check_images(given.pop("image_dir", {}), {})
+    images = Images.read(given.pop("image_dir", None))
     return Supplies(**given).checked(), images
 
 
@@ -499,7 +495,7 @@ def _claims(compiled: Compiled) -> Iterator[str]:
 
 
 def _name_in(
-    entry: Mapping[str, Any], kind: str, inputs: Values, before: Mapping[str, Result]
+    entry: Mapping[str, Any], kind: str, inputs: Values, before: Mapping[str, _Result]
 ) -> str | None:
     """Return the name of a Secret, ConfigMap or claim in a setting, which may be an input of the
     group or an output of a task before; None if it is not known yet."""
@@ -511,9 +507,9 @@ def _name_in(
     return str(name or entry.get("constant") or entry.get(stem) or "") or None
 
 
-def _begin(work: Callable[[], Result]) -> Future[Result]:
+def _begin(work: Callable[[], _Result]) -> Future[_Result]:
     """Begin in a thread of its own, which may wait long for others."""
-    future: Future[Result] = Future()
+    future: Future[_Result] = Future()
 
     def carry_out() -> None:
         try:
@@ -539,7 +535,6 @@ def _follow(process: subprocess.Popen[bytes], log: StepLog) -> int:
 
 
 def _pauses(policy: Mapping[str, Any]) -> Iterator[float]:
-    """Yield the seconds before each retry."""
     pause = _seconds(policy.get("backoffDuration", "0s"))
     for _ in range(int(policy.get("maxRetryCount", 0))):
         yield min(pause, _seconds(policy.get("backoffMaxDuration", "3600s")))
@@ -554,7 +549,7 @@ def _inputs(
     task: Mapping[str, Any],
     component: Mapping[str, Any],
     group: Values,
-    before: Mapping[str, Result],
+    before: Mapping[str, _Result],
     constants: Constants,
 ) -> Values:
     """Return the inputs of a task; one whose source has no value is left out, or has its default.
@@ -598,7 +593,7 @@ def _as_text(component: Mapping[str, Any], found: Values) -> None:
 
 
 def _parameter(
-    source: Mapping[str, Any], inputs: Values, before: Mapping[str, Result]
+    source: Mapping[str, Any], inputs: Values, before: Mapping[str, _Result]
 ) -> tuple[bool, Any]:
     """Return whether a parameter has a value, and the value."""
     if "runtimeValue" in source:
@@ -620,7 +615,7 @@ def _parameter(
 
 
 def _artifacts(
-    source: Mapping[str, Any], inputs: Values, before: Mapping[str, Result]
+    source: Mapping[str, Any], inputs: Values, before: Mapping[str, _Result]
 ) -> list[dict[str, Any]] | None:
     if given := source.get("taskOutputArtifact"):
         if given["producerTask"] not in before:
@@ -630,7 +625,7 @@ def _artifacts(
     return inputs.artifacts.get(source.get("componentInputArtifact", ""))
 
 
-def _final_status(name: str, before: Mapping[str, Result]) -> dict[str, Any]:
+def _final_status(name: str, before: Mapping[str, _Result]) -> dict[str, Any]:
     """Return what an exit handler is told; KFP's backend says COMPLETE (its own
     pipeline_with_input_status_state.py asserts that), where the SDK's docs say SUCCEEDED."""
     ok = name in before and before[name].state == "succeeded"
@@ -666,7 +661,7 @@ def _add_defaults(component: Mapping[str, Any], inputs: Values) -> None:
             inputs.parameters[name] = with_whole_numbers(definition["defaultValue"])
 
 
-def _outputs_of(group: Mapping[str, Any], results: Mapping[str, Result]) -> Values:
+def _outputs_of(group: Mapping[str, Any], results: Mapping[str, _Result]) -> Values:
     """Return the outputs of a group, as far as its tasks have them."""
     found, outputs = Values(), group["dag"].get("outputs", {})
     for name, selector in outputs.get("parameters", {}).items():
@@ -683,7 +678,7 @@ def _outputs_of(group: Mapping[str, Any], results: Mapping[str, Result]) -> Valu
     return found
 
 
-def _collected(group: Mapping[str, Any], results: list[Result]) -> Values:
+def _collected(group: Mapping[str, Any], results: list[_Result]) -> Values:
     """Return the outputs of all rounds of a loop: lists of values, and one list of artifacts."""
     found, outputs = Values(), group["dag"].get("outputs", {})
     for name in outputs.get("parameters", {}):

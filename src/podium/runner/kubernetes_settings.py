@@ -81,10 +81,7 @@ class Provider:
             elif store := _store(kind):
                 optional = entry.get("optional", False)
                 self.supplies.values(store, name, field=where, optional=optional)
-                for key, variable in _keys(entry):
-                    self.supplies.value(
-                        store, name, key, field=where, variable=variable, optional=optional
-                    )
+                self._variables(store, name, entry, where)
 
     def provide(self, settings: Mapping[str, Any], step: str, name_of: NameOf) -> _Provided:
         """Return what the settings ask for; its directories are made.
@@ -95,25 +92,31 @@ class Provider:
         given = _Provided()
         for kind, entry, where in _entries(settings, step):
             name, store = name_of(entry, kind) or "", _store(kind)
-            optional = entry.get("optional", False)
             if kind == "fieldPathAsEnv":
                 given.env[entry["name"]] = from_field(
                     entry["fieldPath"], where, _pod(step, settings)
                 )
             elif kind.endswith("AsEnv"):
-                for key, variable in _keys(entry):
-                    value = self.supplies.value(
-                        store, name, key, field=where, variable=variable, optional=optional
-                    )
-                    given.env.update({} if value is None else {variable: value})
+                given.env.update(self._variables(store, name, entry, where))
             elif store:
                 into = self.folder / "mounted" / step / name
+                optional = entry.get("optional", False)
                 given.mounts[entry["mountPath"]] = self.supplies.folder(
                     store, name, into, field=where, optional=optional
                 )
             else:
                 given.mounts[entry["mountPath"]] = self._directory(kind, entry, name, step, where)
         return given
+
+    def _variables(
+        self, store: str, name: str, entry: Mapping[str, Any], where: str
+    ) -> dict[str, str]:
+        found = {}
+        for pair in entry.get("keyToEnv", ()):
+            key, variable = pair.get("secretKey") or pair.get("configMapKey") or "", pair["envVar"]
+            how = {"field": where, "variable": variable, "optional": entry.get("optional", False)}
+            found[variable] = self.supplies.value(store, name, key, **how)
+        return {variable: value for variable, value in found.items() if value is not None}
 
     def _directory(
         self, kind: str, entry: Mapping[str, Any], name: str, step: str, where: str
@@ -141,11 +144,6 @@ def _store(kind: str) -> str:
     if kind.startswith("secret"):
         return "secret"
     return "config_map" if kind.startswith("configMap") else ""
-
-
-def _keys(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for pair in entry.get("keyToEnv", ()):
-        yield pair.get("secretKey") or pair.get("configMapKey") or "", pair["envVar"]
 
 
 def _pod(step: str, settings: Mapping[str, Any]) -> PodIdentity:

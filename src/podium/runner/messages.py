@@ -14,21 +14,19 @@ STARTS = "starts"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Message:
+class _Message:
     """A line of JSON; both sides are one program, so nothing is checked."""
 
     def to_line(self) -> str:
-        """Write it, line end included."""
         return json.dumps(vars(self)) + "\n"
 
     @classmethod
     def of_line(cls, line: str) -> Self:
-        """Read it."""
         return cls(**json.loads(line))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order(Message):
+class Order(_Message):
     """The run that the child carries out."""
 
     run: str
@@ -58,8 +56,6 @@ class Order(Message):
     """Run id of each step's last attempt; empty for a new run."""
 
     debug: str = ""
-    """Step to stop before."""
-
     compares: bool = False
     """Whether a step is repeated whose inputs are others than those of its result."""
 
@@ -68,7 +64,7 @@ class Order(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Event(Message):
+class Event(_Message):
     """Something that happened in the child."""
 
     kind: str

@@ -27,11 +27,11 @@ from typing import Any
 from podium.display.terminal import doing
 from podium.errors import Conflict, Failed, InvalidInput
 from podium.runner.messages import Event, Order
-from podium.runner.record import STOP, RunRecord, StepRecord, check_step, process_of
+from podium.runner.record import STOP, RunRecord, StepRecord, process_of
 from podium.system.background import Background
 from podium.system.interrupts import signals_interrupt
 from podium.system.settings import Settings
-from podium.training.identity import RUN_ID, new_run_id
+from podium.training.identity import RUN_ID
 
 STOP_SECONDS = 40
 """Seconds that a cancelled step has to stop the objects it started."""
@@ -83,41 +83,17 @@ def _path(what: str, place: object) -> str:
     raise InvalidInput(f"{what}: must be a path, but got {type(place).__name__}", _PLACES_HINT)
 
 
-def start_run(
-    pipeline: str,
-    words: Sequence[str],
-    settings: Settings,
-    project: Path | None = None,
-    places: Places | None = None,
-    debug: str = "",
-) -> "RunningPipeline":
-    """Begin a run of a pipeline; return as soon as its parameters are checked.
-
-    Args:
-        pipeline: Name of a pipeline, or ``FILE.py``.
-        words: Parameters as ``name=value``.
-        settings: Directories of runs and models.
-        project: A ``podium.yaml`` that gives the parameters that are not among the words.
-        places: Places that stand in for volumes, Secrets, ConfigMaps and images.
-        debug: Step to stop before; empty for none.
-
-    Raises:
-        InvalidInput: The pipeline or a parameter is unknown, a value breaks a rule, or this machine
-            cannot run it; nothing was created.
-    """
-    run = RunRecord(id=new_run_id(), pipeline=pipeline, directory=Path(), words=list(words))
-    run.places = as_text(places)
-    run.directory = settings.runs / run.id
-    given = {"words": list(words), "project": str(project or ""), "debug": debug}
-    return _start(_order(run, settings, **given), run)
-
-
 def check_run(
     pipeline: str, words: Sequence[str], settings: Settings, project: Path | None = None
 ) -> RunRecord:
     """Return the record that a run of a pipeline would begin with; nothing is created.
 
-    Args and errors as of start_run.
+    Args:
+        words: Parameters as ``name=value``.
+        project: A ``podium.yaml`` that gives the parameters that are not among the words.
+
+    Raises:
+        InvalidInput: As of start.
     """
     from podium.runner.child import checked  # which is to be loaded by the child alone
     from podium.runner.compiled import Compiled
@@ -131,54 +107,17 @@ def check_run(
     return run
 
 
-def resume_run(
-    run: RunRecord, settings: Settings, first: str = "", debug: str = ""
-) -> "RunningPipeline":
-    """Go on with a run that was stopped, was killed or failed: its finished steps and trials are
-    not repeated.
+def go_on(run: RunRecord, settings: Settings, **more: Any) -> "RunningPipeline":
+    """Go on with a run that was stopped, was killed or failed; what is done is not repeated.
 
     Args:
         settings: Directories of runs and models.
-        first: Step that is repeated with all after it, even where they had finished.
-        debug: Step to stop before; empty for none.
-
-    Raises:
-        InvalidInput: It has succeeded and no first step is named, or it has no such step.
-        Conflict: It is running.
-    """
-    if first:
-        run.repeat(first)
-    elif run.state == "succeeded":
-        hint = f"--from STEP repeats a step and all after it: {', '.join(run.steps)}"
-        raise InvalidInput(f"run {run.id} has succeeded: nothing is left to do", hint)
-    return _go_on(run, settings, debug=debug)
-
-
-def rerun_run(
-    run: RunRecord, settings: Settings, changed: Mapping[str, Any], first: str = ""
-) -> "RunningPipeline":
-    """Go on with a run with other values, in a new attempt: a step is repeated if its inputs have
-    changed.
-
-    Args:
-        settings: Directories of runs and models.
-        changed: Values by parameter.
-        first: Step that is repeated in any case.
+        more: Fields of the order.
 
     Raises:
         Conflict: It is running.
-        InvalidInput: It has no such step, or a value breaks a rule.
+        InvalidInput: A value breaks a rule.
     """
-    if first:
-        check_step(run, first)
-    run.attempt += 1
-    run.parameters = {**run.parameters, **changed}
-    if first:
-        run.steps[first] = StepRecord(title=run.steps[first].title, attempt=run.attempt)
-    return _go_on(run, settings, compares=True)
-
-
-def _go_on(run: RunRecord, settings: Settings, **more: Any) -> "RunningPipeline":
     if run.state == "running":
         raise Conflict(f"run {run.id} is running", "wait for its end, or stop it")
     (run.directory / STOP).unlink(missing_ok=True)
@@ -187,8 +126,7 @@ def _go_on(run: RunRecord, settings: Settings, **more: Any) -> "RunningPipeline"
             run.steps[name] = StepRecord(title=step.title, attempt=step.attempt)
     run.state = "running"
     attempts = {name: run.identity(step.attempt) for name, step in run.steps.items()}
-    order = _order(run, settings, resumed=run.parameters, attempts=attempts, **more)
-    return _start(order, run)
+    return start(run, settings, resumed=run.parameters, attempts=attempts, **more)
 
 
 def _order(run: RunRecord, settings: Settings, **parameters: Any) -> Order:
@@ -205,7 +143,18 @@ def _order(run: RunRecord, settings: Settings, **parameters: Any) -> Order:
     )
 
 
-def _start(order: Order, run: RunRecord) -> "RunningPipeline":
+def start(run: RunRecord, settings: Settings, **fields: Any) -> "RunningPipeline":
+    """Begin a run; return as soon as its parameters are checked.
+
+    Args:
+        settings: Directories of runs and models.
+        fields: Those of the order.
+
+    Raises:
+        InvalidInput: The pipeline or a parameter is unknown, a value breaks a rule, or this machine
+            cannot run it; nothing was created.
+    """
+    order = _order(run, settings, **fields)
     with signals_interrupt(), doing("starting"):
         running = RunningPipeline(run, order)
         try:
@@ -285,7 +234,6 @@ class RunningPipeline:
 
     @property
     def _is_stopping(self) -> bool:
-        """Whether a stop was requested, by this process or another."""
         return self._stopping or (self.run.directory / STOP).exists()
 
     def _record(self) -> None:

@@ -28,7 +28,7 @@ def progress() -> Iterator[Watcher]:
         with LiveCell() as cell:
             yield _Cell(cell).update
         return
-    view, lines = LiveSteps(), _Lines()
+    view, lines = _LiveSteps(), _Lines()
     with doing(lines.state), live(view) as screen:
         yield view.update if screen else lines.update
 
@@ -41,7 +41,6 @@ class _Cell:
         self.said: dict[str, list[str]] = {}
 
     def update(self, run: RunRecord, name: str, said: str) -> None:
-        """Show a change."""
         if said.startswith(PROGRESS):
             self.said.setdefault(name, []).append(said.removeprefix(PROGRESS))
         self.cell.show(steps_as_html(run, self.said))
@@ -72,7 +71,6 @@ class _Lines:
         return "" if self.started else "starting"
 
     def update(self, run: RunRecord, name: str, said: str) -> None:
-        """Print a change."""
         self.started = True
         step = run.steps.get(name)
         if said.startswith(PROGRESS):
@@ -101,7 +99,7 @@ def _clock(step: StepRecord) -> str:
     return duration(step.elapsed)
 
 
-class LiveSteps:
+class _LiveSteps:
     """A live table of a run, which rich redraws several times a second."""
 
     def __init__(self) -> None:
@@ -110,7 +108,6 @@ class LiveSteps:
         self.said: dict[str, list[str]] = {}
 
     def update(self, run: RunRecord, name: str, said: str) -> None:
-        """Record a change."""
         self.run = run
         self.headline = self.headline or _headline(run)
         if said.startswith(PROGRESS):

@@ -3,27 +3,132 @@ lock."""
 
 import fcntl
 import json
+import re
 import shlex
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 from podium.cluster.traits import traits_of
-from podium.display.text import last_said
+from podium.display.text import as_note, last_said
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError, suggestion
 from podium.files.documents import parse, parse_member, read_json
 from podium.files.drafts import appearing
 from podium.kfp.parameters import pairs
-from podium.runner.annotations import Annotations, editing
 from podium.runner.messages import KFP, Event
 from podium.storage import local_path
 from podium.training.identity import ATTEMPT
 from podium.training.kept_logs import KeptLogs
+
+EDIT_LOCK = "edit-lock"
+"""File in a run's directory that is locked while run.json is read and rewritten."""
+
+TAG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,38}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Annotations:
+    """A user's note and tags on a run."""
+
+    note: str = ""
+    tags: tuple[str, ...] = ()
+    """In the order they were given."""
+
+    @classmethod
+    def read(cls, directory: Path) -> "Annotations":
+        """Read those of a run.
+
+        Raises:
+            NotFound: There is no such run.
+            InvalidInput: Its record is damaged.
+        """
+        return cls._of(_record(directory), str(directory / "run.json"))
+
+    @classmethod
+    def _of(cls, record: dict[str, Any], name: str) -> "Annotations":
+        note = parse_member(str, record.get("note", ""), name, "note")
+        return cls(
+            note=note, tags=parse_member(tuple[str, ...], record.get("tags", []), name, "tags")
+        )
+
+    def noted(self, text: str) -> "Annotations":
+        """Return them with another note; empty for none.
+
+        Raises:
+            InvalidInput: It is too long.
+        """
+        return replace(self, note=as_note(text))
+
+    def tagged(self, names: Iterable[str]) -> "Annotations":
+        """Return them with more tags.
+
+        Raises:
+            InvalidInput: One is not a word of at most 40 letters, digits, dots, dashes and
+                underscores.
+        """
+        names = [names] if isinstance(names, str) else list(names)
+        for name in names:
+            if not TAG.fullmatch(name):
+                rule = "a tag has at most 40 letters, digits, ., - and _, and begins and ends with a letter or digit"
+                raise InvalidInput(f"{rule}, but got {name!r}", "for example baseline, or lr-0.1")
+        return replace(self, tags=tuple(dict.fromkeys([*self.tags, *names])))
+
+    def untagged(self, names: Sequence[str]) -> "Annotations":
+        """Return them without some tags.
+
+        Raises:
+            NotFound: There is no such tag.
+        """
+        if missing := [name for name in names if name not in self.tags]:
+            raise NotFound(
+                f"there is no tag {missing[0]!r}", f"its tags: {', '.join(self.tags) or 'none'}"
+            )
+        return replace(self, tags=tuple(tag for tag in self.tags if tag not in names))
+
+
+@contextmanager
+def _editing(directory: Path) -> Iterator[None]:
+    """Hold the lock that everybody holds who reads and writes run.json; the kernel releases it with
+    the process."""
+    with (directory / EDIT_LOCK).open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def annotate(directory: Path, change: Callable[[Annotations], Annotations]) -> Annotations:
+    """Change the annotations of a run, whether it runs or not; nothing else in its record is
+    touched.
+
+    Raises:
+        NotFound: There is no such run.
+        InvalidInput: Its record is damaged, or the change is refused.
+    """
+    path = directory / "run.json"
+    _record(directory)  # there is one: else its lock would appear in a directory that is no run's
+    with _editing(directory):
+        record = _record(directory)
+        changed = change(Annotations._of(record, str(path)))
+        with appearing(path) as draft:
+            draft.write_text(
+                json.dumps({**record, "note": changed.note, "tags": changed.tags}, indent=1) + "\n"
+            )
+    return changed
+
+
+def _record(directory: Path) -> dict[str, Any]:
+    path = directory / "run.json"
+    try:
+        return parse(dict[str, Any], read_json(path), str(path))
+    except FileNotFoundError:
+        raise NotFound(
+            f"there is no run {directory.name!r} in {directory.parent}", "podium runs list"
+        ) from None
+
 
 PREPARING = ("fingerprint-data", "prepare-data")
 """Steps after which nothing is lost by a new run, while a resumed one would keep a parameter that
@@ -130,14 +235,12 @@ class RunRecord:
     """running, succeeded, failed, stopped, or killed: its process is gone without a word."""
 
     began: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    """Start time."""
-
     attempt: int = 1
     """Number of resumes that repeated finished steps, plus one. Each attempt launches and stores
     under names of its own."""
 
     note: str = ""
-    """A user's note. podium.runner.annotations changes note and tags, in the file."""
+    """A user's note. podium.runner.record changes note and tags, in the file."""
 
     tags: list[str] = field(default_factory=list)
     """Names that a user gave it, to find it by."""
@@ -162,7 +265,6 @@ class RunRecord:
                 self.steps[step] = StepRecord(title=record.title, attempt=self.attempt)
 
     def log(self, step: str) -> Path:
-        """Return the file with a step's output."""
         return self.directory / "logs" / f"{step}.log"
 
     def _last_words(self, step: str) -> tuple[str, Mapping[str, Any]]:
@@ -204,13 +306,7 @@ class RunRecord:
             InvalidInput: It is damaged.
         """
         path = directory / "run.json"
-        try:
-            written = parse(dict[str, Any], read_json(path), str(path))
-        except FileNotFoundError:
-            raise NotFound(
-                f"there is no run {directory.name!r} in {directory.parent}", "podium runs list"
-            ) from None
-        record = parse(cls, {**written, "directory": str(directory)}, str(path))
+        record = parse(cls, {**_record(directory), "directory": str(directory)}, str(path))
         parse_member(
             datetime, record.began, str(path), "began"
         )  # it stays text, as it is shown and written
@@ -231,7 +327,7 @@ class RunRecord:
             )
             hint = f"look at it; rm -r {shlex.quote(str(directory))} removes it"
             raise InvalidInput(f"{path} is damaged: it names {what}", hint)
-        if record.state == "running" and not is_locked(directory):
+        if record.state == "running" and not _is_locked(directory):
             written_last = max(
                 file.stat().st_mtime for file in (path, *directory.glob("logs/*.log"))
             )
@@ -240,7 +336,7 @@ class RunRecord:
 
     def save(self) -> None:
         """Write run.json, whole or not at all; note and tags stay as they are in the file."""
-        with editing(self.directory):
+        with _editing(self.directory):
             with suppress(NotFound, InvalidInput):  # the first time, or over a damaged one
                 written = Annotations.read(self.directory)
                 self.note, self.tags = written.note, list(written.tags)
@@ -276,7 +372,6 @@ class RunRecord:
 
     @property
     def resume_command(self) -> str:
-        """The command that resumes it."""
         return f"podium run --resume {self.id}"
 
     def command(self, changed: Mapping[str, Any]) -> str:
@@ -292,7 +387,6 @@ class RunRecord:
 
     @property
     def cluster(self) -> Path:
-        """Directory of its local cluster."""
         return self.directory / "cluster"
 
     def take(self, event: Event) -> bool:
@@ -468,13 +562,13 @@ def _flock(file: IO[bytes], how: int) -> bool:
 def process_of(directory: Path) -> int | None:
     """Return the id of the process that a run is in, which leads a process group; None if it does
     not run."""
-    if not is_locked(directory):
+    if not _is_locked(directory):
         return None
     text = (directory / LOCK).read_text()
     return int(text) if text.isdigit() else None
 
 
-def is_locked(directory: Path) -> bool:
+def _is_locked(directory: Path) -> bool:
     """Return whether a process of the run lives; the check does not keep others from starting
     one."""
     try:

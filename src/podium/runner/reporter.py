@@ -3,15 +3,56 @@
 import codecs
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TextIO
 
-from podium.runner.limits import GRACE, end
 from podium.runner.messages import KFP, Event
 from podium.training.base import PROGRESS
+
+GRACE = 30.0
+"""Seconds between SIGTERM and SIGKILL, as a kubelet gives a pod."""
+
+
+@contextmanager
+def time_limit(seconds: int, end: Callable[[], None]) -> Iterator[threading.Event]:
+    """Call a function once the time is up, in a thread of its own; the event is set before.
+
+    Args:
+        seconds: 0 for no limit.
+        end: Ends what takes too long.
+    """
+    is_over = threading.Event()
+
+    def expire() -> None:
+        is_over.set()
+        end()
+
+    timer = threading.Timer(seconds, expire)
+    timer.daemon = True
+    if seconds:
+        timer.start()
+    try:
+        yield is_over
+    finally:
+        timer.cancel()
+
+
+def end(processes: Iterable[subprocess.Popen[bytes]], grace: float = GRACE) -> None:
+    """End supervised processes: SIGTERM, and after the grace what they still run is killed."""
+    processes, deadline = list(processes), time.monotonic() + grace
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, deadline - time.monotonic()))
+        if process.stdin:
+            with suppress(BrokenPipeError):
+                process.stdin.close()  # its supervisor kills then
+
 
 _EXECUTOR, _INPUTS = "[KFP Executor ", "Got executor_input:"
 
@@ -41,7 +82,6 @@ class Reporter:
 
     @property
     def stopping(self) -> bool:
-        """Whether the run was cancelled."""
         return self._stop.is_set()
 
     def report(self, kind: str, **more: Any) -> None:
@@ -96,7 +136,6 @@ class Reporter:
         self.report("loop", steps=self.titles)
 
     def log(self, name: str, line: str) -> None:
-        """Add a line to a log."""
         with self._lock, (self.logs / f"{name}.log").open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
@@ -115,7 +154,6 @@ class StepLog:
         self._rest, self._in_inputs = "", False
 
     def write(self, piece: bytes) -> None:
-        """Take a piece of output."""
         *lines, self._rest = (self._rest + self._decoder.decode(piece)).split("\n")
         if len(self._rest) > LONGEST:  # who prints no line end is not waited for
             lines, self._rest = [*lines, self._rest], ""
@@ -133,7 +171,6 @@ class StepLog:
             self.write(b"\n")
 
     def line(self, text: str) -> None:
-        """Add a line of podium's own."""
         self.reporter.log(self.step, text)
 
     def _log_of(self, line: str) -> str:

@@ -19,21 +19,20 @@ from podium.display.text import figure, one_line
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, suggestion
 from podium.kfp.values import PIPELINES
 from podium.manifests.kinds import JOB_KINDS
-from podium.runner.annotations import Annotations, annotate
 from podium.runner.messages import KFP, Event
 from podium.runner.process import (
     Places,
     RunningPipeline,
     as_text,
     follow_elsewhere,
-    rerun_run,
-    resume_run,
-    start_run,
+    go_on,
+    start,
     stop_elsewhere,
 )
 from podium.runner.progress import progress, steps_as_html
-from podium.runner.record import RunRecord
+from podium.runner.record import Annotations, RunRecord, StepRecord, annotate, check_step
 from podium.system.settings import Settings
+from podium.training.identity import new_run_id
 
 if TYPE_CHECKING:
     from podium.api.sweep import Sweep
@@ -308,7 +307,12 @@ class Run:
                 say(sentence)
         for option, named_places in further.items():
             record.places[option] = {**record.places.get(option, {}), **named_places}
-        running = resume_run(record, Settings.from_environment(), first, debug)
+        if first:
+            record.repeat(first)
+        elif record.state == "succeeded":
+            hint = f"--from STEP repeats a step and all after it: {', '.join(record.steps)}"
+            raise InvalidInput(f"run {self.id} has succeeded: nothing is left to do", hint)
+        running = go_on(record, Settings.from_environment(), debug=debug)
         resumed = Run(running.run, running)
         return resumed.wait() if wait else resumed
 
@@ -337,7 +341,15 @@ class Run:
             hint = f"{record.resume_command} {min(code)}=DIR"
             raise InvalidInput(f"{min(code)} is code, which a run takes when it is resumed", hint)
         texts = with_experiment_text(changed, names=reaching(definition.spec, "experiment"))
-        running = rerun_run(record, Settings.from_environment(), texts, first)
+        if first:
+            check_step(record, first)
+        record.attempt += 1
+        record.parameters = {**record.parameters, **texts}
+        if first:
+            record.steps[first] = StepRecord(
+                title=record.steps[first].title, attempt=record.attempt
+            )
+        running = go_on(record, Settings.from_environment(), compares=True)
         running.run.words = [*(record.words or []), *words]
         return Run(running.run, running)
 
@@ -519,7 +531,12 @@ def begin(
         InvalidInput: The pipeline or a parameter is unknown, a value breaks a rule, or this machine
             cannot run it; nothing was created.
     """
-    running = start_run(pipeline, words, Settings.from_environment(), project, places, debug)
+    settings = Settings.from_environment()
+    record = RunRecord(id=new_run_id(), pipeline=pipeline, directory=Path(), words=list(words))
+    record.places = as_text(places)
+    record.directory = settings.runs / record.id
+    given = {"words": list(words), "project": str(project or ""), "debug": debug}
+    running = start(record, settings, **given)
     return Run(running.run, running)
 
 
@@ -572,7 +589,6 @@ def _lines(log: Path) -> Iterator[str]:
 
 
 def _bytes_of(directory: Path) -> int:
-    """Return the size of a directory's content; files that vanish meanwhile do not count."""
     total = 0
     for path in directory.rglob("*"):
         with suppress(OSError):

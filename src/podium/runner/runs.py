@@ -188,7 +188,6 @@ class StoredRuns:
         self.storage = connect(url)
 
     def __iter__(self) -> Iterator[StoredRun]:
-        """Yield every run by its id."""
         runs = map(self._read, self.storage.children("runs"))
         return (run for run in runs if run.entries)
 

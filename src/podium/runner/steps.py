@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.local.environment import translator
-from podium.cluster.local.images import Images, find_image
 from podium.cluster.local.processes import supervised
+from podium.cluster.local.supplies import Images
 from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
 from podium.errors import Failed, InvalidInput
 from podium.files.documents import read_json, with_whole_numbers
 from podium.files.drafts import appearing
 from podium.runner import containers
-from podium.runner.placeholders import Constants, command_of, resolved
+from podium.runner.compiled import Constants, command_of, resolved
 from podium.system.settings import FAILURE, SAFE_PATH
 
 OUTPUT = "executor_output.json"
@@ -119,7 +120,6 @@ class Step:
         return command_of(words, self.executor_input, self.constants)
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that the pipeline sets."""
         return {
             entry["name"]: resolved(entry.get("value", ""), self.executor_input, self.constants)
             for entry in self.container.get("env", ())
@@ -190,7 +190,7 @@ def check_runs_here(name: str, executor: Mapping[str, Any], images: Images) -> N
             raise InvalidInput(f"step {name} runs {kind}, which only its cloud has")
         return
     image = container.get("image", "")
-    if image in (CREATE_VOLUME, DELETE_VOLUME) or find_image(image, images).root:
+    if image in (CREATE_VOLUME, DELETE_VOLUME) or images.find(image).root:
         return
     if not needs_image(container) or containers.has_podman():
         return
@@ -222,7 +222,7 @@ class Process:
         self.notices: list[str] = []
         """What its log is to say."""
 
-        self.image = find_image(step.container.get("image", ""), images)
+        self.image = images.find(step.container.get("image", ""))
         self.container = ""
         """Name of the container that it runs in; empty if it is a process like podium's own."""
 
@@ -349,7 +349,6 @@ class Cache:
 
     @staticmethod
     def digest(step: Step) -> str:
-        """Return a digest of a step's inputs."""
         inputs = json.dumps(vars(step.inputs), sort_keys=True, default=str)
         return hashlib.sha256(inputs.encode()).hexdigest()
 
@@ -368,7 +367,6 @@ class Cache:
         return Values(**entry["outputs"])
 
     def put(self, key: str, step: Step, outputs: Values) -> None:
-        """Keep a result."""
         self.folder.mkdir(parents=True, exist_ok=True)
         places = [artifact["uri"] for held in outputs.artifacts.values() for artifact in held]
         entry = {
@@ -402,3 +400,38 @@ def imported(step: Step) -> Values:
         "metadata": metadata,
     }
     return Values(artifacts={"artifact": [artifact]})
+
+
+COMMAND, CODE, INPUTS = "run", "component.py", "inputs.json"
+
+
+def write_for_debugging(folder: Path, command: Sequence[str]) -> None:
+    """Write a step's command as a script, its code and its inputs as files that it reads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    line = shlex.join(command)
+    if len(command) > 4 and "ephemeral_component.py" in command[2]:
+        (folder / CODE).write_text(command[3])
+        words = [shlex.quote(word) for word in command[4:]]
+        at = words.index("--executor_input") + 1
+        (folder / INPUTS).write_text(command[4 + at])
+        words[at] = f'"$(cat {INPUTS})"'
+        module = f"python3 -m {EXECUTOR} --component_module_path {CODE}"
+        line = f"_KFP_RUNTIME=true exec {module} {' '.join(words)}"
+    script = folder / COMMAND
+    script.write_text(f'#!/bin/sh\ncd "$(dirname "$0")"\n{line}\n')
+    script.chmod(0o700)
+
+
+def open_shell(folder: Path, env: Mapping[str, str]) -> int:
+    """Give a shell in a step's place; return its exit code.
+
+    Args:
+        env: What the step's environment has beyond podium's.
+    """
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    (folder / "packages").mkdir(exist_ok=True)
+    given = {**os.environ, **env}
+    if "PIP_TARGET" in env:  # that of the run is gone
+        given["PIP_TARGET"] = str(folder / "packages")
+        given["PYTHONPATH"] = env["PYTHONPATH"].replace(env["PIP_TARGET"], given["PIP_TARGET"])
+    return subprocess.call([shell], cwd=folder, env=given)

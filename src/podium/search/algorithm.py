@@ -52,12 +52,12 @@ def one_of(*names: str, katib: tuple[str, ...] = ()) -> Setting:
 
 @dataclass(kw_only=True)
 class PastTrial:
-    """A trial that an earlier process began."""
+    """A trial that this process has not asked for: of an engine before, or of an earlier sweep."""
 
     trial: str
     point: Point
     value: float | None
-    running: bool
+    running: bool = False
     tags: dict[str, str] = field(default_factory=dict)
     by_hand: bool = False
     """Whether a person gave its values."""

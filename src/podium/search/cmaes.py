@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from podium.search.algorithm import POSITIVE, SEED, Algorithm, PastTrial, Plan, Point, one_of
-from podium.search.distributions import at, unit
 from podium.search.space import Parameter
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ _WIDTH = 1 / 6
 """First standard deviation, of a range's length."""
 
 
-class RestartingCmaEs(Plan):
+class _RestartingCmaEs(Plan):
     """Searches the numeric parameters by CMA-ES, the others by chance.
 
     A resumed search replays its trials one by one, so that with parallel trials a generation may be
@@ -50,9 +49,8 @@ class RestartingCmaEs(Plan):
         self.generation: list[tuple[np.ndarray, float]] = []
 
     def next(self, trial: str) -> Point:
-        """Return the next point."""
         units = self._ask()
-        point = {parameter.name: at(parameter, units[parameter.name]) for parameter in self.space}
+        point = {parameter.name: parameter.at(units[parameter.name]) for parameter in self.space}
         self._begin(trial, point)
         return point
 
@@ -70,7 +68,6 @@ class RestartingCmaEs(Plan):
                 self._restart()
 
     def recall(self, history: Iterable[PastTrial]) -> None:
-        """Replay earlier trials."""
         for past in history:
             self._ask()  # a seed must not give it again
             self._begin(past.trial, past.point)
@@ -78,7 +75,6 @@ class RestartingCmaEs(Plan):
                 self.tell(past.trial, past.value)
 
     def _ask(self) -> dict[str, float]:
-        """Return a position in each parameter's range, 0..1."""
         chosen = zip(self.numeric, self.cma.ask(), strict=True)
         by_chance = {
             parameter.name: self.draw.random() for parameter in self.space if not parameter.numeric
@@ -89,7 +85,7 @@ class RestartingCmaEs(Plan):
         import numpy as np
 
         # As the trial sees it: an int or a step is not the very place that was asked for.
-        position = np.array([unit(parameter, point[parameter.name]) for parameter in self.numeric])
+        position = np.array([parameter.share(point[parameter.name]) for parameter in self.numeric])
         self.open[trial] = (self.restarts, position)
 
     def _restart(self) -> None:
@@ -126,7 +122,7 @@ class RestartingCmaEs(Plan):
 
 def _plan(space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> Plan | None:
     restarts = settings.get("restart_strategy", "none") != "none"
-    return RestartingCmaEs(space, settings, maximize) if restarts else None
+    return _RestartingCmaEs(space, settings, maximize) if restarts else None
 
 
 def _sampler(

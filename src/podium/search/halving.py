@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from podium.search.algorithm import SEED, Algorithm, PastTrial, Plan, Point, Setting
-from podium.search.distributions import at
 from podium.search.space import Parameter, settled
 
 
@@ -127,7 +126,7 @@ def _explored(parameter: Parameter, settings: Mapping[str, Any]) -> Parameter:
 
 
 def _sample(space: Sequence[Parameter], draw: random.Random) -> Point:
-    return settled(space, {parameter.name: at(parameter, draw.random()) for parameter in space})
+    return settled(space, {parameter.name: parameter.at(draw.random()) for parameter in space})
 
 
 def _hyperband_rungs(most: float, eta: int) -> list[tuple[int, int, bool]]:

@@ -5,12 +5,11 @@ The record on disk stays whole; only what is modeled is bounded.
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from podium.search.distributions import distributions, suggest
+from podium.search.distributions import Columns
 from podium.search.pareto import Value, fronts, tell
-from podium.search.space import Parameter
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -40,35 +39,24 @@ class History:
         self,
         record: "Study",
         limit: int,
-        space: Sequence[Parameter],
+        columns: Columns,
         draw: random.Random,
         sampler: "Callable[[int, int], BaseSampler]",
     ) -> None:
         self._record, self._limit, self._draw = record, limit, draw
-        self._space = space
-        self._sampler = sampler
+        self._columns, self._sampler = columns, sampler
         self._fill()
 
     def ask(self, number: int) -> dict[str, Any]:
         """Return the values of the trial that gets this number."""
         if len(self._places) >= self._limit:
             self._fill()
-        asked = suggest(self._study, self._space)
+        asked = self._columns.suggest(self._study)
         self._places[number] = asked.number
         return asked.params
 
     def give(self, number: int, values: "Mapping[str, Any]") -> None:
-        """Add a running trial with values of its own."""
-        from optuna.trial import TrialState, create_trial
-
-        self._places[number] = len(self._study.get_trials(deepcopy=False))
-        self._study.add_trial(
-            create_trial(
-                state=TrialState.RUNNING,
-                params=dict(values),
-                distributions=distributions(self._space, values),
-            )
-        )
+        self._places[number] = self._columns.add_running(self._study, values)
 
     def tell(self, number: int, value: float | None) -> None:
         """Report the end of a trial; None: it failed."""

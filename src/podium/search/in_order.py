@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput
 from podium.search.algorithm import PastTrial, Plan, Point
-from podium.search.distributions import decoded, distributions, encoded, suggest
+from podium.search.distributions import Columns
 from podium.search.pareto import tell
 from podium.search.space import Parameter
 
@@ -77,21 +77,19 @@ class Sampled(Plan):
         import optuna
 
         super().__init__(space, settings, maximize)
-        self._sampler, self._keeps = sampler, keeps
+        self._columns, self._sampler, self._keeps = Columns(space), sampler, keeps
         self._study = optuna.create_study(directions=directions)
         self._study.add_trials(earlier)
         self._numbers: dict[str, int] = {}
 
     def next(self, trial: str) -> Point:
-        """Return the next point."""
         draw = random.Random(f"{self.settings['random_state']}/{self.given}")
         self._study.sampler = self._sampler(draw.getrandbits(31))
-        asked = suggest(self._study, self.space)
+        asked = self._columns.suggest(self._study)
         self._begun(trial, asked.number)
-        return decoded(self.space, asked.params)
+        return self._columns.decode(asked.params)
 
     def tags(self, trial: str) -> dict[str, str]:
-        """Return the library that suggested it."""
         return {SAMPLER: _library()}
 
     def again(self, past: PastTrial) -> Point:
@@ -103,18 +101,11 @@ class Sampled(Plan):
         check_sampler(past.trial, past.tags.get(SAMPLER))
         if self._keeps:
             return self.next(past.trial)
-        from optuna.trial import TrialState, create_trial
-
-        params = encoded(self.space, past.point)
-        self._begun(past.trial, len(self._study.get_trials(deepcopy=False)))
-        known = distributions(self.space, params)
-        self._study.add_trial(
-            create_trial(state=TrialState.RUNNING, params=params, distributions=known)
-        )
+        columns = self._columns.encode(past.point)
+        self._begun(past.trial, self._columns.add_running(self._study, columns))
         return past.point
 
     def tell(self, trial: str, value: float | None) -> None:
-        """Learn the result of a trial."""
         tell(self._study, self._numbers[trial], value)
 
     def _begun(self, trial: str, number: int) -> None:

@@ -14,8 +14,6 @@ class Value(float):
     use the objective alone."""
 
     further: tuple[float, ...]
-    """Further objectives."""
-
     broken: Mapping[str, float]
     """By how much it breaks each constraint, above 0; 0 or less if it keeps it."""
 
@@ -32,7 +30,6 @@ class Value(float):
 
     @classmethod
     def of(cls, value: float) -> "Value":
-        """Return a number as a value."""
         return value if isinstance(value, Value) else cls(value)
 
     @classmethod

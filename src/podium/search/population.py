@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from podium.search.algorithm import SEED, SHARE, Algorithm, PastTrial, Plan, Point, Setting
-from podium.search.distributions import at
 from podium.search.space import Parameter
 
 GENERATION, PARENT = "generation", "parent"
@@ -36,7 +35,7 @@ class _Member:
     """Its objective, more being better."""
 
 
-class Population(Plan):
+class _Population(Plan):
     """A population of trials; when more than it have ended, the next generation follows from
     them."""
 
@@ -52,14 +51,12 @@ class Population(Plan):
         self.current: list[str] = []
 
     def next(self, trial: str) -> Point | None:
-        """Return the next member's values."""
         if not self.queue:
             self._generate()
         self.members[trial] = member = self.queue.pop(0)
         return member.point
 
     def tags(self, trial: str) -> dict[str, str]:
-        """Return a trial's generation and parent."""
         member = self.members[trial]
         return {GENERATION: str(member.generation)} | (
             {PARENT: member.parent} if member.parent else {}
@@ -138,7 +135,7 @@ class Population(Plan):
 
     def _seed(self) -> _Member:
         return _Member(
-            point={parameter.name: at(parameter, self.draw.random()) for parameter in self.space}
+            point={parameter.name: parameter.at(self.draw.random()) for parameter in self.space}
         )
 
     def _explore(self, point: Point) -> Point:
@@ -149,7 +146,7 @@ class Population(Plan):
             if resample is None:
                 value = self._perturb(parameter, value)
             elif self.draw.random() < resample:
-                value = at(parameter, self.draw.random())
+                value = parameter.at(self.draw.random())
             explored[parameter.name] = value
         return explored
 
@@ -185,6 +182,6 @@ PBT = Algorithm(
     drops_unknown_settings=True,
     needs_steps=True,
     keeps_files=True,
-    plan=Population,
+    plan=_Population,
     explored=_explored,
 )

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from podium.search.algorithm import Algorithm, PastTrial, Plan
 from podium.search.algorithms import ALGORITHMS
-from podium.search.distributions import decoded, distributions, encoded, suggest
+from podium.search.distributions import Columns
 from podium.search.history import History
 from podium.search.in_order import InOrder, Sampled
 from podium.search.pareto import Value, tell
 from podium.search.space import Parameter
-from podium.search.warm_start import Earlier
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -33,7 +32,7 @@ JOURNAL = "optuna.journal"
 """File name of the study in an Experiment's directory."""
 
 
-def open_journal(path: Path) -> Any:
+def _open_journal(path: Path) -> Any:
     """Return the backend of a journal that this process alone writes; half a line at its end is cut
     off."""
     from optuna.storages.journal import JournalFileBackend
@@ -91,7 +90,7 @@ class Search:
         further: Sequence[bool] = (),
         directory: Path,
         name: str,
-        earlier: Sequence[Earlier] = (),
+        earlier: Sequence[PastTrial] = (),
         begun: Sequence[PastTrial] | None = None,
         first: Sequence[Mapping[str, str]] = (),
         behind: int | None = None,
@@ -101,11 +100,12 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         chosen = ALGORITHMS[algorithm]
         self._space = [chosen.explored(parameter, settings) for parameter in space]
+        self._columns = Columns(self._space)
         if any(parameter.when for parameter in self._space):
             settings = {**settings, "group": True}  # for a joint model of what counts together
         directory.mkdir(parents=True, exist_ok=True)
         with _quiet():
-            storage = optuna.storages.JournalStorage(open_journal(directory / JOURNAL))
+            storage = optuna.storages.JournalStorage(_open_journal(directory / JOURNAL))
             self._study = optuna.create_study(
                 storage=storage,
                 study_name=name,
@@ -116,7 +116,8 @@ class Search:
         had, named = ({attrs.get(key) for attrs in attributes} for key in ("from", "trial"))
         for known_trial in earlier:
             if known_trial.trial not in had:
-                self._add(known_trial)
+                columns = self._columns.encode(known_trial.point)
+                self._store({"from": known_trial.trial}, columns, known_trial.value)
         for past in begun or ():
             if past.trial not in named:
                 self._add_past(past)
@@ -131,7 +132,7 @@ class Search:
             trial.user_attrs["trial"] for trial in known if trial.user_attrs.get("by hand")
         }
         given = [trial.params for trial in known if trial.user_attrs.get("by hand")]
-        self._first = [point for point in first if encoded(self._space, point) not in given]
+        self._first = [point for point in first if self._columns.encode(point) not in given]
         self._plan: Plan | None = None
         self._history: History | None = None
         warm = [trial for trial in known if "from" in trial.user_attrs]
@@ -188,7 +189,7 @@ class Search:
         # A resumed search must not draw its first points again.
         draw = random.Random(None if seed is None else f"{seed}/{known}")
         if chosen.history:
-            self._history = History(self._study, chosen.history, self._space, draw, make)
+            self._history = History(self._study, chosen.history, self._columns, draw, make)
         else:
             self._study.sampler = make(draw.getrandbits(31), 0)
 
@@ -200,13 +201,13 @@ class Search:
                 point = self._plan.next(trial)
             if point is None:
                 return None
-            values = encoded(self._space, point)
+            values = self._columns.encode(point)
         elif self._history:
             with _quiet():
                 values = self._history.ask(self._count)
         else:
             with _quiet():
-                asked = suggest(self._study, self._space)
+                asked = self._columns.suggest(self._study)
             asked.set_user_attr("trial", trial)
             values = asked.params
         if self._plan or self._history:
@@ -214,7 +215,7 @@ class Search:
             self._store({"trial": trial, **({"tags": tags} if tags else {})}, values, running=True)
         self._numbers[trial] = self._count
         self._count += 1
-        return decoded(self._space, values)
+        return self._columns.decode(values)
 
     @property
     def first(self) -> Mapping[str, str] | None:
@@ -227,8 +228,8 @@ class Search:
         Args:
             point: A value of the space for each parameter.
         """
-        values = encoded(self._space, point)
-        self._first = [each for each in self._first if encoded(self._space, each) != values]
+        values = self._columns.encode(point)
+        self._first = [each for each in self._first if self._columns.encode(each) != values]
         self._store({"trial": trial, "by hand": True}, values, running=True)
         if self._history:
             self._history.give(self._count, values)
@@ -265,7 +266,7 @@ class Search:
         return [
             PastTrial(
                 trial=trial.user_attrs["trial"],
-                point=decoded(self._space, trial.params),
+                point=self._columns.decode(trial.params),
                 value=Value.read(trial),
                 running=not trial.state.is_finished(),
                 tags=trial.user_attrs.get("tags", {}),
@@ -285,17 +286,12 @@ class Search:
                 self._study.tell(trial.number, state=TrialState.FAIL)
         return kept
 
-    def _add(self, earlier: Earlier) -> None:
-        self._store(
-            {"from": earlier.trial}, encoded(self._space, earlier.assignments), earlier.value
-        )
-
     def _add_past(self, past: PastTrial) -> None:
         """Add a trial of an engine whose study is lost: where trials are kept elsewhere, they are
         all that is left."""
         own = {"tags": past.tags or None, "by hand": past.by_hand or None}
         attributes = {"trial": past.trial, **{name: value for name, value in own.items() if value}}
-        self._store(attributes, encoded(self._space, past.point), past.value, running=past.running)
+        self._store(attributes, self._columns.encode(past.point), past.value, running=past.running)
 
     def _store(
         self,
@@ -313,7 +309,7 @@ class Search:
             create_trial(
                 state=TrialState.RUNNING if running else ended,
                 params=params,
-                distributions=distributions(self._space, params),
+                distributions=self._columns.distributions(params),
                 values=None if known is None else known.objectives,
                 constraints=None if known is None else dict(known.broken),
                 user_attrs=attributes,

@@ -8,7 +8,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from podium.search.algorithm import SEED, Algorithm, Plan, Point
-from podium.search.distributions import at
 from podium.search.space import Parameter, branches, settled
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ class _Grid(Plan):
         self.finished = False
 
     def next(self, trial: str) -> Point | None:
-        """Return the next point, None after the last."""
         if self.given >= self.count:
             self.finished = True
             return None
@@ -57,11 +55,10 @@ class _Grid(Plan):
         return {parameter.name: point[parameter.name] for parameter in self.space}
 
 
-class Sobol(Plan):
+class _Sobol(Plan):
     """A Sobol sequence without its first point, the corner; scrambled if it has a seed."""
 
     def next(self, trial: str) -> Point | None:
-        """Return the next point."""
         from scipy.stats import qmc
 
         seed = self.settings.get("random_state")
@@ -71,7 +68,7 @@ class Sobol(Plan):
             engine.fast_forward(past)  # not by 0: it would raise OverflowError
         self.given += 1
         unit = engine.random(1)[0]
-        point = {each.name: at(each, float(u)) for each, u in zip(self.space, unit, strict=True)}
+        point = {each.name: each.at(float(u)) for each, u in zip(self.space, unit, strict=True)}
         return settled(self.space, point)
 
 
@@ -105,7 +102,7 @@ SOBOL = Algorithm(
     name="sobol",
     settings={"random_state": SEED},
     drops_unknown_settings=True,
-    plan=Sobol,
+    plan=_Sobol,
     takes_several=True,
     takes_conditions=True,
 )

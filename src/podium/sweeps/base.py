@@ -1,8 +1,9 @@
 """The seams of the trial loop: the documents that keep an Experiment and its trials, the executor
 that runs trials, and how the job of one is run and read."""
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -11,11 +12,22 @@ from typing import Any, Protocol
 from podium.errors import Failed
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
+from podium.manifests.labels import READINGS
 from podium.manifests.workload import Workload
 from podium.metrics import Reading
 
 AWAY_SECONDS = 900.0
 """Outage of a storage after which a sweep fails."""
+
+
+def rows(readings: Iterable[Reading]) -> str:
+    """Return readings as documents keep them: name, value and time (ISO 8601) of each, in JSON."""
+    return json.dumps([reading.row for reading in readings])
+
+
+def readings_in(text: str) -> list[Reading]:
+    """Return the readings of such rows."""
+    return [*map(Reading.of, json.loads(text))]
 
 
 class NoMetricsFile(Failed):
@@ -82,8 +94,6 @@ class TrialResult:
     """Outcome of a trial."""
 
     readings: Sequence[Reading] = ()
-    """Every value it reported."""
-
     refused: str | None = None
     """Reason why its job could not be created."""
 
@@ -182,9 +192,9 @@ class Documents(ABC):
             NotFound: It was deleted.
         """
 
-    @abstractmethod
     def readings(self, trial: Trial) -> Sequence[Reading]:
         """Return the readings of a trial that ended; empty if it failed."""
+        return readings_in(trial.annotations.get(READINGS) or "[]")
 
     def asked(self, kind: str, name: str) -> str:
         """Return ``stop`` or ``delete`` if somebody, perhaps another process, asked for that."""

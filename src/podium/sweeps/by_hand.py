@@ -12,9 +12,6 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.options import options_of
 from podium.search.space import Parameter, settled
 
-_ASKED = "asked"
-"""Folder in an Experiment's directory with a file for each requested trial."""
-
 
 def check_values(experiment: Experiment, values: Mapping[str, object]) -> dict[str, str]:
     """Return the values of a trial as text, in the order of the space; an inactive parameter has
@@ -67,30 +64,31 @@ def _checked(parameter: Parameter, text: str) -> str:
     return parameter.nearest(value) if parameter.step else parameter.text(value)
 
 
-def ask_for(directory: Path, trial: str, values: Mapping[str, str]) -> None:
-    """Ask the process that runs an Experiment, or will, for a trial."""
-    file = directory / _ASKED / f"{trial}.json"
-    file.parent.mkdir(exist_ok=True)
-    with appearing(file) as draft:
-        draft.write_text(json.dumps(dict(values)) + "\n")
+class Requests:
+    """Trials that a person asked the process for that runs an Experiment, or will: a file for
+    each, in the Experiment's directory."""
 
+    def __init__(self, directory: Path) -> None:
+        self._folder = directory / "asked"
 
-def asked_trials(directory: Path) -> dict[str, Mapping[str, str]]:
-    """Return the values of the trials that were asked for, by name, in the order of the
-    requests."""
-    try:
-        files = sorted(
-            (directory / _ASKED).glob("[!.]*.json"), key=lambda file: file.stat().st_mtime_ns
-        )
-    except FileNotFoundError:
-        return {}
-    asked: dict[str, Mapping[str, str]] = {}
-    for file in files:
-        with suppress(FileNotFoundError, InvalidInput):
-            asked[file.stem] = parse(dict[str, str], read_json(file), str(file))
-    return asked
+    def add(self, trial: str, values: Mapping[str, str]) -> None:
+        self._folder.mkdir(exist_ok=True)
+        with appearing(self._folder / f"{trial}.json") as draft:
+            draft.write_text(json.dumps(dict(values)) + "\n")
 
+    def all(self) -> dict[str, Mapping[str, str]]:
+        """Return the values by the name of the trial, in the order of the requests."""
+        try:
+            files = sorted(
+                self._folder.glob("[!.]*.json"), key=lambda file: file.stat().st_mtime_ns
+            )
+        except FileNotFoundError:
+            return {}
+        asked: dict[str, Mapping[str, str]] = {}
+        for file in files:
+            with suppress(FileNotFoundError, InvalidInput):
+                asked[file.stem] = parse(dict[str, str], read_json(file), str(file))
+        return asked
 
-def forget_asked(directory: Path, trial: str) -> None:
-    """Take a request back, as the trial is there."""
-    (directory / _ASKED / f"{trial}.json").unlink(missing_ok=True)
+    def drop(self, trial: str) -> None:
+        (self._folder / f"{trial}.json").unlink(missing_ok=True)

@@ -8,11 +8,13 @@ with a plain message instead: docs/katib-differences.md.
 import copy
 import queue
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 
-from podium.errors import NotFound, PodiumError
+from podium.cluster.base import Cluster
+from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.manifests.conditions import Conditions, State, status_of, timestamp
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import check
@@ -21,6 +23,7 @@ from podium.manifests.experiment.status import (
     TrialSummary,
     completion_condition,
     new_trial,
+    same_conditions,
     summarize,
     trials_to_start,
 )
@@ -34,19 +37,62 @@ from podium.manifests.labels import SAMPLER as SAMPLER_LABEL
 from podium.manifests.names import random_suffix
 from podium.manifests.options import options_of
 from podium.manifests.options.base import Follower
+from podium.manifests.options.objectives import Criteria
+from podium.manifests.options.warm_start import WarmStart
 from podium.manifests.workload import Workload
 from podium.metrics import Reading
 from podium.search.algorithm import PastTrial
+from podium.search.algorithms import ALGORITHMS
+from podium.search.distributions import Columns
 from podium.search.in_order import NUMBER, SAMPLER, OtherLibrary
 from podium.search.population import GENERATION, PARENT
 from podium.search.search import Search
 from podium.sweeps.base import RunningTrial, TrialResult
-from podium.sweeps.by_hand import asked_trials, forget_asked
+from podium.sweeps.by_hand import Requests
 from podium.sweeps.early_stopping import MedianStop
 from podium.sweeps.records import Records
-from podium.sweeps.status_writer import StatusWriter
-from podium.sweeps.warm_start import earlier_trials
 from podium.system.background import Background
+
+_PAUSE_SECONDS = 0.2
+"""Interval between writes of mere counts: they grow with the number of trials."""
+
+
+class _StatusWriter:
+    """Writes the status of one Experiment.
+
+    Args:
+        write: Puts a status where the Experiment is kept.
+    """
+
+    def __init__(self, write: Callable[[Status], None]) -> None:
+        self._write = write
+        self._written: Status = {}
+        self._at = 0.0
+
+    def pause(self, status: Status) -> float | None:
+        """Return the seconds until the status is due to be written; None if that has been done."""
+        return (
+            None
+            if status == self._written
+            else max(0.0, self._at + _PAUSE_SECONDS - time.monotonic())
+        )
+
+    def follow(self, status: Status) -> None:
+        """Write the status if it is due, or if a condition changed."""
+        if self.pause(status) == 0 or not same_conditions(status, self._written):
+            self.write(status)
+
+    def write(self, status: Status) -> None:
+        """Write the status if it changed.
+
+        Raises:
+            NotFound: Somebody removed the Experiment.
+        """
+        if status != self._written:
+            self._at, written = time.monotonic(), copy.deepcopy(status)
+            self._write(written)
+            self._written = written
+
 
 _LOOK_SECONDS = 0.2
 """Interval between checks for requests of other processes."""
@@ -79,7 +125,7 @@ class ExperimentController:
         self.name = self.experiment.name
         self._status: Status = copy.deepcopy(dict(experiment.status))
         self._conditions = Conditions(self._status, "katib")
-        self._writer = StatusWriter(lambda status: records.write(self.experiment, status))
+        self._writer = _StatusWriter(lambda status: records.write(self.experiment, status))
         self._summaries: dict[str, TrialSummary] = {}
         self._is_counted = False  # whether the status has what the summaries say
         self._trials: dict[str, Trial] = {}  # those that have not ended
@@ -94,11 +140,10 @@ class ExperimentController:
         self._end: tuple[str, str, str] | None = None  # of the search, while trials run again
         # One that is resumed has them in its study, and can be resumed after they were deleted.
         begun = "startTime" in self._status
-        self._earlier = [] if begun else earlier_trials(records.cluster, self.experiment)
+        self._earlier = [] if begun else _earlier_trials(records.cluster, self.experiment)
         self._thread = Background(self._run, f"podium-Experiment-{self.name}")
 
     def start(self) -> None:
-        """Start or resume."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -111,7 +156,6 @@ class ExperimentController:
         self._events.put(None)
 
     def edit(self, experiment: Experiment) -> None:
-        """Apply the edited counts of an Experiment."""
         if experiment.limits != self.experiment.limits:
             limits = experiment.limits
             counts = {
@@ -124,7 +168,6 @@ class ExperimentController:
             self.wake()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until no trial is running; return whether that is so."""
         return self._thread.join(timeout)
 
     def _run(self) -> None:
@@ -187,8 +230,6 @@ class ExperimentController:
         return False
 
     def _is_stopping(self) -> bool:
-        """Return whether somebody, perhaps another process, asked to stop or delete the
-        Experiment."""
         if self._records.asked:
             self._stopping.set()
         return self._stopping.is_set()
@@ -268,15 +309,14 @@ class ExperimentController:
         for name, (run, _) in self._active.items():
             if self._records.is_stop_asked(name):
                 run.end_early("Trial was stopped by hand")
-        for name, assignments in asked_trials(self._records.directory).items():
+        requests = Requests(self._records.directory)
+        for name, assignments in requests.all().items():
             # An engine that was killed may have begun it and left the request.
             if name not in self._summaries:
                 self._add_trial(name, assignments, {BY_HAND: "true"})
-            forget_asked(self._records.directory, name)
+            requests.drop(name)
 
     def _stop_early(self) -> None:
-        """Stop trials where an option asks for it; they count with the metrics they have
-        reported."""
         if why := next(filter(None, (follower.stops_trials() for follower in self._followers)), ""):
             self._have_stopped = True
             for run, _ in self._active.values():
@@ -502,3 +542,70 @@ def _past(trial: Trial) -> PastTrial:
         tags=tags,
         by_hand=BY_HAND in trial.labels,
     )
+
+
+def _earlier_trials(cluster: Cluster, experiment: Experiment) -> list[PastTrial]:
+    """Return the earlier trials that an Experiment learns from before it begins; empty without a
+    warm start.
+
+    Args:
+        cluster: Cluster with the earlier Experiments and their trials.
+        experiment: Checked.
+
+    Raises:
+        NotFound: There is no such earlier Experiment.
+        InvalidInput: Its algorithm does not learn, the objectives differ, or no trial lies in its
+            space.
+    """
+    option = WarmStart.of(experiment.asked)
+    if option is None:
+        return []
+    names = option.names
+    algorithm, least = experiment.algorithm.name, experiment.algorithm.facts.warm_trials
+    if not least:
+        learning = ", ".join(known.name for known in ALGORITHMS.values() if known.warm_trials)
+        hint = f"choose one of {learning}, or leave warm_start out"
+        raise InvalidInput(
+            f"{algorithm} does not learn from earlier trials, which warm_start asks for", hint
+        )
+    strategy = experiment.algorithm.settings.get("restart_strategy", "none")
+    if strategy != "none":
+        hint = "remove the setting restart_strategy, or warm_start"
+        raise InvalidInput(
+            f"{algorithm} with warm_start has no restarts, not restart_strategy={strategy}", hint
+        )
+    usable: list[PastTrial] = []
+    count = 0
+    for name in names:
+        _check_objective(experiment, cluster.experiment(name))
+        trials = cluster.trials(name)
+        count += len(trials)
+        usable += [known for trial in trials if (known := _usable(trial, experiment))]
+    if len(usable) < least:
+        raise InvalidInput(
+            f"{algorithm} needs at least {least} finished trials of {', '.join(names)} within the search space, but of "
+            f"{count} trials {len(usable)} are",
+            "a trial counts if it has a result and values for exactly the parameters searched here, all within bounds",
+        )
+    return usable
+
+
+def _check_objective(experiment: Experiment, other: Experiment) -> None:
+    mine, theirs = experiment.objective, other.objective
+    if (mine.metric, mine.maximize, mine.strategy) != (
+        theirs.metric,
+        theirs.maximize,
+        theirs.strategy,
+    ):
+        raise InvalidInput(
+            f"warm_start names Experiments of the same objective, but {other.name} has to {theirs} and this one to "
+            f"{mine}",
+            "name another one",
+        )
+
+
+def _usable(trial: Trial, experiment: Experiment) -> PastTrial | None:
+    value = Criteria.of(experiment.objective, experiment.asked).value(trial.metrics)
+    if not trial.is_good or value is None or not Columns(experiment.space).has(trial.assignments):
+        return None
+    return PastTrial(trial=trial.name, point=trial.assignments, value=value)

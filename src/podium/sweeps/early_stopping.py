@@ -33,7 +33,6 @@ class MedianStop:
 
     @classmethod
     def of(cls, experiment: Experiment) -> "MedianStop | None":
-        """Return the rule maker that an Experiment asks for."""
         stopping, objective = experiment.early_stopping, experiment.objective
         return (
             cls(stopping.settings, objective.metric, maximize=objective.maximize)

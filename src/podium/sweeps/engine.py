@@ -2,36 +2,179 @@
 does."""
 
 import queue
+import shutil
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from http.server import ThreadingHTTPServer
+from itertools import chain
+from pathlib import Path
 
-from podium.cluster.kubernetes.api import is_passing
+from podium.cluster.kubernetes.api import Api
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import DURATION_SECONDS, ENGINE_LEASE, Leadership
-from podium.errors import Conflict, Denied, InvalidInput, NotFound, PodiumError, Unavailable
-from podium.manifests.conditions import Conditions
-from podium.manifests.experiment.experiment import Experiment
+from podium.errors import (
+    Conflict,
+    Denied,
+    InvalidInput,
+    NotFound,
+    PodiumError,
+    Unavailable,
+    UnknownKind,
+)
+from podium.manifests.conditions import Conditions, timestamp
+from podium.manifests.experiment.experiment import TRIAL_LISTS, Experiment
+from podium.manifests.experiment.optimization_job import KIND, experiment_of, status_of_job
 from podium.manifests.experiment.pool import refuse_what_pools_lack
 from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.status import Status, restarted
-from podium.manifests.labels import KATIB_FINALIZERS, POOL_STATE
+from podium.manifests.experiment.trial import Trial
+from podium.manifests.labels import KATIB_FINALIZERS, POOL_STATE, READINGS
 from podium.manifests.options.pool import pool_size
 from podium.manifests.resource import Resource
-from podium.sweeps.api_documents import ApiDocuments
-from podium.sweeps.base import Executor
+from podium.metrics import Reading
+from podium.sweeps.base import Documents, Executor, rows
 from podium.sweeps.controller import ExperimentController
-from podium.sweeps.optimization_jobs import OptimizationJobs
 from podium.sweeps.pod_trial import JobExecutor, refuse_what_pods_lack
 from podium.sweeps.pool import Pool
 from podium.sweeps.pool_store import PoolStore
 from podium.sweeps.records import Records
 from podium.system.background import Background
 from podium.system.exposition import metric, serve
+
+
+class _OptimizationJobs:
+    """Makes their Experiments, and hands back what becomes of these.
+
+    One that has a status and no Experiment is left alone: a controller of Trainer runs it, or
+    somebody has deleted the Experiment.
+
+    Args:
+        api: The namespace.
+        report: Called with each line about them.
+    """
+
+    def __init__(self, api: Api, report: Callable[[str], None]) -> None:
+        self._api, self._report = api, report
+        self._said: dict[str, str] = {}  # what keeps one from being run, by name; "" for all
+
+    def look(self, experiments: Mapping[str, Resource]) -> None:
+        """Take up what is new, and write each status that has changed.
+
+        Args:
+            experiments: The Experiments of the namespace by name, as they were seen last.
+
+        Raises:
+            Unavailable: The API server did not answer.
+        """
+        jobs: list[Resource] = []
+        with self._reporting():
+            jobs = self._unfinished()
+        for job in jobs:
+            with self._reporting(job.name):
+                if experiment := experiments.get(job.name):
+                    self._follow(job, experiment)
+                elif not job.conditions:
+                    self._begin(job)
+
+    @contextmanager
+    def _reporting(self, name: str = "") -> Iterator[None]:
+        """Say once what keeps one of them, or all, from being run; the next look tries it again."""
+        try:
+            yield
+            self._said.pop(name, None)
+        except Unavailable:
+            raise
+        except PodiumError as error:
+            if self._said.get(name) != error.message:
+                self._report(f"{KIND} {name}: {error.message}" if name else error.message)
+            self._said[name] = error.message
+
+    def _unfinished(self) -> list[Resource]:
+        with suppress(UnknownKind):
+            jobs = map(Resource.parse, self._api.all_of(KIND)[0])
+            ended = ("Complete", "Failed")
+            return [job for job in jobs if not (job.is_leaving or any(map(job.condition, ended)))]
+        return []
+
+    def _begin(self, job: Resource) -> None:
+        try:
+            self._api.create("Experiment", experiment_of(job).manifest)
+        except Conflict:
+            return None  # perhaps it was made by the engine before: the next look sees whose it is
+        except InvalidInput as error:
+            return self._refuse(job, error)
+        self._report(f"{KIND} {job.name}: begun as an Experiment")
+
+    def _follow(self, job: Resource, experiment: Resource) -> None:
+        owners = [owner.get("uid") for owner in experiment.owners if owner.get("kind") == KIND]
+        if not owners:
+            problem = f"an Experiment {job.name} is there that was not made for it"
+            return self._refuse(job, Conflict(problem, "give one of the two another name"))
+        if job.uid in owners:  # else it is going away, with an earlier one of the name
+            status = status_of_job(experiment.manifest)
+            if status != job.status:
+                self._api.patch_status(KIND, job.name, status)
+
+    def _refuse(self, job: Resource, error: PodiumError) -> None:
+        hint = f" (hint: {error.hint})" if error.hint else ""
+        self._report(f"{KIND} {job.name}: refused: {error.message}")
+        condition = {
+            "type": "Failed",
+            "status": "True",
+            "reason": f"{KIND}Failed",
+            "message": f"{KIND} has failed: {error.message}{hint}",
+            "lastTransitionTime": timestamp(),
+        }
+        self._api.patch_status(KIND, job.name, {"conditions": [condition]})
+
+
+class _ApiDocuments(Documents):
+    """Experiments and trials of a namespace.
+
+    Args:
+        cluster: The namespace, which serves Experiments.
+        leadership: A request is tried again for as long as it is held.
+    """
+
+    def __init__(self, cluster: KubernetesCluster, leadership: Leadership) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="podium-engine-"))
+        self._remove = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
+        self._cluster, self._patience = cluster, leadership.left
+        # By kind and name: a field that is gone is written as null.
+        self._written: dict[tuple[str, str], Status] = {}
+
+    def trials(self, experiment: str) -> Sequence[Trial]:
+        trials = [trial for trial in self._cluster.trials(experiment) if not trial.is_leaving]
+        self._written |= {("Trial", trial.name): dict(trial.status) for trial in trials}
+        return trials
+
+    def create(self, trial: Trial) -> Trial:
+        bare = trial.with_status({}).manifest
+        stored = self._cluster.api.create("Trial", bare, patience=self._patience)
+        self.write(trial)
+        return Trial.parse(stored).with_status(trial.status)
+
+    def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
+        kind, name, status = resource.kind, resource.name, dict(resource.status)
+        if readings:
+            change = {"metadata": {"annotations": {READINGS: rows(readings)}}}
+            self._cluster.api.patch(kind, name, change, patience=self._patience)
+        known = {*self._written.get((kind, name), {})}
+        if kind == "Experiment":  # also what an engine that no longer leads has written late
+            known |= {*chain.from_iterable(TRIAL_LISTS.values())}
+        gone = dict.fromkeys(sorted(known - status.keys()))
+        self._cluster.api.patch_status(kind, name, {**status, **gone}, patience=self._patience)
+        self._written[kind, name] = status
+
+    def close(self, experiment: str, asked: str) -> None:
+        self._remove()
+
 
 _WINDOW_SECONDS = 5
 """Length of a watch; after it the engine looks whether it still leads."""
@@ -74,7 +217,7 @@ class Engine:
     ) -> None:
         self._cluster, self._image, self._storage, self._report = cluster, image, storage, report
         self._holder, self._lease_seconds = holder, lease_seconds
-        self._optimization_jobs = OptimizationJobs(cluster.api, report)
+        self._optimization_jobs = _OptimizationJobs(cluster.api, report)
         self._leadership: Leadership | None = None
         self._running: dict[str, _Running] = {}
         self._stopping = threading.Event()
@@ -153,9 +296,6 @@ class Engine:
         return self._leadership is not None and self._leadership.is_held
 
     def _lead(self, leadership: Leadership) -> None:
-        from kubernetes.client import ApiException
-        from urllib3.exceptions import HTTPError
-
         api = self._cluster.api
         self._release_from_katib()
         while not self._stopping.is_set() and not leadership.lost.is_set():
@@ -184,10 +324,8 @@ class Engine:
                             self._see(seen)
                         if self._stopping.is_set() or leadership.lost.is_set():
                             break
-            except (ApiException, HTTPError) as error:
-                api.note(error)
-                if not is_passing(error) and getattr(error, "status", None) not in (401, 403, 410):
-                    raise api.error(error, "watch Experiments", "Experiment") from error
+            except api.failures as error:
+                api.broken_watch(error, "watch Experiments", "Experiment")
                 leadership.lost.wait(1.0)
             except PodiumError as error:
                 self._report(f"error: {error.message}")
@@ -262,7 +400,7 @@ class Engine:
         return Records(
             self._cluster,
             experiment,
-            ApiDocuments(self._cluster, leadership),
+            _ApiDocuments(self._cluster, leadership),
             executor,
             trials=store,
             leadership=leadership,

@@ -1,6 +1,5 @@
 """Experiments and trials in the files of a local cluster's store, and a copy of them in a storage."""
 
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -8,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podium.cluster.local.cluster import LocalCluster
-from podium.cluster.local.jsonfile import write_json
+from podium.cluster.local.store import write_json
 from podium.errors import PodiumError
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.optimization_job import with_status
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import OPTIMIZATION_JOB
 from podium.metrics import Reading
-from podium.sweeps.base import AWAY_SECONDS, Documents
+from podium.sweeps.base import AWAY_SECONDS, Documents, readings_in, rows
 
 if TYPE_CHECKING:
     from podium.cluster.kubernetes.leadership import Leadership
@@ -66,7 +65,7 @@ class FileDocuments(Documents):
     def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
         if readings:
             file = self._file(resource, READINGS)
-            file.write_text(json.dumps([reading.row for reading in readings]))
+            file.write_text(rows(readings))
             self._written(file)
         parts = {"status": dict(resource.status), "spec": dict(resource.spec)}
         self._store.update(resource.kind, resource.name, lambda manifest: manifest.update(parts))
@@ -76,7 +75,7 @@ class FileDocuments(Documents):
 
     def readings(self, trial: Trial) -> Sequence[Reading]:
         try:
-            return [*map(Reading.of, json.loads(self._file(trial, READINGS).read_text()))]
+            return readings_in(self._file(trial, READINGS).read_text())
         except FileNotFoundError:
             return []
 
@@ -145,7 +144,6 @@ class StateCopy:
                 leadership.lost.wait(1.0)
 
     def drop(self, directories: Sequence[Path]) -> None:
-        """Remove these objects from the storage."""
         if self._storage is None:
             return
         for directory in directories:

@@ -17,7 +17,7 @@ from podium.manifests.options import ended_by, read_settings, settings
 from podium.manifests.options.algorithm import settled
 from podium.manifests.options.pool import pool_size
 from podium.search.in_order import check_sampler
-from podium.sweeps.by_hand import ask_for, check_values
+from podium.sweeps.by_hand import Requests, check_values
 
 
 def _edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experiment:
@@ -71,62 +71,49 @@ def _edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experimen
     return check(edited)
 
 
-def resume(
-    cluster: "LocalSweeps", name: str, changes: Mapping[str, int | str] | None = None
-) -> Experiment:
-    """Resume a stored Experiment in this process: one whose engine was stopped, or a finished one
-    with more trials.
-
-    Args:
-        changes: See ``edit``.
-
-    Raises:
-        NotFound: There is none.
-        InvalidInput: It has ended for good, the changes break a rule, or another version of Optuna
-            began a deterministic one; nothing has changed then.
-        Conflict: Another process runs it.
-    """
-    if cluster.experiment(name).state.finished:
-        cluster.join(
-            "Experiment", name
-        )  # in this process: it has written its end, and may still be closing its study
-    with cluster.store.alone():  # else two processes could both find it free
-        stored = cluster.experiment(name)
-        if cluster.store.is_supervised("Experiment", name) and not stored.state.finished:
-            raise Conflict(
-                f"Experiment {name} runs in another process", "wait for it or stop it first"
-            )
-        for trial in cluster.trials(name):  # the engine would fail the Experiment for good
-            check_sampler(trial.name, trial.labels.get(SAMPLER))
-        edited = _edit(stored, changes or {})
-        status = dict(stored.status)
-        lost = ["Failed"] if stored.state.lost else []
-        Conditions(status, "katib").remove("Stopped", *lost)
-        edited = edited.with_status(status)
-        cluster.store.forget_stop("Experiment", name)
-        if stored.state.finished and changes and not stored.is_resumable:
-            edited = restarted(edited)
-        supervisor = cluster.supervisor(edited)
-        cluster.store.claim("Experiment", name)
-        parts = {"status": edited.status, "spec": edited.spec, "metadata": edited.metadata}
-        written = {name: dict(part) for name, part in parts.items()}
-        resumed = cluster.store.update(
-            "Experiment", name, lambda manifest: manifest.update(written)
-        )
-    cluster.supervise("Experiment", name, supervisor)
-    return replace(edited, manifest=resumed)
-
-
 class LocalSweeps(LocalCluster):
     """Jobs and Experiments under a directory, which also holds ``{experiments,trials}/<name>/``."""
 
     creates = (*LocalCluster.creates, "Experiment")
 
     def resume(self, kind: str, name: str, changes: Mapping[str, int | str] | None = None) -> None:
-        """Resume an Experiment in this process; a job cannot be resumed."""
+        """Resume an Experiment in this process: one whose engine was stopped, or a finished one
+        with more trials. A job cannot be resumed.
+
+        Raises:
+            NotFound: There is none.
+            InvalidInput: It has ended for good, the changes break a rule, or another version of
+                Optuna began a deterministic one; nothing has changed then.
+            Conflict: Another process runs it.
+        """
         if kind != "Experiment":
             return super().resume(kind, name, changes)
-        resume(self, name, changes)
+        if self.experiment(name).state.finished:
+            self.join(
+                "Experiment", name
+            )  # in this process: it has written its end, and may still be closing its study
+        with self.store.alone():  # else two processes could both find it free
+            stored = self.experiment(name)
+            if self.store.is_supervised("Experiment", name) and not stored.state.finished:
+                raise Conflict(
+                    f"Experiment {name} runs in another process", "wait for it or stop it first"
+                )
+            for trial in self.trials(name):  # the engine would fail the Experiment for good
+                check_sampler(trial.name, trial.labels.get(SAMPLER))
+            edited = _edit(stored, changes or {})
+            status = dict(stored.status)
+            lost = ["Failed"] if stored.state.lost else []
+            Conditions(status, "katib").remove("Stopped", *lost)
+            edited = edited.with_status(status)
+            self.store.forget_stop("Experiment", name)
+            if stored.state.finished and changes and not stored.is_resumable:
+                edited = restarted(edited)
+            supervisor = self.supervisor(edited)
+            self.store.claim("Experiment", name)
+            parts = {"status": edited.status, "spec": edited.spec, "metadata": edited.metadata}
+            written = {name: dict(part) for name, part in parts.items()}
+            self.store.update("Experiment", name, lambda manifest: manifest.update(written))
+        self.supervise("Experiment", name, supervisor)
 
     def add_trial(self, experiment: str, values: Mapping[str, object]) -> str:
         found = self.experiment(experiment)
@@ -140,7 +127,7 @@ class LocalSweeps(LocalCluster):
                 problem, "start a new Experiment; it can start warm from this one's trials"
             )
         trial = f"{experiment}-{random_suffix(8)}"
-        ask_for(self.store.path("Experiment", experiment), trial, assignments)
+        Requests(self.store.path("Experiment", experiment)).add(trial, assignments)
         return trial
 
     def stop(self, kind: str, name: str) -> None:

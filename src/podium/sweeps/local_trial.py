@@ -1,34 +1,231 @@
 """A trial on this machine: its job is a process, and its output is a file."""
 
+import re
+import shlex
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from podium.cluster.local import pushed
 from podium.cluster.local.cluster import LocalCluster
-from podium.cluster.local.logs import GrowingFile, last_line, read_last_run
-from podium.errors import NotFound
-from podium.manifests.experiment.experiment import Experiment
+from podium.cluster.local.environment import MOST_PROCESSES
+from podium.cluster.local.logs import GrowingFile, Logs
+from podium.errors import InvalidInput, NotFound, require
+from podium.manifests.experiment.experiment import Collector, Experiment, Limits
+from podium.manifests.experiment.shell import join, named_folder, redirected, takes_script
 from podium.manifests.experiment.status import created
 from podium.manifests.experiment.trial import Trial
+from podium.manifests.job_editor import JobEditor, set_env
 from podium.manifests.kinds import TRAINJOB
-from podium.manifests.labels import PUSHES
-from podium.manifests.workload import Workload
+from podium.manifests.labels import CPU_SHARE, EXPERIMENT, PBT_PARENT, PUSHES, TRIAL
+from podium.manifests.workload import Workload, role_of
 from podium.metrics import UNAVAILABLE, Reading, kept_readings
 from podium.sweeps.base import Executor, NoMetricsFile, Save, TrialIO
 from podium.sweeps.metrics_collector import collect
 from podium.sweeps.trials import TrialRun
-from podium.sweeps.wrapping import (
-    Wrapped,
-    check_trials,
-    cores_of_a_trial,
-    prepare,
-    trial_directory,
-    wrap,
+from podium.system.machine import cores
+
+
+def trial_directory(experiment: Experiment) -> str | None:
+    """Return the path at which the trials of an Experiment find their own and their parent's files,
+    if they do."""
+    given = experiment.algorithm.settings.get("suggestion_trial_dir")
+    return str(PurePosixPath(given)) if given else None
+
+
+def _prepare(root: Path, trial: Trial) -> Path:
+    """Return a trial's directory below root with its parent's files; files from before a restart
+    are deleted."""
+    own, parent = root / trial.name, trial.labels.get(PBT_PARENT)
+    shutil.rmtree(own, ignore_errors=True)
+    if parent:
+        shutil.copytree(root / parent, own)
+    else:
+        own.mkdir(parents=True)
+    return own
+
+
+_SAFE = re.compile(r"(?:[\w@%+=:,./^{}-]|[ \t]|'[^']*')*")
+_WORD = re.compile(r"[\w@%+:,./-]+", re.ASCII)
+_SHELL_WORD = re.compile(
+    r"if|then|else|elif|fi|for|while|until|do|done|case|esac|in|function|select|time|\.|:|alias|bg|break|cd|command|continue"
+    r"|eval|exec|exit|export|fg|getopts|hash|jobs|local|read|readonly|return|set|shift|source|times|trap|type|ulimit|umask"
+    r"|unalias|unset|wait"
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wrapped:
+    """A trial's job as it runs here."""
+
+    job: Workload
+    metrics: tuple[Path, ...]
+    """Files, or one directory, that hold the metrics; empty for the replicas' output."""
+
+    replicas: tuple[str, ...]
+    """Replicas whose output is collected; none: a Job's last pod."""
+
+
+def _wrap(
+    experiment: Experiment, job: Workload, directory: Path, share: float, checkpoints: Path | None
+) -> _Wrapped:
+    """Return a trial's job with the primary container wrapped.
+
+    Args:
+        experiment: Checked.
+        job: Rendered, named after the trial.
+        directory: The trial's own; files that the collector reads are put there.
+        share: Number of cores that the job may use.
+        checkpoints: The directory of population based training for this trial.
+    """
+    shutil.rmtree(directory / "metrics", ignore_errors=True)  # of a run that was stopped
+    (directory / "metrics.log").unlink(missing_ok=True)
+    editor = JobEditor.of(job.manifest)
+    labels = {EXPERIMENT: experiment.name, TRIAL: job.name}
+    editor.label(labels)
+    editor.label_pods(labels)
+    editor.annotate({CPU_SHARE: f"{share:g}"})
+    editor.run_policy.pop(
+        "ttlSecondsAfterFinished", None
+    )  # the engine removes the job, but has to read it first
+    replicas = experiment.template.primary_pods(job) if job.has_roles else ()
+    reporting = experiment.wrapped_roles(job)
+    metrics: tuple[Path, ...] = ()
+    primary = list(editor.containers(experiment.template.primary_container))
+    shell = any(
+        needs_shell(container)
+        for role, container in primary
+        if role_of(role, job.operator) in reporting
+    )
+    for role, container in primary:
+        set_env(container, [{"name": "KATIB_TRIAL_NAME", "value": job.name}])
+        if role_of(role, job.operator) not in reporting:
+            _mount_metrics(editor, role, container, experiment.collector, directory / "unread")
+            continue
+        if checkpoints and (folder := trial_directory(experiment)):
+            _mount(editor, role, container, "suggestion-volume", folder, checkpoints)
+        if shell and experiment.collector.kind == "StdOut":
+            metrics = _redirect(container, job, directory, replicas)
+        else:
+            metrics = _mount_metrics(
+                editor, role, container, experiment.collector, directory / "metrics"
+            )
+            wrap_command(container)
+    return _Wrapped(job=Workload(manifest=editor.manifest), metrics=metrics, replicas=replicas)
+
+
+def words_of(container: dict[str, Any]) -> list[str]:
+    return [*(container.get("command") or []), *(container.get("args") or [])]
+
+
+def needs_shell(container: dict[str, Any]) -> bool:
+    """Tell whether a shell would do more to a container's command than split it."""
+    words = words_of(container)
+    return bool(container.get("command")) and (
+        takes_script(words) or _plain_argv(join(words)[1]) is None
+    )
+
+
+def wrap_command(container: dict[str, Any]) -> None:
+    """Let a container's command pass through Katib's shell where that makes a difference."""
+    if container.get("command"):
+        shell, script = join(words_of(container))
+        container["command"] = [*shell, script] if needs_shell(container) else _plain_argv(script)
+        container.pop("args", None)
+
+
+def _redirect(
+    container: dict[str, Any], job: Workload, directory: Path, replicas: Sequence[str]
+) -> tuple[Path, ...]:
+    """Have a shell write a command's output to a file, one per replica; return those files."""
+    shell, script = join(words_of(container))
+    container.pop("args", None)
+    if job.pod_count == 1 or not job.has_roles:
+        file = directory / "metrics.log"
+        container["command"] = [*shell, redirected(script, shlex.quote(str(file)))]
+        return (file,)
+    folder = directory / "metrics"
+    folder.mkdir(parents=True, exist_ok=True)
+    container["command"] = [
+        *shell,
+        redirected(script, f'{shlex.quote(str(folder))}/"$HOSTNAME".log'),
+    ]
+    return tuple(folder / f"{job.name}-{replica}.log" for replica in replicas)
+
+
+def _mount_metrics(
+    editor: JobEditor, role: str, container: dict[str, Any], collector: Collector, local: Path
+) -> tuple[Path, ...]:
+    """Mount a directory at the collector's file or directory; return the files that will be
+    there."""
+    if collector.kind not in ("File", "TensorFlowEvent") or not container.get("command"):
+        return ()
+    path = PurePosixPath(collector.path)
+    folder = path.parent if collector.kind == "File" else path
+    values = [str(entry.get("value")) for entry in container.get("env") or []]
+    named = named_folder(folder, [*container["command"], *(container.get("args") or []), *values])
+    _mount(editor, role, container, "metrics-volume", str(named), local)
+    (local / folder.relative_to(named)).mkdir(parents=True, exist_ok=True)
+    return (local / path.relative_to(named),)
+
+
+def _mount(
+    editor: JobEditor, role: str, container: dict[str, Any], name: str, folder: str, local: Path
+) -> None:
+    local.mkdir(parents=True, exist_ok=True)
+    editor.mount_host_path(role, container, name, folder, str(local))
+
+
+def _check_trials(cluster: LocalCluster, experiment: Experiment, directory: Path) -> Workload:
+    """Refuse Experiments whose trials cannot run here, before anything is stored; return the job of
+    a sample trial.
+
+    Raises:
+        InvalidInput: The cluster would refuse the trials' jobs.
+    """
+    parallel = experiment.limits.parallel
+    rule = f"parallelTrialCount <= {MOST_PROCESSES} on one machine"
+    require(
+        parallel <= MOST_PROCESSES, rule, "set spec.parallelTrialCount", parallelTrialCount=parallel
+    )
+    values = {parameter.name: parameter.samples()[0] for parameter in experiment.space}
+    job = cluster.with_entrypoints(experiment.render(f"{experiment.name}-trial", values))
+    checkpoints = directory / "checkpoints" if trial_directory(experiment) else None
+    wrapped = _wrap(
+        experiment, job, directory, _cores_of_a_trial(experiment.limits), checkpoints
+    ).job
+    if wrapped.suspended:
+        raise InvalidInput(
+            "the job of a trial is suspended", "remove suspend: nobody starts it here"
+        )
+    cluster.plan(wrapped)
+    return wrapped
+
+
+def _cores_of_a_trial(limits: Limits) -> float:
+    """Return the share of this machine's cores that each of an Experiment's parallel trials has."""
+    return cores() / limits.parallel
+
+
+def _plain_argv(script: str) -> list[str] | None:
+    """Return the words a shell would make of a command line if it would do nothing but split it;
+    else None.
+
+    Args:
+        script: One line; quotes '…' are understood, everything else that means something to a shell
+            is not.
+    """
+    if not _SAFE.fullmatch(script):
+        return None
+    words = shlex.split(script)
+    if not words or not _WORD.fullmatch(words[0]) or _SHELL_WORD.fullmatch(words[0]):
+        return None
+    return words
+
 
 _TAIL = 0.05
 """Seconds between checks of a metrics file while an early-stopping rule is in force."""
@@ -45,6 +242,7 @@ class _LocalTrial(TrialIO):
     def __init__(self, cluster: LocalCluster, experiment: Experiment, trial: Trial) -> None:
         self._cluster, self._experiment = cluster, experiment
         self._name, self._kind = trial.name, trial.workload.kind
+        self._logs = Logs(cluster.store, self._kind, self._name)
         self._directory = cluster.store.path("Trial", trial.name)
         self._directory.mkdir(parents=True, exist_ok=True)
         self._over = threading.Event()
@@ -55,9 +253,9 @@ class _LocalTrial(TrialIO):
             or PUSHES in experiment.annotations
         )
         root = cluster.store.path("Experiment", experiment.name) / "checkpoints"
-        checkpoints = prepare(root, trial) if trial_directory(experiment) else None
-        job, share = cluster.with_entrypoints(trial.workload), cores_of_a_trial(experiment.limits)
-        self._wrapped: Wrapped = wrap(experiment, job, self._directory, share, checkpoints)
+        checkpoints = _prepare(root, trial) if trial_directory(experiment) else None
+        job, share = cluster.with_entrypoints(trial.workload), _cores_of_a_trial(experiment.limits)
+        self._wrapped: _Wrapped = _wrap(experiment, job, self._directory, share, checkpoints)
 
     def start(self) -> None:
         self._cluster.create(self._wrapped.job)
@@ -91,7 +289,7 @@ class _LocalTrial(TrialIO):
         self._over.set()
         if self._experiment.collector.kind != "StdOut":
             return
-        logs = self._logs
+        logs = self._logs.folder
         names = (
             self._wrapped.replicas
             or [path.stem for path in sorted(logs.glob("pod-*.log"), reverse=True)][:1]
@@ -102,14 +300,12 @@ class _LocalTrial(TrialIO):
                     shutil.copyfileobj(printed, log)
 
     def last_words(self) -> str:
-        return last_line(self._cluster.store, self._kind, self._name)
+        return self._logs.last_line()
 
     def collect(self) -> tuple[dict[str, Any], list[Reading]]:
         def log() -> Iterator[str]:
             names = self._experiment.objective.metrics
-            return read_last_run(
-                self._cluster.store, self._kind, self._name, self._wrapped.replicas, names
-            )
+            return self._logs.last_run(self._wrapped.replicas, names)
 
         found = collect(self._experiment, self._wrapped.metrics, log, self.pushed())
         first, *_ = found[1]
@@ -122,16 +318,12 @@ class _LocalTrial(TrialIO):
 
     def remove(self) -> None:
         with suppress(FileNotFoundError):
-            shutil.copytree(self._logs, self._directory / "logs", dirs_exist_ok=True)
+            shutil.copytree(self._logs.folder, self._directory / "logs", dirs_exist_ok=True)
         self._cluster.delete(self._kind, self._name)
 
     @property
     def _pushes(self) -> Path:
         return self._cluster.store.path(self._kind, self._name) / pushed.FILE
-
-    @property
-    def _logs(self) -> Path:
-        return self._cluster.store.path(self._kind, self._name) / "logs"
 
     def _tail(self, path: Path) -> Iterator[str]:
         file, over = GrowingFile(path), False
@@ -154,7 +346,7 @@ class ProcessExecutor(Executor):
         directory = cluster.store.path("Experiment", experiment.name)
         if experiment.collector.kind == "Push":
             cluster.take_reports()
-        self._cluster, self._likely_job = cluster, check_trials(cluster, experiment, directory)
+        self._cluster, self._likely_job = cluster, _check_trials(cluster, experiment, directory)
 
     def begin(self, experiment: Experiment, trials: Sequence[Trial]) -> Sequence[Trial]:
         """Start imports for the first trial; trials that lost their processes start again."""

@@ -26,19 +26,23 @@ from urllib.parse import quote
 
 from podium.cluster.base import Cluster, R, ReplicaStatus
 from podium.cluster.kubernetes import logs as kubernetes_logs
-from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import DURATION_SECONDS, Leadership, is_led
+from podium.cluster.kubernetes.pods import JobPods, not_run
+from podium.cluster.kubernetes.store_access import find_access, grant_access
 from podium.cluster.local.cluster import Supervisor
 from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable
+from podium.manifests.batch import job_manifest
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.pool import refuse_what_pools_lack
 from podium.manifests.experiment.rules import check
 from podium.manifests.kinds import or_list
 from podium.manifests.labels import EXPERIMENT, POOL_STATE
 from podium.manifests.options.pool import pool_size
+from podium.manifests.placement import Pods, place
 from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 from podium.manifests.resource import Resource
+from podium.manifests.workload import Workload
 from podium.storage import Storage, connect, local_path
 from podium.sweeps.base import Executor
 from podium.sweeps.controller import ExperimentController
@@ -112,7 +116,6 @@ class NamespaceSweeps(KubernetesCluster):
         return None if elsewhere else loops
 
     def _home(self, kind: str, name: str) -> Cluster:
-        """Return where an object is: the store of this process, or the API server."""
         return self._own(kind, name) or cast(Cluster, super())
 
     def _is_served(self, kind: str, name: str) -> bool:
@@ -132,7 +135,7 @@ class NamespaceSweeps(KubernetesCluster):
 
     def create(self, resource: R) -> R:
         own = self._own(resource.kind)
-        what, hint = kubernetes_pods.not_run(self.api.namespace)
+        what, hint = not_run(self.api.namespace)
         if own and self._knows_kinds:
             if self._is_served(resource.kind, resource.name):
                 raise Conflict(
@@ -239,7 +242,7 @@ class NamespaceSweeps(KubernetesCluster):
         super().close()
 
 
-def loop_job(experiment: str) -> str:
+def _loop_job(experiment: str) -> str:
     """Return the name of the Job that runs a detached sweep."""
     return f"{experiment}-loop"
 
@@ -287,7 +290,7 @@ class Loops(LocalSweeps):
 
     def _is_to_be_run(self, name: str) -> bool:
         try:
-            return not self.namespace.workload("Job", loop_job(name)).state.finished
+            return not self.namespace.workload("Job", _loop_job(name)).state.finished
         except (NotFound, Denied):
             return False
 
@@ -351,7 +354,7 @@ class Loops(LocalSweeps):
                 f"trial {name} runs in a Job, which can only be stopped as a whole",
                 "stop the sweep",
             )
-        self.namespace.stop("Job", loop_job(name))
+        self.namespace.stop("Job", _loop_job(name))
 
     def add_trial(self, experiment: str, values: Mapping[str, object]) -> str:
         if self._state and not self.store.is_supervised("Experiment", experiment):
@@ -462,28 +465,18 @@ class Loops(LocalSweeps):
         if pool := self._pool_of(kind, name):
             return iter(pool.log(name))
         return kubernetes_logs.logs(
-            self.namespace.api, kind, name, replica, follow, lambda: self._is_over(kind, name)
+            self.namespace.api, kind, name, replica, follow, lambda: self.is_over(kind, name)
         )
 
     def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
-        api = self.namespace.api
-        return kubernetes_pods.replica_statuses(
-            api.pods(kubernetes_pods.selector_of(api, kind, name))
-        )
+        return JobPods(self.namespace.api, kind, name).statuses()
 
     def failure(self, kind: str, name: str) -> Failed:
         found = self.get(kind, name)
         own = kind == "Experiment" or self._pool_of(kind, name)
-        return Cluster.failure(self, kind, name) if own else self._explain(found)
-
-    def _explain(self, trial: Resource) -> Failed:
-        return kubernetes_pods.explain(self.namespace.api, trial.kind, trial.name, trial)
-
-    def _is_over(self, kind: str, name: str) -> bool:
-        try:
-            return self.get(kind, name).state.finished
-        except NotFound:
-            return True
+        if own:
+            return Cluster.failure(self, kind, name)
+        return JobPods(self.namespace.api, kind, name).explain(found)
 
     def abandon(self, kind: str, name: str) -> None:
         """Ask for the end of an Experiment and of its trials' jobs: for a process that is about to
@@ -591,3 +584,64 @@ class _Loop(Supervisor):
             except PodiumError:
                 if self._leadership.lost.wait(1.0) or self._stopping.is_set():
                     return not self._stopping.is_set()  # it leads once more, if it may
+
+
+_ACCOUNT = "podium-steps"
+"""Service account with the rights that a sweep needs: deploy/base/steps.yaml."""
+
+DEADLINE, KEPT = 30 * 24 * 3600, 7 * 24 * 3600
+"""Seconds after which the Job is ended, and for which it is kept after its end."""
+
+_TRIES = 6
+"""Pods in place of one that failed or was evicted."""
+
+
+def detach(namespace: Cluster, experiment: Experiment) -> str:
+    """Begin a sweep in a Job; return the URL of the cluster at which commands find it.
+
+    Args:
+        namespace: Serves no Experiments; a cluster of another kind is refused.
+        experiment: Named.
+
+    Raises:
+        InvalidInput: It breaks a rule, or no pod reaches the storage.
+        Conflict: There is one of this name.
+    """
+    if not isinstance(namespace, NamespaceSweeps):
+        raise InvalidInput(
+            "a sweep on this machine ends with its command", "--cluster kubernetes://NAMESPACE"
+        )
+    storage = (os.environ.get(STORAGE) or Settings.from_environment().storage).rstrip("/")
+    if local_path(storage) is not None:
+        problem = f"a sweep that outlives this command cannot keep its trials in {storage} on this machine"
+        raise InvalidInput(problem, "PODIUM_STORAGE=s3://BUCKET/PREFIX")
+    name = experiment.name
+    url = f"kubernetes://{namespace.api.namespace}?engine=here&state={storage}/sweeps/{name}"
+    with NamespaceSweeps(url) as kept:
+        assert kept.loops is not None
+        manifest = job_manifest(
+            _loop_job(name),
+            image=kept.loops.image,
+            command=["podium", "experiment", "resume", name, "--cluster", url],
+            labels={},
+            owner=None,
+            active_deadline_seconds=DEADLINE,
+            ttl_seconds_after_finished=KEPT,
+        )
+        job = Workload(manifest=manifest).changed_job(
+            lambda editor: editor.run_policy.update(backoffLimit=_TRIES)
+        )
+        env = {IMAGE: kept.loops.image, STORAGE: storage, "HOME": "/tmp"}
+        job = place(job, Pods(service_account=_ACCOUNT, env=env))
+        if kept.loops.store.exists("Experiment", name):
+            raise Conflict(
+                f"Experiment {name} exists in {storage}/sweeps/{name}",
+                "choose another name: --name",
+            )
+        kept.loops.keep(experiment)
+        try:
+            namespace.create(grant_access(job, find_access(namespace.url)))
+        except BaseException:
+            kept.loops.delete("Experiment", name)
+            raise
+    return url

@@ -6,15 +6,16 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from pathlib import PurePosixPath
 from queue import SimpleQueue
 from typing import Any
 
 from podium.cluster.kubernetes import logs as kubernetes_logs
-from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import Leadership
+from podium.cluster.kubernetes.pods import TAIL, JobPods
 from podium.cluster.local.pushed import changed
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
@@ -27,10 +28,10 @@ from podium.manifests.options.pool import pool_size
 from podium.manifests.workload import Workload, role_of
 from podium.metrics import RESUMED, Reading, json_readings, kept_readings, parse_line
 from podium.sweeps.base import Executor, Save, TrialIO
+from podium.sweeps.local_trial import needs_shell, words_of, wrap_command
 from podium.sweeps.metrics_collector import MOST_READINGS, observe, shortened, with_pushed
 from podium.sweeps.print_file import KATIB_DATABASE, PUSHED
 from podium.sweeps.trials import TrialRun
-from podium.sweeps.wrapping import needs_shell, words_of, wrap_command
 from podium.system.background import Background
 
 _MOST_WORDS = 1000
@@ -147,7 +148,7 @@ class _PodTrial(TrialIO):
     def last_words(self) -> str:
         end, lines = "", list[str]()
         with suppress(PodiumError):
-            end, lines = kubernetes_pods.last_words(self._cluster.api, self._kind, self._name)
+            end, lines = JobPods(self._cluster.api, self._kind, self._name).last_words()
         lines = lines or [line for reader in self._readers for line in reader.tail]
         said = " | ".join(filter(None, map(str.strip, lines)))[-_MOST_WORDS:]
         return "; ".join(filter(None, (end, f"said last: {said}" if said else "")))
@@ -193,16 +194,9 @@ class _PodTrial(TrialIO):
 
     def read(self, replica: str | None, restarted: Any) -> Iterator[str]:
         """Yield the lines of a replica's log until the job has ended."""
-        api = self._cluster.api
-        return kubernetes_logs.logs(
-            api, self._kind, self._name, replica, True, self._is_over, restarted
-        )
-
-    def _is_over(self) -> bool:
-        try:
-            return self._cluster.workload(self._kind, self._name).state.finished
-        except NotFound:
-            return True
+        job = self._kind, self._name
+        is_over = partial(self._cluster.is_over, *job)
+        return kubernetes_logs.logs(self._cluster.api, *job, replica, True, is_over, restarted)
 
 
 class _LogReader:
@@ -218,7 +212,7 @@ class _LogReader:
         self.refused: Failed | None = None
         """Error for the first line that the collector rejects."""
 
-        self.tail: deque[str] = deque(maxlen=kubernetes_pods.TAIL)
+        self.tail: deque[str] = deque(maxlen=TAIL)
         self.error: PodiumError | None = None
         self.followed = False
         """Whether the lines are consumed by follow; the reader then waits for it."""

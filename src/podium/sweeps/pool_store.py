@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from podium.cluster.local.jsonfile import new_metadata
+from podium.cluster.local.store import new_metadata
 from podium.errors import Conflict, NotFound
 from podium.files.documents import load_json, parse
 from podium.manifests.experiment.experiment import Experiment
@@ -22,7 +22,7 @@ from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import READINGS
 from podium.metrics import Reading
 from podium.storage import connect
-from podium.sweeps.base import Documents
+from podium.sweeps.base import Documents, rows
 
 _EXPERIMENT = "experiment.json"
 
@@ -32,8 +32,6 @@ class TrialEnd:
     """End of a trial, as reported to the engine by the worker that ran it."""
 
     status: dict[str, Any]
-    """``status`` of the Trial."""
-
     readings: list[list[str]]
     """Name, value and time (ISO 8601) of each reading."""
 
@@ -42,13 +40,11 @@ class TrialEnd:
 
     @classmethod
     def of(cls, trial: Trial, readings: Sequence[Reading], refused: str = "") -> "TrialEnd":
-        """Describe the end of a trial."""
         rows = [reading.row for reading in readings]
         return cls(status=dict(trial.status), readings=rows, refused=refused)
 
     @property
     def reported(self) -> list[Reading]:
-        """Readings that the trial reported."""
         return [*map(Reading.of, self.readings)]
 
 
@@ -70,7 +66,6 @@ class PoolStore(Documents):
         ] = {}  # etag and content by key: few of many trials have changed
 
     def write_experiment(self, experiment: Experiment) -> None:
-        """Write the Experiment as workers run it."""
         self._storage.put(_EXPERIMENT, _json(experiment.manifest))
 
     def experiment(self) -> Experiment:
@@ -107,7 +102,6 @@ class PoolStore(Documents):
         }
 
     def dismiss(self, uid: str) -> None:
-        """Forget a worker that is gone."""
         self._storage.delete(f"slots/{uid}")
 
     def put_end(self, trial: str, uid: str, end: TrialEnd, log: bytes) -> None:
@@ -144,19 +138,14 @@ class PoolStore(Documents):
         return trial.with_metadata({**trial.metadata, **new_metadata(trial.metadata)})
 
     def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
-        """Store a trial, with its readings if there are any."""
         if readings:
-            rows = json.dumps([reading.row for reading in readings])
-            annotations = {**resource.annotations, READINGS: rows}
+            annotations = {**resource.annotations, READINGS: rows(readings)}
             resource = resource.with_metadata({**resource.metadata, "annotations": annotations})
         ended = resource.state.finished
         with suppress(Conflict):  # an engine that no longer leads is late: it has ended meanwhile
             self._storage.put(
                 f"trials/{resource.name}", _json(resource.manifest), if_absent=not ended
             )
-
-    def readings(self, trial: Trial) -> Sequence[Reading]:
-        return [*map(Reading.of, json.loads(trial.annotations.get(READINGS) or "[]"))]
 
     def trial(self, name: str) -> Trial:
         """Return a trial.

@@ -56,7 +56,7 @@ def _print_file(path: Path, ended: threading.Event) -> None:
             return
 
 
-def print_events(directory: Path, ended: threading.Event, names: Sequence[str]) -> None:
+def _print_events(directory: Path, ended: threading.Event, names: Sequence[str]) -> None:
     """Print the metrics of these names once ended is set, or the reason why they cannot be read."""
     ended.wait()
     try:
@@ -68,7 +68,7 @@ def print_events(directory: Path, ended: threading.Event, names: Sequence[str]) 
     sys.stdout.flush()
 
 
-def print_pushed(ended: threading.Event, begun: Callable[[], None]) -> None:
+def _print_pushed(ended: threading.Event, begun: Callable[[], None]) -> None:
     """Print what ``report_metrics`` of Katib's SDK sends, as rows in JSON, until ended is set."""
     from podium.cluster.local.pushed import serve_database
 
@@ -94,10 +94,10 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: over.set())
     _, written, ready, *metrics = sys.argv
     if metrics == [PUSHED]:
-        print_pushed(over, Path(ready).touch)
+        _print_pushed(over, Path(ready).touch)
         sys.exit()
     Path(ready).touch()
     if metrics:
-        print_events(Path(written), over, metrics)
+        _print_events(Path(written), over, metrics)
     else:
         _print_file(Path(written), over)

@@ -117,7 +117,6 @@ class Records:
         self._documents.write(experiment.with_status(status))
 
     def add(self, trial: Trial) -> Trial:
-        """Store a new trial and return it as stored."""
         self._check()
         return self._trials.create(trial)
 
@@ -136,7 +135,6 @@ class Records:
     def run(
         self, experiment: Experiment, trial: Trial, save: Save, stopping: Event
     ) -> RunningTrial:
-        """Return the object that runs a trial."""
         return self._executor.run(experiment, trial, save, stopping)
 
     def is_stop_asked(self, trial: str) -> bool:

@@ -49,7 +49,6 @@ class TrialRun(RunningTrial):
         self._time = SteadyTime()
 
     def run(self) -> TrialResult:
-        """Run the trial to its end; its status says how it went."""
         self._io = io = self._open()
         try:
             io.start()
@@ -77,12 +76,10 @@ class TrialRun(RunningTrial):
         return TrialResult(readings=readings)
 
     def stop(self) -> None:
-        """Ask for the end of its job, without waiting."""
         if self._io:
             self._io.stop()
 
     def end_early(self, message: str) -> None:
-        """Ask for its end, without waiting; it counts with the metrics it has reported."""
         if self._io and not self._stopped_early.is_set():
             self._why_early = message
             self._stopped_early.set()

@@ -26,9 +26,8 @@ from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import PBT_PARENT
 from podium.metrics import Reading
 from podium.sweeps.base import AWAY_SECONDS, RunningTrial
-from podium.sweeps.local_trial import ProcessExecutor
+from podium.sweeps.local_trial import ProcessExecutor, trial_directory
 from podium.sweeps.pool_store import PoolStore, TrialEnd
-from podium.sweeps.wrapping import trial_directory
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.05, 0.5
 """Intervals between checks for the next trial; they grow while there is none."""
@@ -143,7 +142,6 @@ def _tail(path: Path) -> bytes:
 
 
 def main(url: str) -> None:
-    """Run trials until SIGTERM."""
     with tempfile.TemporaryDirectory(prefix="podium-worker-") as directory:
         worker = _Worker(PoolStore(url), os.environ[POD_UID], Path(directory))
         signal.signal(signal.SIGTERM, lambda *_: worker.stop())

@@ -37,7 +37,6 @@ class Tries:
         return self._row >= STUCK
 
     def well(self) -> None:
-        """Note that it got on."""
         self._row = 0
 
     def failed(self, error: Exception) -> float:
@@ -90,7 +89,6 @@ class Background:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def join(self, timeout: float | None = None) -> bool:

@@ -6,7 +6,7 @@ half as long as ``podium --help`` does.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,7 +21,7 @@ _distributions: dict[str, str] = {}
 """Distribution of each package whose entry points were loaded."""
 
 
-class Table(MutableMapping[str, T]):
+class Table(Mapping[str, T]):
     """Things by name: podium's own, then those of other distributions. One that cannot be used is
     left out of a list with a warning, and refused by its name.
 
@@ -58,12 +58,6 @@ class Table(MutableMapping[str, T]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-    def __setitem__(self, name: str, value: T) -> None:
-        self.own[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        del self.own[name]
 
     @cached_property
     def _others(self) -> "dict[str, list[EntryPoint]]":

@@ -1,7 +1,6 @@
 """Default directories on this machine, read once from the environment."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -56,16 +55,13 @@ class Settings:
         return f"file://{quote(os.fsencode(self.home / 'store'))}"
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str] | None = None) -> "Settings":
+    def from_environment(cls) -> "Settings":
         """Read PODIUM_HOME, PODIUM_CACHE, PODIUM_CACHE_GB and XDG_CACHE_HOME.
-
-        Args:
-            environ: The environment; the process's own if None.
 
         Raises:
             InvalidInput: PODIUM_CACHE_GB is not a number.
         """
-        env = os.environ if environ is None else environ
+        env = os.environ
         cache = env.get("PODIUM_CACHE") or str(
             Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podium"
         )

@@ -5,6 +5,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -224,11 +225,13 @@ class Api:
 
     def __init__(self, configuration: "Configuration", namespace: str) -> None:
         from kubernetes import client
+        from urllib3.exceptions import HTTPError
 
         configuration.retries = False  # call() waits; urllib3 would multiply it
         self.host = str(configuration.host)
         self.namespace = namespace
         self.client = client.ApiClient(configuration)
+        self.failures = (client.ApiException, HTTPError)  # of its methods
         self.custom = client.CustomObjectsApi(self.client)
         self.core = client.CoreV1Api(self.client)
         self.coordination = client.CoordinationV1Api(self.client)
@@ -267,16 +270,13 @@ class Api:
         Raises:
             PodiumError: As by error; Unavailable if it did not pass.
         """
-        from kubernetes.client import ApiException
-        from urllib3.exceptions import HTTPError
-
         pause, started, self.asking = 0.25, time.monotonic(), doing
         while True:
             try:
                 answer = function(*args, **{"_request_timeout": _TIMEOUT, **options})
                 self.answered, self.silent_since = True, None
                 return answer
-            except (ApiException, HTTPError) as error:
+            except self.failures as error:
                 failed: Any = error
             self.note(failed)
             self.answered = self.answered or bool(getattr(failed, "status", None))
@@ -319,6 +319,19 @@ class Api:
             return _translate(error, doing, kind)
         why = f"the Kubernetes API at {self.host} does not answer: {getattr(error, 'reason', None) or error}"
         return Unreachable(why, "check the cluster and the kubeconfig")
+
+    def broken_watch(self, error: Any, doing: str, kind: str) -> PodiumError:
+        """Return the error of a watch that may be begun again; args as of error.
+
+        Raises:
+            PodiumError: It may not: the server refuses.
+        """
+        # 410: the server no longer has the version; the next snapshot brings a newer one.
+        self.note(error)
+        lost = self.error(error, doing, kind)
+        if not is_passing(error) and getattr(error, "status", None) not in (401, 403, 410):
+            raise lost from error
+        return lost
 
     def _where(self, kind: str) -> tuple[str, str, str, str]:
         known = api_resource(kind)
@@ -399,13 +412,13 @@ class Api:
         return {listed.name for listed in answer.resources}
 
     def get(self, kind: str, name: str) -> Manifest:
-        """Read an object."""
-        doing = f"get {kind} {name} in namespace {self.namespace}"
-        return dict(
-            self.call(
-                doing, self.custom.get_namespaced_custom_object, *self._where(kind), name, kind=kind
-            )
-        )
+        return dict(self._ask("get", self.custom.get_namespaced_custom_object, kind, name))
+
+    def _ask(
+        self, doing: str, function: Callable[..., Any], kind: str, name: str, *args: Any, **how: Any
+    ) -> Any:
+        what = f"{doing} {kind} {name} in namespace {self.namespace}"
+        return self.call(what, function, *self._where(kind), name, *args, kind=kind, **how)
 
     def _list(self, kind: str, **options: Any) -> tuple[list[Manifest], str]:
         doing = f"list {kind} objects in namespace {self.namespace}"
@@ -441,48 +454,31 @@ class Api:
 
     def patch(self, kind: str, name: str, change: Manifest, **how: Any) -> Manifest:
         """Merge fields into an object; the options are those of call."""
-        doing = f"change {kind} {name} in namespace {self.namespace}"
         patch = self.custom.patch_namespaced_custom_object
-        return dict(self.call(doing, patch, *self._where(kind), name, change, kind=kind, **how))
+        return dict(self._ask("change", patch, kind, name, change, **how))
 
     def patch_status(self, kind: str, name: str, change: Manifest, **how: Any) -> Manifest:
         """Merge fields into an object's status; None removes a field. The options are those of
         call."""
-        doing = f"write the status of {kind} {name} in namespace {self.namespace}"
         patch = self.custom.patch_namespaced_custom_object_status
-        body = {"status": change}
-        return dict(self.call(doing, patch, *self._where(kind), name, body, kind=kind, **how))
+        return dict(self._ask("write the status of", patch, kind, name, {"status": change}, **how))
 
     def delete(self, kind: str, name: str, **how: Any) -> None:
         """Ask for an object's removal; its pods follow. No error if it is not there. The options
         are those of call."""
-        doing = f"delete {kind} {name} in namespace {self.namespace}"
-        try:
-            delete = self.custom.delete_namespaced_custom_object
-            self.call(
-                doing,
-                delete,
-                *self._where(kind),
-                name,
-                propagation_policy="Background",
-                kind=kind,
-                **how,
-            )
-        except NotFound:
-            return
+        delete = self.custom.delete_namespaced_custom_object
+        with suppress(NotFound):
+            self._ask("delete", delete, kind, name, propagation_policy="Background", **how)
 
     def delete_now(self, kind: str, name: str) -> None:
         """Send one request to remove an object: no retry, two seconds at most, no error if it is
         not there."""
-        from kubernetes.client import ApiException
-        from urllib3.exceptions import HTTPError
-
         delete = self.custom.delete_namespaced_custom_object
         try:
             delete(
                 *self._where(kind), name, propagation_policy="Background", _request_timeout=(1, 1)
             )
-        except (ApiException, HTTPError) as error:
+        except self.failures as error:
             if getattr(error, "status", None) != 404:
                 raise self.error(error, f"delete {kind} {name}", kind) from error
 
@@ -561,7 +557,6 @@ class Api:
         )
 
     def close(self) -> None:
-        """Close the connections."""
         self.client.close()
         self.client.rest_client.pool_manager.clear()
 

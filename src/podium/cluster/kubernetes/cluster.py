@@ -1,23 +1,35 @@
-"""``kubernetes://namespace``: jobs and experiments on a real cluster."""
+"""``kubernetes://namespace``: jobs and experiments on a real cluster, watched through lost
+connections, expired versions and restarts."""
 
 import logging
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from podium.cluster.base import Cluster, R, ReplicaStatus
 from podium.cluster.kubernetes import logs as kubernetes_logs
-from podium.cluster.kubernetes import pods as kubernetes_pods
-from podium.cluster.kubernetes import watch as kubernetes_watch
-from podium.cluster.kubernetes.api import Waits, api_of, api_resource
+from podium.cluster.kubernetes.api import Api, Waits, api_of, api_resource
 from podium.cluster.kubernetes.leadership import ENGINE_LEASE, RENEW_SECONDS, is_led
+from podium.cluster.kubernetes.pods import JobPods, Watchman
 from podium.cluster.kubernetes.queues import Queues
 from podium.display.text import as_note
-from podium.errors import Denied, Failed, InvalidInput, NotFound, PodiumError, suggestion
+from podium.errors import (
+    Denied,
+    Failed,
+    InvalidInput,
+    NotFound,
+    PodiumError,
+    Unavailable,
+    UnknownKind,
+    suggestion,
+)
 from podium.manifests.conditions import Manifest
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB, or_list
-from podium.manifests.kueue import WAITING
+from podium.manifests.kueue import WAITING, only_waits
 from podium.manifests.labels import METRICS_INJECTION, NOTE
 from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 from podium.manifests.pod_security import ENFORCE, RESTRICTED
@@ -175,42 +187,61 @@ class KubernetesCluster(Cluster):
             NotFound: There is none at the start.
             Failed: The timeout passed; or an image cannot be pulled, a Secret is missing, no node
                 fits, a quota or a policy refuses its pods.
+            Unavailable: Nothing was heard of the object for the outage of its waits.
         """
-        watchman = kubernetes_pods.Watchman(self.api)
-        read, explain = self._reader.read, self.queues.explain
-        return kubernetes_watch.watch(self.api, kind, name, timeout, watchman.look, read, explain)
+        watchman = Watchman(self.api)
+        clock = _Clock(timeout)
+        uid: str | None = None
+        seen: Any = None
+        stored = self.api.get(kind, name)
+        for change in _changes(
+            self.api, kind, name, lambda: min(clock.left(), self.api.waits.window)
+        ):
+            stored = change or stored
+            current = self._reader.read(stored)
+            with suppress(
+                Unavailable, Denied
+            ):  # how long to wait is decided in one place: the next change, or none, tells
+                current = self.queues.explain(current)
+            if uid not in (None, current.uid):
+                return  # deleted and made again by somebody else: not ours
+            clock.stop(only_waits(current))
+            if uid is None or current.status != seen:
+                uid, seen = current.uid, current.status
+                yield current
+            if current.state.finished:
+                return
+            if clock.left() <= 0:
+                raise Failed(
+                    f"{kind} {name} did not end within {timeout:g} s",
+                    "raise the timeout, or look at its pods",
+                )
+            with suppress(Unavailable, Denied):
+                watchman.look(current)
 
     def logs(
         self, kind: str, name: str, replica: str | None = None, follow: bool = False
     ) -> Iterator[str]:
         self.api.get(kind, name)
         return kubernetes_logs.logs(
-            self.api, kind, name, replica, follow, lambda: self._is_over(kind, name)
+            self.api, kind, name, replica, follow, lambda: self.is_over(kind, name)
         )
-
-    def _is_over(self, kind: str, name: str) -> bool:
-        try:
-            return self.get(kind, name).state.finished
-        except NotFound:
-            return True
 
     def failure(self, kind: str, name: str) -> Failed:
         try:
             seen = self.get(kind, name)
         except NotFound:
             seen = None
-        return kubernetes_pods.explain(self.api, kind, name, seen)
+        return JobPods(self.api, kind, name).explain(seen)
 
     def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
         self.api.get(kind, name)
-        return kubernetes_pods.replica_statuses(
-            self.api.pods(kubernetes_pods.selector_of(self.api, kind, name))
-        )
+        return JobPods(self.api, kind, name).statuses()
 
     def waits_for(self, job: Workload) -> str:
         if job.state.finished or job.state.phase in (WAITING, "Suspended"):
             return ""
-        watchman = kubernetes_pods.Watchman(self.api)
+        watchman = Watchman(self.api)
         return next((str(trouble) for trouble, _ in watchman.troubles(job)), "")
 
     @property
@@ -228,12 +259,7 @@ class KubernetesCluster(Cluster):
             NotFound: There is none.
             InvalidInput: It has ended, or is an Experiment: Katib knows neither a stop nor a pause.
         """
-        state = self.get(kind, name).state
-        if state.finished:
-            raise InvalidInput(
-                f"{kind} {name} does not run: it has {state.phase.lower()}",
-                "there is nothing to stop",
-            )
+        self.refuse_ended(kind, name)
         if kind not in _SUSPEND:
             raise InvalidInput(
                 f"Katib cannot stop {kind} {name} and keep it", "delete it; its trials' models stay"
@@ -279,11 +305,10 @@ class KubernetesCluster(Cluster):
         self.api.patch(kind, name, {"metadata": {"annotations": {NOTE: as_note(text) or None}}})
 
     def delete(self, kind: str, name: str) -> None:
-        selector = (
-            kubernetes_pods.selector_of(self.api, kind, name) if kind == "Experiment" else None
-        )
+        selector = JobPods(
+            self.api, kind, name
+        ).selector  # now: the trials go with their Experiment
         self.api.delete(kind, name)
-        selector = selector or kubernetes_pods.selector_of(self.api, kind, name)
         end = time.monotonic() + _DELETE_WAIT
         while self.api.pods(selector) and time.monotonic() < end:
             time.sleep(0.5)
@@ -306,3 +331,77 @@ def _warn_of_free_start(job: Workload) -> None:
             job.name,
             job.queue,
         )
+
+
+def _changes(
+    api: Api, kind: str, name: str, remaining: Callable[[], float]
+) -> Iterator[Manifest | None]:
+    """Yield the object, then each version of it; None after every quiet window; end when it is
+    gone.
+
+    Where lists are answered but watches are not, the lists alone show the changes, a few seconds
+    late.
+
+    Args:
+        remaining: Seconds left to the caller; a window is never longer.
+
+    Raises:
+        Unavailable: Nothing was heard of the object for the outage of its waits.
+    """
+    lost_at, pause = None, 0.2
+    while True:
+        try:
+            current, version = api.snapshot(kind, name)
+            lost_at = None
+            if current is None:
+                return
+            yield current
+            while True:
+                for event in api.events(
+                    kind, name, version, max(1, min(api.waits.window, int(remaining())))
+                ):
+                    version = Resource.parse(event["object"]).version
+                    if event["type"] == "DELETED":
+                        return
+                    if event["type"] != "BOOKMARK":
+                        yield event["object"]
+                lost_at, pause = None, 0.2
+                yield None
+        except (Unavailable, UnknownKind, Denied) as error:
+            lost: PodiumError = error
+        except api.failures as error:
+            lost = api.broken_watch(error, f"watch {kind} {name}", kind)
+        lost_at = lost_at or time.monotonic()
+        # A server that has just started knows neither roles (observed: 403 for 0.3 s) nor, perhaps, its CRDs.
+        if time.monotonic() - lost_at > (
+            api.waits.outage if isinstance(lost, Unavailable) else api.waits.patience
+        ):
+            raise lost
+        if remaining() <= 0:
+            yield None
+        time.sleep(min(pause * random.uniform(0.5, 1.0), max(remaining(), 0.0)))
+        pause = min(pause * 2, 5.0)
+
+
+class _Clock:
+    """Remaining time of a timeout.
+
+    Args:
+        timeout: Seconds, None for as long as it takes.
+    """
+
+    def __init__(self, timeout: float | None) -> None:
+        self._left = float("inf") if timeout is None else timeout
+        self._at = time.monotonic()
+        self._stopped = False
+
+    def left(self) -> float:
+        now = time.monotonic()
+        self._left -= 0 if self._stopped else now - self._at
+        self._at = now
+        return self._left
+
+    def stop(self, stopped: bool) -> None:
+        """Stop the clock, or let it run again from now."""
+        self.left()
+        self._stopped = stopped

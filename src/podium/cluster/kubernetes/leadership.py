@@ -197,10 +197,7 @@ class Leadership:
         return holder in (None, "", self.holder) or time.monotonic() - self._seen[1] > patience
 
     def _read(self) -> Any:
-        read = self._api.coordination.read_namespaced_lease
-        return self._api.call(
-            f"read Lease {self._name}", read, self._name, self._api.namespace, patience=self._pause
-        )
+        return _read(self._api, self._name, patience=self._pause)
 
     def _write(self, lease: Any, holder: str) -> None:
         spec, now = lease.spec, _micro_time(datetime.now(UTC))
@@ -231,29 +228,27 @@ def is_led(api: Api, name: str, wait: float = 0.0) -> bool:
             whatever clocks say.
     """
     try:
-        lease = api.call(
-            f"read Lease {name}", api.coordination.read_namespaced_lease, name, api.namespace
-        )
+        spec = _read(api, name).spec
     except NotFound:
         return False
-    spec = lease.spec
     if not spec.holder_identity or not spec.renew_time:
         return False
     age = abs((datetime.now(UTC) - spec.renew_time).total_seconds())
     if age < float(spec.lease_duration_seconds or DURATION_SECONDS) + _MOST_SKEW_SECONDS:
         return True
     time.sleep(wait)
-    return bool(wait) and _renewed_since(api, name, spec.renew_time)
-
-
-def _renewed_since(api: Api, name: str, moment: datetime) -> bool:
+    if not wait:
+        return False
     try:
-        lease = api.call(
-            f"read Lease {name}", api.coordination.read_namespaced_lease, name, api.namespace
-        )
+        again = _read(api, name).spec
     except NotFound:
         return False
-    return bool(lease.spec.holder_identity) and lease.spec.renew_time != moment
+    return bool(again.holder_identity) and again.renew_time != spec.renew_time
+
+
+def _read(api: Api, name: str, **how: Any) -> Any:
+    read = api.coordination.read_namespaced_lease
+    return api.call(f"read Lease {name}", read, name, api.namespace, **how)
 
 
 def _micro_time(moment: datetime) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from podium.cluster.base import MOST_LINE
 from podium.cluster.kubernetes.api import Api, is_passing
-from podium.cluster.kubernetes.pods import by_replica, cannot_start, selector_of
+from podium.cluster.kubernetes.pods import JobPods, by_replica, cannot_start
 from podium.errors import Denied, NotFound, Unavailable
 from podium.manifests.conditions import SteadyTime
 
@@ -49,7 +49,7 @@ def _container_names(pod: Any) -> list[str]:
 
 def _find(api: Api, kind: str, name: str, replica: str | None) -> Any | None:
     """Return the newest pod of a replica, or None if it has none now."""
-    pods = api.pods(selector_of(api, kind, name))
+    pods = JobPods(api, kind, name).read()
     chosen = (
         _reporting(pods)
         if replica is None
@@ -59,7 +59,6 @@ def _find(api: Api, kind: str, name: str, replica: str | None) -> Any | None:
 
 
 def _has_started(pod: Any, container: str) -> bool:
-    """Tell whether a container has, or had, a process."""
     status = _status_of(pod, container)
     return bool(
         status and (status.state.running or status.state.terminated or status.restart_count)
@@ -83,7 +82,7 @@ def _is_coming(pod: Any | None) -> bool:
     return pod is not None and pod.status.phase == "Pending" and cannot_start(pod) is None
 
 
-def split(chunks: Iterator[bytes]) -> Iterator[str]:
+def _split(chunks: Iterator[bytes]) -> Iterator[str]:
     """Join chunks and cut them into lines, of which the beginning is kept; the last one needs no
     line end."""
     rest = b""
@@ -122,7 +121,7 @@ class _Tail:
             **({"since_seconds": self._age() + 60} if known else {}),
         )
         try:
-            for stamped in split(response.stream(amt=None, decode_content=False)):
+            for stamped in _split(response.stream(amt=None, decode_content=False)):
                 self.last, _, line = stamped.partition(" ")
                 if self.last > known:
                     yield line.rstrip("\r")
@@ -157,9 +156,6 @@ def logs(
         NotFound: There is no such replica (when following: and the object is over).
         Unavailable: The server does not answer; when following, for the outage of its waits.
     """
-    from kubernetes.client import ApiException
-    from urllib3.exceptions import HTTPError
-
     tail, read, tries, lost_at = _Tail(api), False, 0, None
     start: tuple[str, int] | None = None
     while True:
@@ -190,7 +186,7 @@ def logs(
             start = latest
             try:
                 yield from tail.read(pod, follow)
-            except (ApiException, HTTPError) as error:
+            except api.failures as error:
                 complete, tries = False, tries + 1
                 again = is_passing(error) or getattr(error, "status", None) in (400, 404)
                 if not again or (over and tries > _TRIES):

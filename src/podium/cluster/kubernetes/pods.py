@@ -6,19 +6,12 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from podium.cluster.base import ReplicaStatus
-from podium.cluster.kubernetes.api import USUAL_WAITS, Api, Waits, event_time
-from podium.cluster.kubernetes.refusals import (
-    PATCHES_LOST,
-    REFUSED,
-    Trouble,
-    refusal_of,
-    service_events,
-)
+from podium.cluster.kubernetes.api import USUAL_WAITS, Api, Waits, event_time, webhook_hint
 from podium.errors import Failed, PodiumError, Unavailable
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
@@ -35,9 +28,131 @@ from podium.manifests.labels import (
     SUGGESTION,
     TRIAL,
 )
+from podium.manifests.pod_security import (
+    COLLECTOR,
+    COLLECTOR_HINT,
+    EARLY_STOPPING_CONTAINER,
+    EARLY_STOPPING_HINT,
+    INIT_CONTAINER,
+    INIT_HINT,
+    SUGGESTION_CONTAINER,
+    SUGGESTION_HINT,
+)
 from podium.manifests.resource import Resource
 from podium.manifests.trainjob import NODE
 from podium.manifests.workload import Workload
+
+REFUSED = ("FailedCreatePod", "FailedCreate", "TrainJobResourcesCreationFailed")
+"""Reasons of the events about pods that could not be created: of the training operator, the job
+controller, Trainer."""
+
+_ADDED_HINTS = {
+    INIT_CONTAINER: INIT_HINT,
+    COLLECTOR: COLLECTOR_HINT,
+    EARLY_STOPPING_CONTAINER: EARLY_STOPPING_HINT,
+    SUGGESTION_CONTAINER: SUGGESTION_HINT,
+}
+"""Hint for each container that controllers add, by name; the first one that a refusal names
+applies."""
+
+_INTERNAL = "Internal error occurred"
+"""Prefix of the API server's message for every error 500, including a webhook that does not
+answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """A problem with one pod."""
+
+    pod: str | None = None
+    """The pod's name; None if it could not be created."""
+
+    container: str | None = None
+    """The container concerned; None if the pod as a whole is."""
+
+    reason: str
+    message: str
+    """Details, may be empty."""
+
+    hint: str | None
+    grace: float = 0.0
+    """Seconds it may last before it counts as hopeless."""
+
+    def __str__(self) -> str:
+        return (
+            (f"pod {self.pod}: " if self.pod else "")
+            + self.reason
+            + (f" ({self.message})" if self.message else "")
+        )
+
+    def last_lines(self, api: Api, mark: str = "  | ") -> list[str]:
+        """Return the last lines of the container, each behind a mark; none if they are gone."""
+        if self.container is None:
+            return []
+        doing, read = f"read the log of pod {self.pod}", api.core.read_namespaced_pod_log
+        pod = self.pod, api.namespace
+        try:
+            text = api.call(doing, read, *pod, container=self.container, tail_lines=TAIL)
+        except PodiumError:
+            return []
+        return [f"{mark}{line}" for line in str(text).splitlines()]
+
+
+def _refusal_of(event: Any, waits: Waits) -> Trouble:
+    """Describe a pod that could not be created.
+
+    An event has no field for the status code of the refusal: the text the API server puts before
+    every error 500 tells a webhook that is away for a moment from a rule that holds.
+    """
+    message = str(event.message or "").strip()
+    head, refused, _ = message.partition(_JOBSET_AS_JSON)
+    message = head + refused
+    grace = waits.patience if _INTERNAL in message else waits.refused_grace
+    return Trouble(reason=event.reason, message=message, hint=refusal_hint(message), grace=grace)
+
+
+def refusal_hint(message: str) -> str:
+    """Suggest a fix for a pod that could not be created.
+
+    Args:
+        message: The API server's words, as in ``pods "a" is forbidden: violates PodSecurity
+            "restricted:latest": …``.
+    """
+    if away := webhook_hint(message):
+        return away
+    if "violates PodSecurity" not in message:
+        return "a quota, a limit range or another policy of the namespace: change the pods' requests, or the policy"
+    other = "Pod Security of the namespace: change the pods' requests, or the policy"
+    return next(
+        (hint for container, hint in _ADDED_HINTS.items() if f'"{container}"' in message), other
+    )
+
+
+_JOBSET_AS_JSON = "spec.replicatedJobs: Invalid value"
+"""In the refusal of a JobSet that was changed; all of it follows."""
+
+_PATCHES_LOST = (
+    "Kueue changed the TrainJob as it admitted it: one made for Trainer 2.1, as 0.15 is, drops runtimePatches and "
+    "activeDeadlineSeconds; take a newer Kueue, or launch a PyTorchJob or Job"
+)
+"""A TrainJob that was admitted so never starts (observed: Kueue 0.15.0 with Trainer 2.3.0)."""
+
+
+def _service_events(api: Api, experiment: Resource) -> list[Any]:
+    """Return the warnings about the pod in which Katib asks an Experiment's algorithm, oldest
+    first.
+
+    They are about a ReplicaSet, ``<experiment>-<algorithm>-<hash>``. Those from before the
+    Experiment are another's.
+    """
+    made = datetime.fromisoformat(experiment.created)
+    return [
+        event
+        for event in api.warnings(kind="ReplicaSet")
+        if event.involved_object.name.startswith(f"{experiment.name}-")
+        and event_time(event) >= made
+    ]
+
 
 _log = logging.getLogger("podium")
 
@@ -107,18 +222,6 @@ def _replica_of(labels: dict[str, str], number: int) -> str:
     return f"pod-{number}"
 
 
-def replica_statuses(pods: list[Any]) -> list[ReplicaStatus]:
-    """Describe the newest pod of each replica.
-
-    Args:
-        pods: All pods of one job, oldest first.
-    """
-    return [
-        _replica_status(name, pod)
-        for name, pod in sorted(dict(by_replica(pods)).items(), key=_order)
-    ]
-
-
 def _order(named: tuple[str, Any]) -> tuple[str, int]:
     role, _, index = named[0].rpartition("-")
     return role, int(index)
@@ -146,14 +249,6 @@ def _replica_status(name: str, pod: Any) -> ReplicaStatus:
         ),
         node=pod.spec.node_name or "",
     )
-
-
-def selector_of(api: Api, kind: str, name: str) -> str:
-    """Return the label selector of an object's pods; an experiment's are those of its trials."""
-    if kind != "Experiment":
-        return f"{_JOB_SELECTOR[kind]}={name}"
-    trials = [Trial.parse(trial).name for trial in api.objects("Trial", f"{EXPERIMENT}={name}")]
-    return f"{_JOB_SELECTOR['Trial']} in ({','.join(trials) or 'none'})"
 
 
 def statuses_of(pod: Any) -> list[Any]:
@@ -231,6 +326,59 @@ def _ended_at(pod: Any) -> str:
     return min((time.isoformat() for time in times if time), default="9999")
 
 
+@dataclass(frozen=True)
+class JobPods:
+    """The pods of an object; an Experiment's are those of its trials."""
+
+    api: Api
+    kind: str
+    name: str
+
+    @property
+    def selector(self) -> str:
+        """Their label selector."""
+        if self.kind != "Experiment":
+            return f"{_JOB_SELECTOR[self.kind]}={self.name}"
+        trials = self.api.objects("Trial", f"{EXPERIMENT}={self.name}")
+        names = ",".join(Trial.parse(trial).name for trial in trials)
+        return f"{_JOB_SELECTOR['Trial']} in ({names or 'none'})"
+
+    def read(self) -> list[Any]:
+        """Return them, the oldest first."""
+        return self.api.pods(self.selector)
+
+    def statuses(self) -> list[ReplicaStatus]:
+        """Describe the newest pod of each replica."""
+        newest = dict(by_replica(self.read()))
+        return [_replica_status(name, pod) for name, pod in sorted(newest.items(), key=_order)]
+
+    def explain(self, resource: Resource | None) -> Failed:
+        """Return the error that explains why the object failed: pod, reason, last lines, hint.
+
+        Args:
+            resource: The object as last seen; its own condition is quoted.
+        """
+        state = resource.state if resource else None
+        why = f": {state.message.strip()}" if state and state.finished else ""
+        text = f"{self.kind} {self.name} failed{why}"
+        try:
+            pods = sorted(self.read(), key=_ended_at)
+        except PodiumError as error:
+            return Failed(f"{text}\nits pods cannot be read: {error.message}", error.hint)
+        for trouble in (bad_end(pod) or cannot_start(pod) for pod in pods):
+            if trouble:
+                lines = trouble.last_lines(self.api)
+                return Failed("\n".join([text, str(trouble), *lines]), trouble.hint)
+        return Failed(text)
+
+    def last_words(self) -> tuple[str, list[str]]:
+        """Return how the replica that failed first ended, and its last lines; empty where its pod
+        is gone."""
+        ends = map(bad_end, sorted(self.read(), key=_ended_at))
+        trouble = next((trouble for trouble in ends if trouble), None)
+        return (str(trouble), trouble.last_lines(self.api, mark="")) if trouble else ("", [])
+
+
 class Watchman:
     """Looks at an object's pods while it runs and gives up on those that will never start."""
 
@@ -266,7 +414,7 @@ class Watchman:
     def troubles(self, resource: Resource) -> Iterator[tuple[Trouble, tuple[str, str]]]:
         """Yield the troubles that keep an object's pods from starting, each with a key of its
         own."""
-        pods = self.api.pods(selector_of(self.api, resource.kind, resource.name))
+        pods = JobPods(self.api, resource.kind, resource.name).read()
         yield from self._starting(pods)
         yield from self._refused(resource, pods)
         yield from self._not_taken_up(resource)
@@ -294,7 +442,7 @@ class Watchman:
             made_by = f"{job}-{NODE}-0" if _job_of(resource).kind == TRAINJOB else ""
             if trouble := self._refusal(job, uid, made_by, created_at(resource)):
                 yield (
-                    (replace(trouble, hint=PATCHES_LOST) if lost_patches(resource) else trouble),
+                    (replace(trouble, hint=_PATCHES_LOST) if lost_patches(resource) else trouble),
                     (job, "refused"),
                 )
 
@@ -317,8 +465,8 @@ class Watchman:
             return
         services = self.api.pods(f"{SUGGESTION}={name}")
         yield from self._starting(services)
-        if not services and (events := self._refusals(lambda: service_events(self.api, resource))):
-            yield refusal_of(events[-1], self.api.waits), (name, "service")
+        if not services and (events := self._refusals(lambda: _service_events(self.api, resource))):
+            yield _refusal_of(events[-1], self.api.waits), (name, "service")
 
     def _refusal(
         self, job: str, uid: str | None, made_by: str, created: datetime | None
@@ -340,7 +488,7 @@ class Watchman:
                 or event_time(event) >= created
             )
         ]
-        return refusal_of(news[-1], self.api.waits) if news else None
+        return _refusal_of(news[-1], self.api.waits) if news else None
 
     def _refusals(self, ask: Callable[[], list[Any]]) -> list[Any]:
         """Return the events about refused pods; empty where events may not be listed, which is
@@ -400,50 +548,3 @@ def _jobs_of(api: Api, resource: Resource, pods: list[Any]) -> list[tuple[str, l
 
 def _pods_of(job: Workload) -> int:
     return max(1, sum(replica.count for replica in job.replicas))
-
-
-def explain(api: Api, kind: str, name: str, resource: Resource | None) -> Failed:
-    """Return the error that explains why an object failed: pod, reason, last lines, hint.
-
-    Args:
-        resource: The object as last seen; its own condition is quoted.
-    """
-    state = resource.state if resource else None
-    text = f"{kind} {name} failed" + (
-        f": {state.message.strip()}" if state and state.finished else ""
-    )
-    try:
-        pods = sorted(api.pods(selector_of(api, kind, name)), key=_ended_at)
-    except PodiumError as error:
-        return Failed(f"{text}\nits pods cannot be read: {error.message}", error.hint)
-    for trouble in (bad_end(pod) or cannot_start(pod) for pod in pods):
-        if trouble:
-            return Failed("\n".join([text, str(trouble), *last_lines(api, trouble)]), trouble.hint)
-    return Failed(text)
-
-
-def last_words(api: Api, kind: str, name: str) -> tuple[str, list[str]]:
-    """Return how the replica of a job that failed first ended, and its last lines; empty where its
-    pod is gone."""
-    pods = sorted(api.pods(selector_of(api, kind, name)), key=_ended_at)
-    trouble = next((trouble for trouble in map(bad_end, pods) if trouble), None)
-    return (str(trouble), last_lines(api, trouble, mark="")) if trouble else ("", [])
-
-
-def last_lines(api: Api, trouble: Trouble, mark: str = "  | ") -> list[str]:
-    """Return the last lines of the container in trouble, each behind a mark; none if they are
-    gone."""
-    if trouble.container is None:
-        return []
-    doing, read, where = (
-        f"read the log of pod {trouble.pod}",
-        api.core.read_namespaced_pod_log,
-        api.namespace,
-    )
-    try:
-        text = api.call(
-            doing, read, trouble.pod, where, container=trouble.container, tail_lines=TAIL
-        )
-    except PodiumError:
-        return []
-    return [f"{mark}{line}" for line in str(text).splitlines()]

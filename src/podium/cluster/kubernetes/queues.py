@@ -146,7 +146,7 @@ _SHORT = ("cpu", "memory", "ephemeral-storage")
 Quotas")."""
 
 
-def quota_use(resource: Workload | Experiment) -> dict[str, float]:
+def _quota_use(resource: Workload | Experiment) -> dict[str, float]:
     """Return a job's use of a quota while all of its pods run; for an Experiment with as many
     trials as run at once.
 
@@ -209,7 +209,7 @@ def beyond_quotas(api: Api, resource: Workload | Experiment) -> Iterator[str]:
     Raises:
         PodiumError: The quotas cannot be read.
     """
-    used = quota_use(resource)
+    used = _quota_use(resource)
     listed = api.call(
         "list quotas",
         api.core.list_namespaced_resource_quota,
@@ -231,5 +231,4 @@ def beyond_quotas(api: Api, resource: Workload | Experiment) -> Iterator[str]:
 
 
 def _short(name: str, amount: float) -> str:
-    """Format an amount as in a manifest: memory in Mi."""
     return f"{amount / 2**20:.0f}Mi" if name.endswith(("memory", "storage")) else f"{amount:g}"

@@ -133,7 +133,6 @@ class Reaper:
         self._known: dict[str, str] = {}
 
     def run(self) -> NoReturn:
-        """Go on until the process ends."""
         where, every = self.cluster.api.namespace, self.every
         self.report(
             f"namespace {where}: looking every {every:g} s for jobs whose pipeline run is over"

@@ -7,12 +7,12 @@ from typing import Any
 from podium.cluster.kubernetes.api import Api, event_time
 from podium.cluster.kubernetes.pods import (
     CONFIG_MISSING,
+    Trouble,
     bad_end,
     cannot_start,
-    last_lines,
+    refusal_hint,
     statuses_of,
 )
-from podium.cluster.kubernetes.refusals import Trouble, refusal_hint
 from podium.errors import Failed, NotFound
 from podium.manifests.conditions import Manifest
 from podium.manifests.labels import INFERENCE_SERVICE, INSTANCE
@@ -51,7 +51,7 @@ class Rollout:
         end = time.monotonic() + seconds
         while not self._is_ready():
             if trouble := self._hopeless():
-                lines = last_lines(self._api, trouble)
+                lines = trouble.last_lines(self._api)
                 raise Failed(
                     "\n".join([f"{self._kind} {self._name} is not ready: {trouble}", *lines]),
                     trouble.hint,

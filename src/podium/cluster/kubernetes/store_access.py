@@ -50,11 +50,7 @@ class Access:
     """Secret of launched pods, whose key need not open the test part; empty for the steps' own."""
 
     access_key: str = "accesskey"
-    """Key in the Secret."""
-
     secret_key: str = "secretkey"
-    """Key in the Secret."""
-
     storage: str = ""
     """URL under which models are kept where a pipeline names none; empty for the bucket of the
     run's artifacts."""

@@ -4,9 +4,8 @@
 import time
 from collections.abc import Mapping
 
-from podium.cluster.local.controller import Controller, Runtime
+from podium.cluster.local.controller import Controller, Runtime, backoff
 from podium.cluster.local.pods import PodPlan
-from podium.cluster.local.running_pod import backoff
 from podium.errors import InvalidInput
 from podium.manifests.conditions import timestamp
 from podium.manifests.fields import mapping, objects
@@ -38,18 +37,12 @@ class JobController(Controller):
 
     @property
     def next_look(self) -> float | None:
-        """The deadline, or the time of the next pod."""
         deadline, pod = super().next_look, self._not_before
         due = [pod] if pod > time.monotonic() else []
         return min(due if deadline is None else [*due, deadline], default=None)
 
     @staticmethod
     def check(job: Workload) -> None:
-        """Refuse a job that this machine cannot run as written.
-
-        Raises:
-            InvalidInput: A field of the spec means something else than these controllers do.
-        """
         fields = {name for name, value in job.spec.items() if value is not None}
         for name in sorted(fields - _KNOWN):
             raise InvalidInput(
@@ -69,7 +62,6 @@ class JobController(Controller):
                 )
 
     def reconcile(self, now: float) -> None:
-        """Go once through the Job controller's loop."""
         if self.finished is not None:
             return
         if self.job.suspended:
@@ -90,7 +82,6 @@ class JobController(Controller):
             self._create_pods(now)
 
     def fail(self, reason: str, message: str) -> None:
-        """End all pods and write the failure."""
         active = [pod for pod in self.pods if pod.active]
         for pod in active:
             pod.stop()

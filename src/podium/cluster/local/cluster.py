@@ -10,30 +10,25 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from podium.cluster.base import Cluster, R, ReplicaStatus
-from podium.cluster.local.batch_job import JobController
-from podium.cluster.local.controller import Controller, Runtime
+from podium.cluster.local.controller import Runtime
 from podium.cluster.local.environment import (
     PodIdentity,
     container_environment,
     expand,
     threads_per_process,
 )
-from podium.cluster.local.images import check_images
-from podium.cluster.local.jsonfile import read_json
-from podium.cluster.local.logs import read_log
-from podium.cluster.local.mpi_job import MPIJobController, MPITrainJobController
-from podium.cluster.local.operator_job import OperatorJobController, TrainJobController
+from podium.cluster.local.logs import Logs
+from podium.cluster.local.operator_job import controller_of
 from podium.cluster.local.pods import PodPlan, plan_pod
-from podium.cluster.local.processes.client import Command
-from podium.cluster.local.processes.launcher_pool import LauncherPool
+from podium.cluster.local.processes.client import Command, LauncherPool
 from podium.cluster.local.pushed import PushServer
-from podium.cluster.local.store import POLL_SECONDS, Store
-from podium.cluster.local.supplies import Supplies
+from podium.cluster.local.store import POLL_SECONDS, Store, read_json
+from podium.cluster.local.supplies import Images, Supplies
 from podium.display.text import as_note
 from podium.errors import Failed, InvalidInput
 from podium.files.drafts import appearing
 from podium.manifests.admission import admit
-from podium.manifests.kinds import JOB_KINDS, MPIJOB, TRAINJOB, or_list
+from podium.manifests.kinds import JOB_KINDS, TRAINJOB, or_list
 from podium.manifests.labels import IGNORED_FIELDS
 from podium.manifests.names import named
 from podium.manifests.resource import Resource
@@ -98,7 +93,7 @@ class LocalCluster(Cluster):
         self._runtime = Runtime(
             store=self.store,
             launchers=LauncherPool(fork_server),
-            images=check_images(images or {}, entrypoints or {}, supplies),
+            images=Images.read(images, entrypoints, supplies),
             pushes=PushServer(self.store),
         )
         self._lock = threading.Lock()
@@ -133,21 +128,17 @@ class LocalCluster(Cluster):
             supervisor.start()
 
     def join(self, kind: str, name: str, timeout: float | None = None) -> bool:
-        """Wait until nothing of an object is running in this process; return whether that is so."""
         with self._lock:
             supervisor = self._supervisors.get((kind, name))
         return supervisor is None or supervisor.join(timeout)
 
     def get(self, kind: str, name: str) -> Resource:
-        """Return the object with its present status."""
         return self._reader.read(self.store.read(kind, name))
 
     def list(self, kind: str, labels: dict[str, str] | None = None) -> Sequence[Resource]:
-        """Return the objects of a kind that carry all given labels, oldest first."""
         return [self._reader.read(manifest) for manifest in self.store.list(kind, labels)]
 
     def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
-        """Yield the object now and on every change until its last state."""
         for manifest in self.store.changes(kind, name, timeout):
             resource = self._reader.read(manifest)
             yield resource
@@ -158,7 +149,7 @@ class LocalCluster(Cluster):
         self, kind: str, name: str, replica: str | None = None, follow: bool = False
     ) -> Iterator[str]:
         """Yield the log lines of one replica; a restart appends to the same log."""
-        return read_log(self.store, kind, name, replica, follow)
+        return Logs(self.store, kind, name).lines(replica, follow)
 
     def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
         """Return the replicas as their supervisor recorded them; where it is dead, all that ran
@@ -174,18 +165,12 @@ class LocalCluster(Cluster):
         return [_replica_status(record, alive) for record in records]
 
     def directory(self, kind: str, name: str) -> Path | None:
-        """Return the object's own directory."""
         return self.store.path(kind, name)
 
     def stop(self, kind: str, name: str) -> None:
         """Ask the process that supervises an object, whichever it is, to stop it; a job becomes
         Failed."""
-        state = self.get(kind, name).state
-        if state.finished:
-            raise InvalidInput(
-                f"{kind} {name} does not run: it has {state.phase.lower()}",
-                "there is nothing to stop",
-            )
+        self.refuse_ended(kind, name)
         self.store.ask("stop", kind, name)
 
     def resume(self, kind: str, name: str, changes: Mapping[str, int | str] | None = None) -> None:
@@ -254,7 +239,7 @@ class LocalCluster(Cluster):
             InvalidInput: It breaks a rule, or a field cannot be honored on this machine.
         """
         job = self.with_entrypoints(admit(given.manifest))
-        _controller_of(job).check(job)
+        controller_of(job).check(job)
         plans = {
             replica.role: plan_pod(replica.pod, self._runtime.images) for replica in job.replicas
         }
@@ -302,7 +287,7 @@ class LocalCluster(Cluster):
         written = _with_status(Workload(manifest=resource.manifest), _ignored(job, plans))
         stored = replace(resource, manifest=self.store.create(written.manifest))
         job = job.with_metadata(stored.metadata).with_status(stored.status)
-        return stored, _controller_of(job)(self._runtime, job, plans)
+        return stored, controller_of(job)(self._runtime, job, plans)
 
 
 def directory_of(url: str) -> Path:
@@ -320,14 +305,6 @@ def directory_of(url: str) -> Path:
     if directory.exists() and not directory.is_dir():
         raise InvalidInput(f"a local cluster's URL names a directory, but {directory} is a file")
     return directory
-
-
-def _controller_of(job: Workload) -> type[Controller]:
-    if job.kind == TRAINJOB:
-        return MPITrainJobController if job.uses_mpi else TrainJobController
-    if job.kind == MPIJOB:
-        return MPIJobController
-    return OperatorJobController if job.operator else JobController
 
 
 def _replica_status(record: Mapping[str, Any], alive: bool) -> ReplicaStatus:

@@ -30,19 +30,12 @@ class PodIdentity:
     """A pod's own names (the downward API)."""
 
     name: str
-    """Pod name."""
-
     namespace: str
-    """Namespace of the job."""
-
     uid: str
-    """Unique id."""
-
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the template and those the controller adds."""
 
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Annotations of the template."""
 
 
 MOST_PROCESSES = 1000

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from podium.cluster.base import MOST_LINE
-from podium.cluster.local.jsonfile import read_json
-from podium.cluster.local.store import Store
+from podium.cluster.local.store import Store, read_json
 from podium.display.text import last_said
 from podium.errors import NotFound
 from podium.manifests.conditions import status_of
@@ -20,77 +20,113 @@ _CHUNK = 1 << 20
 _TAIL = 4096
 
 
-def read_log(
-    store: Store, kind: str, name: str, replica: str | None, follow: bool
-) -> Iterator[str]:
-    """Yield the lines of a replica's log, without line ends.
+class Logs:
+    """The output of a job's replicas, or of a trial's job."""
 
-    Args:
-        kind: A kind of job, or Trial.
-        replica: None is the one that reports metrics: that of the role which decides about
-            the job, such as master-0; of a Job the last pod.
-        follow: Go on until the replica has ended.
+    def __init__(self, store: Store, kind: str, name: str) -> None:
+        self._store, self._kind, self._name = store, kind, name
 
-    Raises:
-        NotFound: There is no such object or replica.
-    """
-    manifest, directory = store.read(kind, name), store.path(kind, name)
-    if kind == "Trial" and not (directory / "logs").exists():
-        kind = next((job for job in JOB_KINDS if store.exists(job, name)), "Job")
-        manifest, directory = store.read(kind, name), store.path(kind, name)
-    names = _replica_names(Workload.parse(manifest), directory)
-    chosen = replica or names[0]
-    if chosen not in names:
-        raise NotFound(f"{kind} {name} has no replica {chosen}", f"there are: {', '.join(names)}")
-    log = directory / "logs" / f"{chosen}.log"
-    return _follow(store, kind, name, log) if follow else _lines(log)
+    def lines(self, replica: str | None, follow: bool) -> Iterator[str]:
+        """Yield the lines of a replica's log, without line ends.
 
+        Args:
+            replica: None is the one that reports metrics: that of the role which decides about
+                the job, such as master-0; of a Job the last pod.
+            follow: Go on until the replica has ended.
 
-def read_last_run(
-    store: Store, kind: str, name: str, replicas: Sequence[str] = (), holding: Sequence[str] = ()
-) -> Iterator[str]:
-    """Yield the lines that replicas of a job printed since their last start.
+        Raises:
+            NotFound: There is no such object or replica.
+        """
+        self._store.read(self._kind, self._name)
+        if self._kind == "Trial" and not self.folder.exists():
+            kinds = (kind for kind in JOB_KINDS if self._store.exists(kind, self._name))
+            self._kind = next(kinds, "Job")
+        names = self._replicas()
+        chosen = replica or names[0]
+        if chosen not in names:
+            problem = f"{self._kind} {self._name} has no replica {chosen}"
+            raise NotFound(problem, f"there are: {', '.join(names)}")
+        return self._follow(chosen) if follow else _lines(self._file(chosen))
 
-    Katib's collector sees no others: the shell around the command begins its file anew.
+    def last_run(self, replicas: Sequence[str] = (), holding: Sequence[str] = ()) -> Iterator[str]:
+        """Yield the lines that replicas printed since their last start.
 
-    Args:
-        replicas: The one that reports metrics if empty.
-        holding: Lines without any of these texts may be left out.
-    """
-    directory = store.path(kind, name)
-    records = read_json(directory / "pods.json", list)
-    for chosen in replicas or _replica_names(Workload.parse(store.read(kind, name)), directory)[:1]:
-        start = next((record["logFrom"] for record in records if record["replica"] == chosen), 0)
-        yield from _lines(directory / "logs" / f"{chosen}.log", start, holding)
+        Katib's collector sees no others: the shell around the command begins its file anew.
 
+        Args:
+            replicas: The one that reports metrics if empty.
+            holding: Lines without any of these texts may be left out.
+        """
+        starts = {record["replica"]: record["logFrom"] for record in self._records()}
+        for chosen in replicas or self._replicas()[:1]:
+            yield from _lines(self._file(chosen), starts.get(chosen, 0), holding)
 
-def last_line(store: Store, kind: str, name: str) -> str:
-    """Return the last line of a job's output: of the replica that reports metrics, else of another;
-    empty if there is none."""
-    directory = store.path(kind, name)
-    for chosen in _replica_names(Workload.parse(store.read(kind, name)), directory):
-        path = directory / "logs" / f"{chosen}.log"
-        if not path.is_file():
-            continue
-        with path.open("rb") as log:
-            log.seek(max(0, path.stat().st_size - _TAIL))
-            lines = log.read().decode(errors="replace").splitlines()
-        if said := last_said(lines):
-            return said
-    return ""
+    def last_line(self) -> str:
+        """Return the last line: of the replica that reports metrics, else of another; empty if
+        there is none."""
+        for path in filter(Path.is_file, map(self._file, self._replicas())):
+            with path.open("rb") as log:
+                log.seek(max(0, path.stat().st_size - _TAIL))
+                lines = log.read().decode(errors="replace").splitlines()
+            if said := last_said(lines):
+                return said
+        return ""
 
+    @property
+    def folder(self) -> Path:
+        """Their directory, a file for each replica."""
+        return self._store.path(self._kind, self._name) / "logs"
 
-def _replica_names(job: Workload, directory: Path) -> list[str]:
-    """Return the replicas of a job; the one that reports metrics is first."""
-    if job.has_roles:
-        replicas = sorted(job.replicas, key=lambda replica: not replica.leads)
-        return [
-            f"{replica.role.lower()}-{index}"
-            for replica in replicas
-            for index in range(replica.count)
-        ]
-    names = [path.stem for path in (directory / "logs").glob("*.log") if "." not in path.stem]
-    return sorted(names, key=lambda name: (-int(name.rpartition("-")[2]), name)) or ["pod-0"]
+    def _file(self, replica: str) -> Path:
+        return self.folder / f"{replica}.log"
+
+    def _records(self) -> list[Any]:
+        return read_json(self.folder.with_name("pods.json"), list)
+
+    def _replicas(self) -> list[str]:
+        """Return the replicas; the one that reports metrics is first."""
+        job = Workload.parse(self._store.read(self._kind, self._name))
+        if job.has_roles:
+            replicas = sorted(job.replicas, key=lambda replica: not replica.leads)
+            return [
+                f"{replica.role.lower()}-{index}"
+                for replica in replicas
+                for index in range(replica.count)
+            ]
+        names = [path.stem for path in self.folder.glob("*.log") if "." not in path.stem]
+        return sorted(names, key=lambda name: (-int(name.rpartition("-")[2]), name)) or ["pod-0"]
+
+    def _follow(self, replica: str) -> Iterator[str]:
+        log = self._file(replica)
+        while not log.exists() and not self._has_ended(replica):
+            time.sleep(_LOOK)
+        if not log.exists():
+            return
+        file, ended = GrowingFile(log), False
+        while not ended:
+            # Asked before reading: what was written before the end is in the file then.
+            ended, count = self._has_ended(replica), 0
+            for line in file.lines():
+                count += 1
+                yield line
+            if not count and not ended:
+                time.sleep(_LOOK)
+        if rest := file.last():
+            yield rest
+
+    def _has_ended(self, replica: str) -> bool:
+        try:
+            finished = status_of(self._store.read(self._kind, self._name)).finished
+            records = self._records()
+        except NotFound:
+            return True
+        except FileNotFoundError:
+            return finished
+        record = next((record for record in records if record["replica"] == replica), None)
+        if record is None:
+            return finished
+        ended = record["phase"] in ("Succeeded", "Failed", "Stopped") and not record["pid"]
+        return finished and (ended or not self._store.is_supervised(self._kind, self._name))
 
 
 class GrowingFile:
@@ -129,36 +165,3 @@ def _lines(log: Path, start: int = 0, holding: Sequence[str] = ()) -> Iterator[s
     yield from file.lines()
     if rest := file.last():
         yield rest
-
-
-def _follow(store: Store, kind: str, name: str, log: Path) -> Iterator[str]:
-    while not log.exists() and not _has_ended(store, kind, name, log.stem):
-        time.sleep(_LOOK)
-    if not log.exists():
-        return
-    file, ended = GrowingFile(log), False
-    while not ended:
-        # Asked before reading: what was written before the end is in the file then.
-        ended, count = _has_ended(store, kind, name, log.stem), 0
-        for line in file.lines():
-            count += 1
-            yield line
-        if not count and not ended:
-            time.sleep(_LOOK)
-    if rest := file.last():
-        yield rest
-
-
-def _has_ended(store: Store, kind: str, name: str, replica: str) -> bool:
-    try:
-        finished = status_of(store.read(kind, name)).finished
-        records = read_json(store.path(kind, name) / "pods.json", list)
-    except NotFound:
-        return True
-    except FileNotFoundError:
-        return finished
-    record = next((record for record in records if record["replica"] == replica), None)
-    if record is None:
-        return finished
-    ended = record["phase"] in ("Succeeded", "Failed", "Stopped") and not record["pid"]
-    return finished and (ended or not store.is_supervised(kind, name))

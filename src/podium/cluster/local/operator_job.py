@@ -12,16 +12,22 @@ pkg/controllers/{jobset_controller,failure_policy}.go; kubernetes,
 pkg/controller/job/job_controller.go).
 """
 
+import json
+import math
+import random
+import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from pathlib import Path
 from typing import Any
 
-from podium.cluster.local.controller import Controller, Runtime
-from podium.cluster.local.pods import PodPlan
-from podium.cluster.local.rendezvous import Member, free_ports, operator_environment
-from podium.cluster.local.running_pod import RunningPod, backoff
+from podium.cluster.local.batch_job import JobController
+from podium.cluster.local.controller import Controller, RunningPod, Runtime, backoff
+from podium.cluster.local.pods import ContainerPlan, PodPlan
 from podium.errors import InvalidInput
 from podium.manifests.conditions import timestamp
-from podium.manifests.kinds import OPERATOR_KINDS
+from podium.manifests.kinds import MPIJOB, OPERATOR_KINDS, TRAINJOB
 from podium.manifests.labels import (
     JOB_NAME,
     JOBSET_NAME,
@@ -29,38 +35,191 @@ from podium.manifests.labels import (
     REPLICA_TYPE,
     TRAINJOB_MANAGERS,
 )
-from podium.manifests.trainjob import BACKOFF_LIMIT, OTHER_RUNTIMES
-from podium.manifests.workload import Replica, Workload
+from podium.manifests.trainjob import BACKOFF_LIMIT, NODE, OTHER_RUNTIMES, mpi_slots
+from podium.manifests.workload import ElasticPolicy, Replica, Workload
+
+_HERE = "127.0.0.1"
 
 
-class OperatorJobController(Controller):
+@dataclass(frozen=True, kw_only=True)
+class _Member:
+    """One replica of a job, as its environment describes it."""
+
+    job: Workload
+    """Admitted."""
+
+    replica: Replica
+    index: int
+    """Number within its role."""
+
+    ports: Mapping[tuple[str, int], int]
+    """A free port for each role and index."""
+
+    @property
+    def rank(self) -> int:
+        """Number among all replicas: the Master is 0."""
+        return self.index + (
+            self.replica.role == "Worker" and self.job.replica("Master") is not None
+        )
+
+    @property
+    def port(self) -> int:
+        """The port at which the first replica of the first role is reached."""
+        return next(iter(self.ports.values()))
+
+
+def _free_ports(job: Workload) -> dict[tuple[str, int], int]:
+    return {
+        (replica.role, index): _free_port()
+        for replica in job.replicas
+        for index in range(replica.count)
+    }
+
+
+def _operator_environment(member: _Member) -> dict[str, str]:
+    """Return the variables that the training operator or Trainer sets in every container of a
+    replica.
+
+    Source: kubeflow/trainer release-1.9, pkg/controller.v1/{pytorch/{envvar,master,elastic},
+    tensorflow/tensorflow,xgboost/xgboost,jax/envvar}.go; kubeflow/trainer v2.3.0,
+    pkg/runtime/framework/plugins/torch/torch.go. Two values differ from a cluster's: all replicas
+    share this machine, so every address is 127.0.0.1 and every port a free one.
+    """
+    job, port, operator = member.job, member.port, member.job.operator
+    if operator is None:
+        return _trainer(member)
+    values: dict[str, object] = {
+        "address": _HERE,
+        "port": port,
+        "index": member.index,
+        "pods": job.pod_count,
+    }
+    master = {
+        "master": _HERE,
+        "master_port": port,
+        "processes": job.processes_at_once,
+        "rank": member.rank,
+    }
+    values |= master if job.replica("Master") else dict.fromkeys(master, "")
+    # For LightGBM, which wants one port of all machines: on one machine only its first process gets it.
+    values |= {
+        "worker_port": port if job.pod_count > 1 else "",
+        "workers": ",".join([_HERE] * (job.pod_count - 1)),
+    }
+    values |= {"processes_per_pod": job.processes}
+    values |= {"tf_config": _tensorflow(member) if "TF_CONFIG" in operator.environment else ""}
+    env = {name: value.format_map(values) for name, value in operator.environment.items()}
+    elastic = (
+        _elastic_environment(job.elastic, job.workers, port)
+        if job.elastic and "PET_NNODES" in env
+        else {}
+    )
+    return {name: value for name, value in env.items() if value} | elastic
+
+
+def _elastic_environment(elastic: ElasticPolicy, workers: int, port: int) -> dict[str, str]:
+    least = elastic.min_replicas or elastic.max_replicas or workers
+    most = elastic.max_replicas or elastic.min_replicas or workers
+    env = {
+        "PET_RDZV_ENDPOINT": f"127.0.0.1:{elastic.host_port or port}",
+        "PET_RDZV_BACKEND": elastic.backend,
+        "PET_NNODES": f"{least}:{most}",
+    }
+    values = {
+        "PET_MAX_RESTARTS": elastic.max_restarts,
+        "PET_NPROC_PER_NODE": elastic.processes,
+        "PET_RDZV_ID": elastic.id,
+    }
+    env |= {name: str(value) for name, value in values.items() if value is not None}
+    if elastic.configuration:
+        env["PET_RDZV_CONF"] = ",".join(f"{key}={value}" for key, value in elastic.configuration)
+    return env | ({"PET_STANDALONE": ""} if elastic.standalone else {})
+
+
+def _tensorflow(member: _Member) -> str:
+    job, role = member.job, member.replica.role.lower()
+    task = {"type": role, "index": member.index}
+    if job.pod_count == 1:
+        return ""
+    cluster: dict[str, Any] = {
+        replica.role.lower(): [
+            f"{_HERE}:{member.ports[replica.role, index]}" for index in range(replica.count)
+        ]
+        for replica in job.replicas
+    }
+    if not job.dynamic_workers:
+        return json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})
+    own = cluster[role][member.index]
+    servers = {"ps": [own], "worker": cluster.get("ps", [])}.get(role, [])
+    workers = {str(member.index): own} if role == "worker" else {}
+    return json.dumps({"cluster": {"worker": workers, "ps": servers}, "task": task})
+
+
+def _trainer(member: _Member) -> dict[str, str]:
+    """Return the variables of Trainer's torch plugin, and the Job controller's index: neither RANK
+    nor WORLD_SIZE."""
+    env = {
+        "PET_NNODES": str(member.job.nodes),
+        "PET_NPROC_PER_NODE": _processes_per_node(member.job),
+    }
+    env |= {
+        "PET_NODE_RANK": str(member.index),
+        "PET_MASTER_ADDR": _HERE,
+        "PET_MASTER_PORT": str(member.port),
+    }
+    return env | {"JOB_COMPLETION_INDEX": str(member.index)}
+
+
+def _processes_per_node(job: Workload) -> str:
+    """Return numProcPerNode; without it ``auto`` where a node has GPUs, else the CPUs it asks for,
+    rounded up."""
+    node = next(container for _, container in job.containers() if container.name == NODE)
+    if job.processes_per_replica or any(
+        "gpu" in name.lower() for name in (*node.requests, *node.limits)
+    ):
+        return job.processes
+    cpu = node.requests.get("cpu") or node.limits.get("cpu")
+    if not cpu:
+        return "1"
+    from kubernetes.utils import parse_quantity
+
+    return str(max(1, math.ceil(parse_quantity(cpu))))
+
+
+def _free_port() -> int:
+    """Return a free port below the range that systems use for outgoing connections."""
+    for _ in range(100):
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise InvalidInput("no free port between 20000 and 32000", "see what listens there: ss -tln")
+
+
+class _OperatorJobController(Controller):
     """Supervises the replicas of one job of the training operator."""
 
     def __init__(self, runtime: Runtime, job: Workload, plans: Mapping[str, PodPlan]) -> None:
         super().__init__(runtime, job, plans)
         self.operator = OPERATOR_KINDS[self.kind]
-        self._ports = free_ports(job)
+        self._ports = _free_ports(job)
         self._pods: dict[tuple[str, int], RunningPod] = {}
         self._recreated: dict[tuple[str, int], int] = {}
 
     @property
     def ttl(self) -> float | None:
-        """Seconds from the end after which the job is removed."""
         return None if self.job.suspended else super().ttl
 
     @staticmethod
     def check(job: Workload) -> None:
-        """Refuse a job that this machine cannot run as written.
-
-        Raises:
-            InvalidInput: Another controller is to run the job.
-        """
         if job.managed_by not in ("", "kubeflow.org/training-operator"):
             problem = f"spec.runPolicy.managedBy is {job.managed_by}, but this cluster stands for the training operator"
             raise InvalidInput(problem, "remove it")
 
     def reconcile(self, now: float) -> None:
-        """Go once through the operator's loop."""
         if self.finished is not None:
             self._clean_up()
         elif self.job.suspended:
@@ -82,7 +241,6 @@ class OperatorJobController(Controller):
             self._update_status()
 
     def fail(self, reason: str, message: str) -> None:
-        """Write the end of a job that failed."""
         self.status.setdefault("completionTime", timestamp())
         self._set("Failed", message, reason)
 
@@ -139,7 +297,7 @@ class OperatorJobController(Controller):
     def _create_pod(self, replica: Replica, index: int) -> None:
         key, member = (
             (replica.role, index),
-            Member(job=self.job, replica=replica, index=index, ports=self._ports),
+            _Member(job=self.job, replica=replica, index=index, ports=self._ports),
         )
         again = self._recreated.get(key, -1) + 1
         self._recreated[key] = again
@@ -152,9 +310,9 @@ class OperatorJobController(Controller):
         )
         self.pods = list(self._pods.values())
 
-    def environment(self, member: Member) -> dict[str, str]:
+    def environment(self, member: _Member) -> dict[str, str]:
         """Return the variables by which the replicas of a job find each other."""
-        return operator_environment(member)
+        return _operator_environment(member)
 
     def _update_status(self) -> None:
         self.status.setdefault("startTime", timestamp())
@@ -210,22 +368,16 @@ class OperatorJobController(Controller):
                     counts["succeeded"] = counts.get("succeeded", 0) + active
 
 
-class TrainJobController(Controller):
+class _TrainJobController(Controller):
     """Supervises the nodes of one TrainJob."""
 
     def __init__(self, runtime: Runtime, job: Workload, plans: Mapping[str, PodPlan]) -> None:
         super().__init__(runtime, job, plans)
         (self.nodes,) = job.replicas
-        self._ports = free_ports(job)
+        self._ports = _free_ports(job)
 
     @staticmethod
     def check(job: Workload) -> None:
-        """Refuse a job that this machine cannot run as written.
-
-        Raises:
-            InvalidInput: Another controller is to run the job, its runtime is not for PyTorch, or
-                it has initializers.
-        """
         if job.managed_by not in ("", TRAINJOB_MANAGERS[0]):
             raise InvalidInput(
                 f"spec.managedBy is {job.managed_by}, but this cluster stands for Trainer",
@@ -239,7 +391,6 @@ class TrainJobController(Controller):
             raise InvalidInput("spec.initializer: this machine cannot honor it", hint)
 
     def reconcile(self, now: float) -> None:
-        """Do the work of three controllers in one."""
         if self.finished is not None:
             return
         if self.mailbox.status:
@@ -267,7 +418,6 @@ class TrainJobController(Controller):
             )
 
     def fail(self, reason: str, message: str) -> None:
-        """End all nodes and write the failure."""
         for pod in self.pods:
             pod.stop()
         self._count(failed=1)
@@ -283,13 +433,107 @@ class TrainJobController(Controller):
         self.status["jobsStatus"] = [{"name": self.nodes.replicated_job, **zero, **counts}]
 
     def _create_pod(self, index: int) -> None:
-        member = Member(job=self.job, replica=self.nodes, index=index, ports=self._ports)
+        member = _Member(job=self.job, replica=self.nodes, index=index, ports=self._ports)
         labels = self.nodes.labels_of(index) | {JOBSET_NAME: self.name}
         name = f"{self.nodes.replicated_job}-{index}"
         self.pods.append(
             self.start_pod(self.nodes, name, labels=labels, environment=self.environment(member))
         )
 
-    def environment(self, member: Member) -> dict[str, str]:
-        """Return the variables by which the processes of a job find each other."""
-        return operator_environment(member)
+    def environment(self, member: _Member) -> dict[str, str]:
+        return _operator_environment(member)
+
+
+_CONFIG = "/etc/mpi"
+"""Where the operator mounts the hostfile."""
+
+_HOME = "/home/mpiuser"
+"""Home of the user of Trainer's images for MPI, where Kubeflow's SDK writes a function."""
+
+
+class _MPIJobController(_OperatorJobController):
+    """Supervises the launcher of one MPIJob."""
+
+    def __init__(self, runtime: Runtime, job: Workload, plans: Mapping[str, PodPlan]) -> None:
+        super().__init__(runtime, job, plans)
+        self._config = self.directory / "mpi"
+        launcher, worker = plans["Launcher"], plans.get("Worker")
+        main = _joined(launcher.main, worker.main) if worker else launcher.main
+        self.plans = {"Launcher": _with_hostfile(changed(launcher, main=main), self._config)}
+
+    def reconcile_pods(self, replica: Replica) -> None:
+        """Run the launcher; Workers are as active as it is."""
+        if replica.role == "Launcher":
+            super().reconcile_pods(replica)
+        else:
+            active = int(any(pod.active for pod in self.pods)) * replica.count
+            self.status["replicaStatuses"][replica.role] = {"active": active} if active else {}
+
+    def environment(self, member: _Member) -> dict[str, str]:
+        """Return the variables that name the hostfile to Open MPI 4 and 5, and write it."""
+        return _hostfile(self._config, member.job)
+
+
+class _MPITrainJobController(_TrainJobController):
+    """Supervises the launcher of one TrainJob whose runtime is for MPI."""
+
+    def __init__(self, runtime: Runtime, job: Workload, plans: Mapping[str, PodPlan]) -> None:
+        super().__init__(runtime, job, plans)
+        self._config = self.directory / "mpi"
+        home = self._config / "home"
+        home.mkdir(parents=True, exist_ok=True)
+        self.plans = {
+            role: _mounted(_with_hostfile(plan, self._config), _HOME, home)
+            for role, plan in self.plans.items()
+        }
+
+    def environment(self, member: _Member) -> dict[str, str]:
+        """Return the variables that Trainer sets in the launcher, and write the hostfile."""
+        _, slots = mpi_slots(member.job.spec)
+        return {
+            **_hostfile(self._config, member.job),
+            "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+            "OMPI_MCA_orte_set_default_slots": str(slots),
+            "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
+            "JOB_COMPLETION_INDEX": str(member.index),
+        }
+
+
+def _with_hostfile(plan: PodPlan, config: Path) -> PodPlan:
+    return _mounted(plan, _CONFIG, config)
+
+
+def _mounted(plan: PodPlan, where: str, directory: Path) -> PodPlan:
+    mounts = (*plan.main.mounts, (where, "mpi", directory))
+    return changed(plan, main=changed(plan.main, mounts=mounts))
+
+
+def _hostfile(config: Path, job: Workload) -> dict[str, str]:
+    file = config / "hostfile"
+    config.mkdir(exist_ok=True)
+    file.write_text(f"localhost slots={job.processes_at_once}\n")
+    names = ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile")
+    return dict.fromkeys(names, str(file))
+
+
+def _joined(launcher: ContainerPlan, worker: ContainerPlan) -> ContainerPlan:
+    """Return the launcher's container with what the Workers' has beside."""
+    named = {variable.name for variable in launcher.env}
+    mounted = {where for where, _, _ in launcher.mounts}
+    return changed(
+        launcher,
+        env=(*(each for each in worker.env if each.name not in named), *launcher.env),
+        mounts=(*launcher.mounts, *(each for each in worker.mounts if each[0] not in mounted)),
+        files={**worker.files, **launcher.files},
+        supplied={**worker.supplied, **launcher.supplied},
+        values={**worker.values, **launcher.values},
+    )
+
+
+def controller_of(job: Workload) -> type[Controller]:
+    """Return the class that runs jobs of a kind here."""
+    if job.kind == TRAINJOB:
+        return _MPITrainJobController if job.uses_mpi else _TrainJobController
+    if job.kind == MPIJOB:
+        return _MPIJobController
+    return _OperatorJobController if job.operator else JobController

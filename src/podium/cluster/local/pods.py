@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from podium.cluster.local.images import Image, Images, find_image
-from podium.cluster.local.imports import check_imports
-from podium.cluster.local.scripts import script_of
-from podium.cluster.local.supplies import Supplies
+from podium.cluster.local.scripts import check_imports, script_of
+from podium.cluster.local.supplies import Image, Images, Supplies
 from podium.errors import InvalidInput
 from podium.manifests.fields import mapping, objects, text
 from podium.manifests.workload import Container, Mount, Pod, Variable, Volume
@@ -96,14 +94,10 @@ class ContainerPlan:
     """One container as it will run here."""
 
     name: str
-    """Its name in the template."""
-
     path: str
     """Path in the manifest, for messages."""
 
     image: Image
-    """Its local environment."""
-
     argv: tuple[str, ...]
     """Command and args, $(VAR) not yet expanded."""
 
@@ -135,8 +129,6 @@ class PodPlan:
     """Run one after the other before main."""
 
     main: ContainerPlan
-    """The one container."""
-
     grace: float
     """Seconds between SIGTERM and SIGKILL."""
 
@@ -188,7 +180,7 @@ def _plan(
     path = container.path
     fields = _sort_fields(container.fields, HONORED_CONTAINER, NO_MEANING_CONTAINER, path)
     ignored += [f"containers.{field}" for field in fields]
-    image = find_image(container.image, images)
+    image = images.find(container.image)
     if not container.command:
         hint = f"there is no image here to ask; give its ENTRYPOINT: --entrypoint {container.image}='COMMAND'"
         raise _refuse(

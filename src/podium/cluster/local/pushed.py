@@ -140,7 +140,6 @@ class PushServer:
                 self._address = address
 
     def close(self) -> None:
-        """Answer nothing more."""
         if self._endpoint:
             self._endpoint.close()
         if self._database:
@@ -179,18 +178,17 @@ class _Endpoint:
 
     Args:
         boxes: By their paths.
-        folder: Directory for the credentials if podium's cache cannot be written.
+        folder: Directory for the _credentials if podium's cache cannot be written.
     """
 
     def __init__(self, boxes: Mapping[str, Mailbox], folder: Path) -> None:
-        self._boxes, self._folder = boxes, credentials(folder)
+        self._boxes, self._folder = boxes, _credentials(folder)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._ending, self._end = socket.socketpair()
         self._thread = Background(self._serve, "podium-pushed")
         self._thread.start()
 
     def variables(self, box: Mailbox) -> dict[str, str]:
-        """Return the variables that Trainer sets."""
         port = self._listening.getsockname()[1]
         return {
             "KUBEFLOW_TRAINER_SERVER_URL": f"https://127.0.0.1:{port}{box.path}",
@@ -221,7 +219,7 @@ class _Endpoint:
             return self._ending not in [key.fileobj for key, _ in selector.select()]
 
 
-def credentials(folder: Path) -> Path:
+def _credentials(folder: Path) -> Path:
     """Return the directory with the certificate, the key and the token of this user's endpoints,
     which are made once: the package that makes them takes a sixth of a second to import.
 
@@ -247,7 +245,7 @@ def _is_whole(place: Path) -> bool:
 
 
 def _make(place: Path) -> Path:
-    """Make credentials where there are none, or not all of them."""
+    """Make _credentials where there are none, or not all of them."""
     draft = place.parent / f".podium-{uuid.uuid4().hex}.tmp"
     draft.mkdir(mode=0o700, parents=True)
     try:
@@ -334,7 +332,7 @@ def serve_database(
     rows: Callable[[str], Iterable[Row]],
 ) -> Any:
     """Serve ReportObservationLog and GetObservationLog of Katib's database, unencrypted and without
-    credentials as it does.
+    _credentials as it does.
 
     Args:
         address: Host and port, or ``unix:`` and the path of a socket.

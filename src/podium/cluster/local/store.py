@@ -1,11 +1,10 @@
-"""Objects of the embedded cluster as readable files, with Kubernetes-shaped metadata.
+"""Objects of the embedded cluster as readable files, with the metadata that an API server fills in.
 
 ``<dir>/<plural>/<name>/object.json`` is replaced atomically, so any process may read it at any
 time. Only the process that supervises an object writes it; another process asks for a deletion by
 leaving a file beside it.
 """
 
-import contextlib
 import fcntl
 import json
 import os
@@ -14,18 +13,114 @@ import shlex
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, NoReturn, TypeVar
 
 from podium.cluster.base import KINDS
-from podium.cluster.local.jsonfile import new_metadata, read_json, read_object, write_json
 from podium.display.text import cut
-from podium.errors import Conflict, Failed, InvalidInput, NotFound
-from podium.manifests.conditions import LOST, Conditions, Manifest, status_of
+from podium.errors import Conflict, Damaged, Failed, InvalidInput, NotFound
+from podium.files.drafts import appearing
+from podium.manifests.conditions import LOST, Conditions, Manifest, status_of, timestamp
 from podium.manifests.labels import EXPERIMENT
 from podium.manifests.names import is_dns_1123
 from podium.system.settings import Settings
+
+T = TypeVar("T")
+
+
+def read_json(path: Path, kind: type[T]) -> T:
+    """Read a file that holds JSON of one type.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: There is none.
+        Damaged: It holds something else.
+    """
+    try:
+        value = json.loads(path.read_text())
+    except (ValueError, RecursionError):  # also bytes that are not UTF-8
+        value = None
+    return value if isinstance(value, kind) else _refuse(path)
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """Read a file that holds an object as Kubernetes would show it, with all the fields that lists
+    need.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: There is none.
+        Damaged: It holds something else.
+    """
+    value = read_json(path, dict)
+    return value if _is_object(value) else _refuse(path)
+
+
+_NEEDED = {
+    "objective": {"type", "objectiveMetricName"},
+    "algorithm": {"algorithmName"},
+    "trialTemplate": set[str](),
+}
+
+
+def _is_object(value: dict[str, Any]) -> bool:
+    metadata, spec, status = value.get("metadata"), value.get("spec"), value.get("status", {})
+    if (
+        not all(isinstance(part, dict) for part in (metadata, spec, status))
+        or value.get("kind") not in KINDS
+    ):
+        return False
+    assert isinstance(metadata, dict)
+    assert isinstance(spec, dict)
+    named = all(
+        isinstance(metadata.get(name), str) for name in ("name", "uid", "creationTimestamp")
+    )
+    conditions = status.get("conditions", [])
+    whole = isinstance(conditions, list) and all(
+        isinstance(part, dict) and {"type", "status"} <= part.keys() for part in conditions
+    )
+    needed = _NEEDED if value["kind"] == "Experiment" else {}
+    parts = [(spec.get(part), names) for part, names in needed.items()]
+    return (
+        named
+        and whole
+        and all(isinstance(part, dict) and names <= part.keys() for part, names in parts)
+    )
+
+
+def _refuse(path: Path) -> NoReturn:
+    raise Damaged(f"{path} is damaged", f"restore its content, or remove {path.parent}")
+
+
+def write_json(path: Path, value: object) -> None:
+    """Replace a file atomically with JSON whose outer levels are indented."""
+    with appearing(path) as draft:
+        draft.write_text(_indented(value, 2, "\n ") + "\n")
+
+
+def _indented(value: object, levels: int, separator: str) -> str:
+    # json.dumps(indent=1) takes ten times as long, and it would be most of what a short trial costs here.
+    if not levels or not isinstance(value, dict) or not value:
+        return json.dumps(value)
+    members = (
+        f"{json.dumps(str(name))}: {_indented(member, levels - 1, separator + ' ')}"
+        for name, member in value.items()
+    )
+    return f"{{{separator}{f',{separator}'.join(members)}{separator[:-1]}}}"
+
+
+def new_metadata(metadata: Mapping[str, Any]) -> Manifest:
+    """Return the metadata that a new object has beside its own."""
+    # The uid begins with the time, so that objects of the same second still sort by age.
+    uid = uuid.UUID(int=time.time_ns() << 64 | secrets.randbits(64))
+    return {
+        "namespace": metadata.get("namespace") or "default",
+        "uid": str(uid),
+        "resourceVersion": "1",
+        "generation": 1,
+        "creationTimestamp": timestamp(),
+    }
 
 
 class _Lease:
@@ -63,15 +158,6 @@ def _drop_dead(directory: Path) -> None:
     for path in directory.glob("*"):
         if not _is_held(path):
             path.unlink(missing_ok=True)
-
-
-@contextmanager
-def alone(directory: Path) -> Iterator[None]:
-    """Hold a directory's only lock, waiting for its current holder."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / ".lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 PLURALS = {kind: f"{kind.lower()}s" for kind in KINDS}
@@ -176,13 +262,16 @@ class Store:
         except OSError:
             self._given_up.add((kind, name))
 
-    def alone(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def alone(self) -> Iterator[None]:
         """Keep other processes and threads from taking an object over meanwhile; not to be entered
         twice."""
-        return alone(self.directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / ".lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def is_supervised(self, kind: str, name: str) -> bool:
-        """Return whether the process that supervises an object is alive."""
         lease = self._lease_of(kind, name)
         if self._lease and lease == self._lease.name:
             return (kind, name) not in self._given_up
@@ -201,7 +290,6 @@ class Store:
         return str(record.get("lease"))
 
     def exists(self, kind: str, name: str) -> bool:
-        """Return whether there is such an object."""
         return is_dns_1123(name) and (self.path(kind, name) / "object.json").exists()
 
     def read(self, kind: str, name: str) -> Manifest:
@@ -259,7 +347,7 @@ class Store:
 
     def _load(self, kind: str, name: str) -> Manifest:
         try:
-            return read_object(self.path(kind, name) / "object.json")
+            return _read_object(self.path(kind, name) / "object.json")
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound(
                 f"no {kind} {name} in {self.directory}", _names_hint(self, kind)
@@ -289,8 +377,8 @@ class Store:
         """Return the objects of a kind that carry all given labels, oldest first."""
         manifests, wanted = [], (labels or {}).items()
         for path in self.path(kind, "any").parent.glob("[!.]*/object.json"):
-            with contextlib.suppress(FileNotFoundError, NotFound):
-                manifest = read_object(path)
+            with suppress(FileNotFoundError, NotFound):
+                manifest = _read_object(path)
                 if wanted <= (manifest["metadata"].get("labels") or {}).items():
                     manifests.append(self._settle(manifest))
         return sorted(
@@ -306,7 +394,7 @@ class Store:
         directory = self.path(kind, name)
         grave = directory.with_name(f".{name}.{secrets.token_hex(4)}")
         with self._changed:
-            with contextlib.suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):
                 directory.rename(grave)
             self._changed.notify_all()
         shutil.rmtree(grave, ignore_errors=True)
@@ -315,7 +403,7 @@ class Store:
         """Ask the supervising process, whichever it is, to ``stop`` an object and keep it, or to
         ``delete`` it."""
         if self.exists(kind, name):  # else the file would end the next object of this name
-            with contextlib.suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):
                 (self.path(kind, name) / what).touch()
 
     def asked(self, kind: str, name: str) -> str:

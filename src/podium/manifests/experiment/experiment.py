@@ -40,7 +40,7 @@ from podium.manifests.rules import Rules, Violation, raise_for
 from podium.manifests.structure import wrong_types
 from podium.manifests.workload import Container, Replica, Workload
 from podium.metrics import objective_value
-from podium.search.auto import Choice
+from podium.search.algorithms import Choice
 from podium.search.space import Parameter
 
 SHAPE = Rules[Mapping[str, Any]]()

@@ -19,7 +19,6 @@ from podium.manifests.labels import (
 )
 from podium.manifests.options.pool import pool_size
 from podium.manifests.workload import Workload
-from podium.search.space import first_values
 
 POD_UID = "PODIUM_POD_UID"
 """Variable with the uid of a worker's pod: a pod in place of another has another one."""
@@ -64,7 +63,7 @@ def refuse_what_pools_lack(experiment: Experiment) -> None:
 
 
 def _any_job(experiment: Experiment) -> Workload:
-    values = {parameter.name: first_values(parameter)[0] for parameter in experiment.space}
+    values = {parameter.name: parameter.samples()[0] for parameter in experiment.space}
     return experiment.render(pool_name(experiment), values)
 
 

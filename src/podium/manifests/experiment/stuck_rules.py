@@ -38,7 +38,7 @@ from podium.manifests.rules import (
 from podium.manifests.trainjob import NODE
 from podium.search.algorithm import Algorithm, Setting
 from podium.search.algorithms import ALGORITHMS
-from podium.search.space import count_points, first_values
+from podium.search.space import count_points
 
 OTHER_SWEEPS = Rules[Experiment]()
 STUCK = Rules[Experiment]()
@@ -249,7 +249,7 @@ def values(experiment: Experiment) -> Iterator[Violation]:
     names = {reference: name for name, reference in template.parameters}
     for path, given in numbered("spec.parameters", experiment.spec.get("parameters")):
         parameter = read_parameter(given) if template.is_supported else None
-        for value in first_values(parameter) if parameter else ():
+        for value in parameter.samples() if parameter else ():
             try:
                 fill(template.workload.manifest, {names.get(text(given.get("name")), ""): value})
             except InvalidInput as error:

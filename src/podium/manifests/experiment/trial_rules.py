@@ -12,7 +12,7 @@ from podium.manifests.labels import ISTIO_INJECT, REPLICATED_JOB
 from podium.manifests.rules import PODIUM, Rules, Violation
 from podium.manifests.trainjob import LAUNCHER
 from podium.manifests.workload import Container, Replica, Workload, uses_builtin_trainer
-from podium.search.space import first_values, settled
+from podium.search.space import settled
 
 TRIAL_RULES, TRAINER_RULES = Rules[Experiment](), Rules[Experiment]()
 rule = TRIAL_RULES.rule
@@ -122,7 +122,7 @@ def _trainer_refuses(experiment: Experiment) -> Iterator[Violation]:
         {each.name: value}
         for each in experiment.space
         if each.name in asked
-        for value in first_values(each)
+        for value in each.samples()
     ]
     for given in [
         {},

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from podium.errors import InvalidInput, suggestion
 from podium.manifests.options.base import Setting, SweepOption, Values
-from podium.search.algorithms import find
-from podium.search.auto import AUTO, CHOICES, NEAREST, Choice, choose
+from podium.search.algorithms import AUTO, CHOICES, NEAREST, Choice, choose, find
 
 if TYPE_CHECKING:
     from podium.manifests.experiment.experiment import Experiment

@@ -11,7 +11,7 @@ from podium.errors import InvalidInput, suggestion
 from podium.manifests.options.base import Setting, SweepOption, UnderKatib, Values
 from podium.search.algorithms import ALGORITHMS
 from podium.search.distributions import encode
-from podium.search.space import Parameter, Premise, probes
+from podium.search.space import Parameter, Premise
 
 if TYPE_CHECKING:
     from podium.manifests.experiment.experiment import Experiment
@@ -204,7 +204,7 @@ def _check_together(parameter: Parameter, premises: Sequence[Premise]) -> None:
     """Refuse conditions that no value of a parameter satisfies, or hardly any value of a continuous
     one."""
     if any(
-        all(premise.holds(value) for premise in premises) for value in probes(parameter, premises)
+        all(premise.holds(value) for premise in premises) for value in parameter.probes(premises)
     ):
         return
     first, *others = premises

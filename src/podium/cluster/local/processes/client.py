@@ -1,18 +1,25 @@
-"""The caller's side of the launcher: processes that cannot outlive this one."""
+"""The caller's side of the launcher: processes that cannot outlive this one, in a fork server where
+that is possible and faster, else in an interpreter of their own."""
 
 import contextlib
 import json
+import os
+import re
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
 from podium.cluster.local.processes import launcher
+from podium.cluster.local.scripts import imported_at_top
 from podium.errors import Failed
 
 START_TIMEOUT = 120.0
@@ -56,7 +63,6 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended yet."""
         return not self._ended.is_set()
 
     def stop(self) -> None:
@@ -166,10 +172,10 @@ class Launcher:
             )
         return process
 
-    def wait_until_ready(self, timeout: float = START_TIMEOUT) -> bool:
+    def wait_until_ready(self) -> bool:
         """Wait for the preloaded modules; return whether processes can be forked from here (else
         see ``unfit``)."""
-        self._ready.wait(timeout)
+        self._ready.wait(START_TIMEOUT)
         return self.alive and self._ready.is_set() and self.unfit is None
 
     def send(self, **message: Any) -> None:
@@ -213,3 +219,201 @@ class Launcher:
             process.started(answer.get("pid"), answer.get("error"))
             if process.error is not None:
                 del self._processes[answer["id"]]
+
+
+_SENSITIVE = re.compile(
+    r"(PYTHON|LD_|DYLD_|OMP_|KMP_|GOMP_|MKL_|OPENBLAS_|TORCH|PYTORCH_|ATEN_|CUDA_|NVIDIA_|MALLOC_|GLIBC_|ORT_|LC_)\w+|LANG"
+)
+_PLACES = ("PATH", "HOME", "USER", "TMPDIR", "VIRTUAL_ENV", "XDG_CACHE_HOME")
+_SHELLS = {"sh", "/bin/sh", "bash", "/bin/bash"}
+_SHELL_SPECIAL = re.compile(r"[|&;<>()$`\\\"'*?\[\]#~!{}\n]")
+TRAINER = (
+    "podium.trainer.__main__",
+    "podium.trainer.onnx_graph",
+    "podium.storage.files",
+    "safetensors.torch",
+    "onnx",
+    "onnxruntime",
+)
+"""Modules that podium's trainer imports sooner or later."""
+
+FITTED = (
+    "podium.trainer.trees",
+    "podium.trainer.linear",
+    "sklearn.ensemble",
+    "sklearn.linear_model",
+    "onnx",
+    "onnxruntime",
+)
+"""The same where scikit-learn fits its model."""
+
+_SETTINGS = {
+    # OpenBLAS starts its threads when numpy is imported; a fork needs a single-threaded parent.
+    "OPENBLAS_NUM_THREADS": "1",
+    # onnxruntime's telemetry would start a thread at import.
+    "ORT_DISABLE_TELEMETRY": "1",
+    # pyarrow's allocator starts a thread as it is loaded, which pandas and scikit-learn do.
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    # Huge pages: forking 300 MB of them copies few page-table entries, and the fork has a quarter of the page faults.
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+"""Environment of a fork server, unless the process to run sets them."""
+
+_STANDARD = sys.stdlib_module_names - {
+    "this",
+    "antigravity",
+}  # these two print or open a browser at import
+
+MAX_SERVERS = 3
+"""Most fork servers at once; each holds its imports in memory."""
+
+
+class LauncherPool:
+    """The launchers of one cluster; close stops every process they started.
+
+    Args:
+        fork_server: Whether ``python -m`` may run in forks of a process that has done its imports.
+    """
+
+    def __init__(self, fork_server: bool = True) -> None:
+        self._fork_server = (
+            fork_server and sys.platform == "linux" and os.environ.get("PODIUM_FORK_SERVER") != "0"
+        )
+        self._lock = threading.Lock()
+        self._given_up = False
+        self._plain: Launcher | None = None
+        self._servers: dict[tuple[object, ...], Launcher] = {}
+
+    def start(self, command: Command, on_exit: Callable[[], None]) -> Process:
+        """Start a process.
+
+        Raises:
+            Failed: The system cannot start any.
+        """
+        module, server = self._server_of(command)
+        ready = server is not None and server.wait_until_ready()
+        if self._given_up:
+            raise Failed(
+                f"{command.argv[0]} was not started: its cluster is being closed", "connect again"
+            )
+        if server and ready:
+            try:
+                return server.start(replace(command, module=module), on_exit)
+            except Failed:
+                if server.alive:
+                    raise
+        return self._launcher().start(command, on_exit)
+
+    def warm(self, command: Command) -> None:
+        """Begin the imports of the fork server that a command will need soon, without waiting."""
+        self._server_of(command)
+
+    def give_up(self) -> None:
+        """Start nothing from now on; a start that waits for a fork server's imports fails at
+        once."""
+        with self._lock:
+            self._given_up = True
+            waiting = [server for server in self._servers.values() if not server.is_ready]
+        for server in waiting:
+            server.close()
+
+    def close(self) -> None:
+        """Stop everything that runs; returns when nothing is left."""
+        self.give_up()
+        with self._lock:
+            launchers = [*self._servers.values(), *([self._plain] if self._plain else [])]
+            self._servers, self._plain = {}, None
+        for each in launchers:
+            each.close()
+
+    def _server_of(self, command: Command) -> tuple[tuple[str, ...] | None, Launcher | None]:
+        module = _find_module(command) if self._fork_server and command.own_python else None
+        preload = _find_preload(module[0], command) if module else None
+        return module, self._server(preload, command.env) if preload is not None else None
+
+    def _launcher(self) -> Launcher:
+        with self._lock:
+            if self._plain is None or not self._plain.alive:
+                if self._plain:
+                    self._plain.close()
+                self._plain = Launcher()
+            return self._plain
+
+    def _server(self, preload: tuple[str, ...], env: dict[str, str]) -> Launcher | None:
+        # A library must read the same environment at import as it would in a process of its own.
+        read = {
+            name: value
+            for name, value in env.items()
+            if _SENSITIVE.fullmatch(name) and name != "PYTHONUNBUFFERED"
+        }
+        key = (preload, *sorted(read.items()))
+        with self._lock:
+            if key not in self._servers:
+                if len(self._servers) >= MAX_SERVERS:
+                    return None
+                settings = _SETTINGS | {name: env[name] for name in _PLACES if name in env} | read
+                self._servers[key] = Launcher((sys.executable, "-P"), preload, settings)
+            return self._servers[key]
+
+
+def _find_module(command: Command) -> tuple[str, ...] | None:
+    """Return module and arguments if a command is ``python -m module …`` with this Python, also as
+    a shell string."""
+    argv = command.argv
+    if (
+        len(argv) == 3
+        and argv[0] in _SHELLS
+        and argv[1] == "-c"
+        and not _SHELL_SPECIAL.search(argv[2])
+    ):
+        argv = tuple(shlex.split(argv[2]))
+    if len(argv) < 3 or not Path(argv[0]).name.startswith("python"):
+        return None
+    program = shutil.which(argv[0], path=command.env.get("PATH"))
+    if program is None or Path(program).parent != Path(sys.executable).parent:
+        return None
+    unbuffered = argv[1] == "-u" and bool(command.env.get("PYTHONUNBUFFERED"))
+    options = argv[2:] if unbuffered else argv[1:]
+    return tuple(options[1:]) if len(options) > 1 and options[0] == "-m" else None
+
+
+def _find_preload(module: str, command: Command) -> tuple[str, ...] | None:
+    """Return the modules that a fork server imports for a module; None if the module cannot run in
+    a fork.
+
+    podium's trainer is imported whole. Of any other module, only the installed or standard packages
+    that it imports at its top: its own code may change from trial to trial. If a file beside the
+    module shadows one of them, None: the server would have imported the wrong package.
+    """
+    if module == "podium.trainer" or module.startswith("podium.trainer."):
+        return TRAINER if {"--model=trees", "--model=linear"}.isdisjoint(command.argv) else FITTED
+    source = _find_source(module, command)
+    if source is None:
+        return None
+    imported = imported_at_top(source.read_bytes())
+    if imported is None:
+        return None
+    stable = {name for name in imported if name in _STANDARD or _is_installed(name)}
+    beside = {path.stem for path in command.cwd.glob("*.py")}
+    beside |= {path.parent.name for path in command.cwd.glob("*/__init__.py")}
+    return None if beside & (stable | _STANDARD) else ("runpy", *sorted(stable - {"runpy"}))
+
+
+def _find_source(module: str, command: Command) -> Path | None:
+    """Find a module's file without importing anything; of a package, its __main__."""
+    inside = os.path.join(*module.split("."))
+    for folder in (
+        str(command.cwd),
+        *command.env.get("PYTHONPATH", "").split(os.pathsep),
+        *sys.path,
+    ):
+        for file in (Path(folder, f"{inside}.py"), Path(folder, inside, "__main__.py")):
+            if file.is_file():
+                return file
+    return None
+
+
+def _is_installed(package: str) -> bool:
+    spec = PathFinder.find_spec(package)
+    paths = [*(spec.submodule_search_locations or []), spec.origin or ""] if spec else []
+    return any("site-packages" in path or "dist-packages" in path for path in paths)
