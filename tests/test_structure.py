@@ -372,7 +372,6 @@ LARGE_CLASSES = {
     "PoolStore": "both sides of one layout",
     "Store": "files of an object and who supervises it",
     "Api": "requests that share patience and budget",
-    "Services": "one request each",
 }
 """Classes of more than MOST_METHODS public methods, with the reason."""
 

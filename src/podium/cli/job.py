@@ -179,8 +179,7 @@ def stop(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """
     with _opened(name, spec) as job:
         job.stop()
-    if as_json:
-        echo_json({"kind": job.kind, "name": name, "stopping": True})
+    output(as_json, {"kind": job.kind, "name": name, "stopping": True})
 
 
 @job.command()
@@ -194,8 +193,7 @@ def resume(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """
     with _opened(name, spec) as job:
         job.resume()
-    if as_json:
-        echo_json({"kind": job.kind, "name": name, "resumed": True})
+    output(as_json, {"kind": job.kind, "name": name, "resumed": True})
 
 
 @job.command()
@@ -209,13 +207,11 @@ def delete(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """
     with _opened(name, spec) as job:
         job.delete()
-    if as_json:
-        echo_json({"kind": job.kind, "name": name, "deleted": True})
+    output(as_json, {"kind": job.kind, "name": name, "deleted": True})
 
 
 @contextmanager
 def _opened(name: str, spec: "ClusterSpec", *kinds: str) -> "Iterator[Job]":
-    """Find a job, or an object of other kinds, on its open cluster."""
     from podium.api.jobs import find_job
     from podium.api.launched import Session
 

@@ -394,7 +394,6 @@ def verify(
 def _read(
     models: "list[Model]", ref: str | None, key: "PublicKey | None", quick: bool
 ) -> "tuple[list[int], list[Finding]]":
-    """Return the sizes of the files that were read, and what is wrong."""
     total = 0
     for model in models if not quick else []:
         with suppress(Damaged):  # which is a finding

@@ -22,7 +22,6 @@ _WIDEST_PICTURE = 56
 
 
 def models(overviews: Sequence["Overview"]) -> str:
-    """List the models of a registry."""
     from podium.models import Overview
 
     rows, drop = [row.cells() for row in overviews], ("METRIC", "SINCE (UTC)", ">VERSIONS")
@@ -30,7 +29,6 @@ def models(overviews: Sequence["Overview"]) -> str:
 
 
 def versions(of: "Versions") -> str:
-    """List the versions of a model, the newest last."""
     drop = ("DATASET", ">SIZE", "METRIC", "CREATED (UTC)")
     return table(of.HEADS, of.rows(), width=screen_width(), drop=drop, shorten="VERSION")
 
@@ -76,7 +74,6 @@ def _why(record: "Record") -> str:
 
 
 def _facts(pairs: Mapping[str, str | None]) -> list[str]:
-    """Format names and values; long values are wrapped and indented."""
     from rich.markup import escape
 
     label = max(map(len, pairs)) + 2

@@ -51,15 +51,12 @@ class Notice:
     """succeeded, failed or stopped."""
 
     model: str | None = None
-    """Name in the registry."""
 
     version: str | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     report: str | None = None
-    """Path of the run's report."""
 
     reason: str = ""
-    """Reason of the failure."""
 
     def fail(self, status: str, reason: str) -> None:
         """Make it the notice of a failure, with the first line of the reason."""
@@ -67,7 +64,6 @@ class Notice:
         self.event, self.status, self.reason = "failure", status, first
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON body."""
         fields = asdict(self)
         del fields["what"], fields["reason"]
         return {"text": self.text, **fields}

@@ -17,7 +17,7 @@ from podium.cli.options import (
     notify_option,
     supply_options,
 )
-from podium.display.terminal import echo, echo_json, output
+from podium.display.terminal import echo, output
 from podium.errors import InvalidInput
 from podium.files.documents import write_file
 
@@ -206,9 +206,7 @@ def _show_parameters(pipeline: str, as_json: bool) -> None:
     from podium.kfp.definition import load
 
     rows = load(pipeline).parameters
-    if as_json:
-        echo_json([{**vars(parameter), "type": parameter.type.__name__} for parameter in rows])
-        return
+    value = [{**vars(parameter), "type": parameter.type.__name__} for parameter in rows]
     shown = [
         parameter.name
         if parameter.required
@@ -216,5 +214,8 @@ def _show_parameters(pipeline: str, as_json: bool) -> None:
         for parameter in rows
     ]
     width = max(map(len, shown), default=0) + 2
-    for parameter, text in zip(rows, shown, strict=True):
-        echo((text.ljust(width) + parameter.description).rstrip())
+    lines = [
+        (text.ljust(width) + parameter.description).rstrip()
+        for parameter, text in zip(rows, shown, strict=True)
+    ]
+    output(as_json, value, lambda: "\n".join(lines))

@@ -162,19 +162,13 @@ def cache(empty: bool, as_json: bool) -> None:
         {"files": len(files), "bytes": sum(file.bytes for file in files)}
         for files in (opened.files(), removed)
     )
-    if as_json:
-        report = {
-            "directory": str(opened.directory),
-            "limit": opened.limit,
-            **kept,
-            "removed": freed,
-        }
-        echo_json(report)
-        return
-    if empty:
-        echo(f"removed {plural(freed['files'], 'file')}, {size(freed['bytes'])}")
+    report = {"directory": str(opened.directory), "limit": opened.limit, **kept, "removed": freed}
     held = f"{plural(kept['files'], 'file')}, {size(kept['bytes'])}"
-    echo(f"{held} of at most {opened.limit / 1e9:g} GB, in {opened.directory}")
+    lines = [
+        *([f"removed {plural(freed['files'], 'file')}, {size(freed['bytes'])}"] if empty else []),
+        f"{held} of at most {opened.limit / 1e9:g} GB, in {opened.directory}",
+    ]
+    output(as_json, report, lambda: "\n".join(lines))
 
 
 def _report(entries: "list[Entry]", where: str, as_json: bool) -> None:

@@ -308,7 +308,6 @@ def _read(
 
 
 def _save(planned: "Plan", file: Path) -> None:
-    """Write an Experiment as it is created on its cluster."""
     from podium.api.experiments import with_store
     from podium.cluster.traits import traits_of
     from podium.files.yaml_loader import dump

@@ -44,12 +44,12 @@ def echo_json(value: Any) -> None:
     echo(json.dumps(value, indent=1, default=str))
 
 
-def output(as_json: bool, value: Any, text: Callable[[], str]) -> None:
-    """Print a value as JSON, or its text."""
+def output(as_json: bool, value: Any, text: Callable[[], str] | None = None) -> None:
+    """Print a value as JSON, or its text if there is one."""
     if as_json:
         echo_json(value)
-    else:
-        echo(text())
+    elif text and (shown := text()):
+        echo(shown)
 
 
 def echo_error(message: str, hint: str | None = None) -> None:
@@ -65,7 +65,6 @@ class EchoHandler(logging.Handler):
     """Prints log messages of podium's library modules to stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a record."""
         echo(record.getMessage(), err=True)
 
 

@@ -33,7 +33,6 @@ class Definition:
     something else."""
 
     documents: tuple[dict[str, Any], ...] = ()
-    """The compiled YAML."""
 
     @cached_property
     def spec(self) -> dict[str, Any]:
@@ -96,11 +95,6 @@ def load(reference: str) -> Definition:
 
 
 def _read(file: Path) -> tuple[dict[str, Any], ...]:
-    """Read a compiled pipeline.
-
-    Raises:
-        InvalidInput: It is none, or one of KFP 1.
-    """
     if not file.is_file():
         raise InvalidInput(f"there is no file {file}", "a compiled pipeline, or FILE.py")
     text = read_text(file)
@@ -183,7 +177,6 @@ _KFP_1 = re.compile(
 
 
 def _broken(file: Path, error: BaseException) -> InvalidInput:
-    """Say in one sentence where in the user's code an import failed."""
     folder = str(file.parent.absolute())
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     own = [(name, line) for name, line in frames if str(Path(name).absolute()).startswith(folder)]

@@ -53,7 +53,6 @@ class Project:
     """Relative paths in it start from its folder."""
 
     pipeline: str = PIPELINE
-    """Name or file of the pipeline."""
 
     name: str = ""
     """Name of its pipeline on a server; empty for the model's, or else the folder's."""
@@ -197,8 +196,6 @@ def read_given(
 
 
 def _from_folder(folder: Path, name: str, value: Any) -> Any:
-    """Return a value with its path, if it is a relative one, resolved against the project's
-    folder."""
     if not isinstance(value, str) or folder == Path():
         return value
     if name in ("experiment", "code") and (folder / value).exists():

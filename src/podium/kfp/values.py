@@ -160,7 +160,6 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
 
 
 def _check_bounds(rule: "PromotionRule", experiment: "Experiment | None") -> None:
-    """Refuse a bound on a metric that no trial will report."""
     recorded = experiment.objective.metrics if experiment else ()
     for bound in rule.bounds:
         if bound.metric not in recorded:
@@ -173,7 +172,6 @@ def _check_bounds(rule: "PromotionRule", experiment: "Experiment | None") -> Non
 
 
 def _check_columns(rule: "PromotionRule", data: "DataSettings | None") -> None:
-    """Refuse a rule about columns or times if the data have none."""
     if rule.window and data and not data.is_prepared and not data.data_options.get("time"):
         words = f"the rule has window={rule.window}, but the data are not divided by time"
         raise InvalidInput(words, "data_options='{\"time\": COLUMN}', or leave it out")

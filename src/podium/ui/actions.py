@@ -7,7 +7,7 @@ from typing import Any
 import podium
 from podium.api.sweep import Sweep
 from podium.errors import InvalidInput
-from podium.kfp.runs import find_run, terminate
+from podium.kfp.runs import ServerRuns
 from podium.models import Model
 from podium.models.decision import NotPromoted
 from podium.runner.detached import begin
@@ -17,13 +17,11 @@ from podium.ui.sweeps import SWEEPS
 
 
 def _stop_run(sources: Sources, fields: Mapping[str, Any], *, run: str) -> str:
-    """Stop a run on this machine, whichever process carries it out."""
     podium.runs()[run].stop()
     return f"run {run} is stopped"
 
 
 def resume_run(sources: Sources, fields: Mapping[str, Any], *, run: str) -> str:
-    """Resume a run in a process of its own, which outlives the page."""
     begin("resume_run", {"run": run})
     return f"run {run} continues"
 
@@ -32,7 +30,8 @@ def _stop_server_run(sources: Sources, fields: Mapping[str, Any], *, run: str) -
     server = sources.server
     if server is None:
         raise InvalidInput("no server is shown", "podium ui --server URL")
-    terminate(server, str(find_run(server, run).run_id))
+    runs = ServerRuns(server)
+    runs.terminate(runs[run].id)
     return f"run {run} is being cancelled"
 
 
@@ -53,7 +52,6 @@ def resume_sweep(sources: Sources, fields: Mapping[str, Any], *, name: str, run:
 
 
 def analyse(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
-    """Open optuna-dashboard on a copy of a sweep's study."""
     directory = sources.cluster(run).directory("Experiment", name)
     if directory is None:
         raise InvalidInput(
@@ -65,7 +63,6 @@ def analyse(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str 
 def _stop_trial(
     sources: Sources, fields: Mapping[str, Any], *, name: str, trial: str, run: str = ""
 ) -> str:
-    """End a running trial; it counts with the metrics it has reported."""
     sources.cluster(run).stop("Trial", trial)
     return f"trial {trial} is being stopped"
 
@@ -98,13 +95,11 @@ def _noted(sources: Sources, fields: Mapping[str, Any], kind: str, name: str, ru
 
 
 def promote(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
-    """Make a version champion, by a rule or in any case."""
     rule = fields.get("rule") or None
     return _decided(sources, fields, name, lambda model, it: model.promote(it, rule=rule))
 
 
 def approve(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
-    """Say yes to a version that waits for a person; it is compared once more."""
     reason = str(fields.get("reason", ""))
     return _decided(sources, fields, name, lambda model, it: model.approve(it, reason))
 
@@ -126,7 +121,6 @@ def _decided(
 
 
 def reject(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
-    """Say no to a version that waits for a person."""
     record = sources.registry.registry[name].reject(
         str(fields.get("version", "")), str(fields.get("reason", ""))
     )
