@@ -98,7 +98,6 @@ def returned_names(function: Callable[..., Any]) -> list[str]:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function, without functions and classes defined in it."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(
             child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
@@ -190,11 +189,6 @@ class _Collected:
 
 
 def _source(name: str, value: Any) -> str:
-    """Return the source of a function or class.
-
-    Raises:
-        InvalidInput: It is not known.
-    """
     try:
         return textwrap.dedent(inspect.getsource(value))
     except (OSError, TypeError):

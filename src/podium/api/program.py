@@ -35,7 +35,6 @@ class Program:
     """Base of the Experiment's name."""
 
     words: tuple[str, ...]
-    """The command without its parameters."""
 
     call: Call | None = None
     """The call of a function; None for a script or a command."""
@@ -216,7 +215,6 @@ def script_words(path: Path) -> list[str]:
 
 
 def _name_of(words: Sequence[str]) -> str:
-    """Return the name of the script or module that a command runs, else of its program."""
     scripts = [word for word in words if word.endswith((".py", ".sh", ".ipynb"))]
     modules = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-m"]
     return (
@@ -229,7 +227,6 @@ def _name_of(words: Sequence[str]) -> str:
 
 
 def _root_of(words: Sequence[str]) -> Path | None:
-    """Return the working directory if a command names a file or a module below it."""
     here = Path.cwd()
     modules = [
         words[at + 1].replace(".", "/") for at, word in enumerate(words[:-1]) if word == "-m"

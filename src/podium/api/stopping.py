@@ -33,13 +33,10 @@ class Stopping:
 
     algorithm: str
     settings: Mapping[str, object]
-    """Settings of the algorithm."""
 
     spec: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the Experiment's spec."""
 
     text: str = ""
-    """Description for people."""
 
     @property
     def reads_along(self) -> bool:
@@ -123,7 +120,6 @@ def _asha(
 
 
 def _length(searched: Mapping[str, Dimension], fixed: Mapping[str, Value]) -> str:
-    """Return the parameter that says how long a trial trains."""
     found = [name for name in searched if name.lower().replace("-", "_") in _LENGTHS]
     if len(found) == 1:
         return found[0]

@@ -34,7 +34,6 @@ class ListedSweep:
     """From its start to its end; of one that runs so far."""
 
     counts: dict[str, int]
-    """Number of trials by state."""
 
     trials: int
     objective: str
@@ -51,7 +50,6 @@ class ListedSweep:
     HEADS: ClassVar = ("NAME", ">BEST", "METRIC", "STATE", ">TRIALS", "ALGORITHM", "BEGAN (UTC)")
 
     def cells(self) -> tuple[str, ...]:
-        """Return its row of a table, a cell for each head."""
         best = "" if self.best is None else figure(self.best)
         began, trials = when(self.began), str(self.trials)
         return self.name, best, self.metric, self.state, trials, self.algorithm, began
@@ -126,7 +124,6 @@ def listed(cluster: Cluster, experiment: Experiment) -> ListedSweep:
 
 
 def _ended(cluster: Cluster, experiment: Experiment) -> datetime:
-    """Return when an Experiment ended or was stopped; now if it runs."""
     if experiment.completed:
         return datetime.fromisoformat(experiment.completed)
     if stopped := experiment.condition("Stopped"):

@@ -232,11 +232,6 @@ def _check_flags(hyperparameters: Mapping[str, Any]) -> None:
 
 
 def _fitting(settings: TrainSettings, data: str) -> TrainSettings:
-    """Return the settings with the model that suits the data where none is named.
-
-    Raises:
-        InvalidInput: Its library is not installed.
-    """
     from podium.trainer.config import check_library, parse
 
     meaning = describe(data).meaning
@@ -285,12 +280,6 @@ def _settings(
 
 
 def _recipe_of(job: str | Path | Mapping[str, Any], hyperparameters: Mapping[str, Any]) -> Recipe:
-    """Read a job's manifest.
-
-    Raises:
-        InvalidInput: It is not one job, or there are hyperparameters, which would have no place in
-            it.
-    """
     if isinstance(job, Mapping):
         documents: list[Any] = [dict(job)]
     elif Path(job).is_file():

@@ -57,7 +57,6 @@ class TuneSettings:
 
     goal: Goal
     metrics: Sequence[str] = ()
-    """Other metrics to record."""
 
     prints: Library | None = None
     """Library that prints the metrics; None for ``name=value``."""
@@ -418,8 +417,6 @@ def tune(
 
 
 def _refuse_unknown(given: Mapping[str, Any]) -> None:
-    """Refuse arguments that tune does not have, with a suggestion; some of Optuna's names are
-    known."""
     for name, value in given.items():
         others = {
             "n_trials": "trials",
@@ -479,7 +476,6 @@ class Plan:
     """What is searched, by the flag's name: ``1 to 3``."""
 
     passing: Passing
-    """How the command takes its parameters."""
 
     words: tuple[str, ...]
     """The command without its parameters."""

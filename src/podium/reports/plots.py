@@ -82,7 +82,6 @@ class _Window:
 
     @property
     def said(self) -> str:
-        """Note below the axis about the values outside."""
         lie = "1 worse value lies" if self.outside == 1 else f"{self.outside:,} worse values lie"
         return f"{lie} {'below' if self.below else 'above'} what is shown"
 
@@ -426,7 +425,6 @@ def coordinates(sweep: Mapping[str, Any]) -> Figure:
 def _lines(
     color: str, shown: Sequence[int], places: Sequence[Sequence[float]], rows: Sequence[Any]
 ) -> dict[str, Any]:
-    """Return the lines of some trials as one trace, with a gap between two of them."""
     return {
         "type": "scatter",
         "mode": "lines",
@@ -451,8 +449,6 @@ def _bounds(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _axis_of_some(parameter: Mapping[str, Any], values: Sequence[str | None]) -> dict[str, Any]:
-    """Return one axis, with a place below all others for trials in which the parameter does not
-    count."""
     axis = _axis(parameter, [value for value in values if value is not None])
     drawn, counts = iter(axis["values"]), [value is not None for value in values]
     if all(counts):
@@ -473,8 +469,6 @@ def _axis_of_some(parameter: Mapping[str, Any], values: Sequence[str | None]) ->
 
 
 def _axis(parameter: Mapping[str, Any], values: Sequence[str]) -> dict[str, Any]:
-    """Return one axis: on a log scale if the parameter was searched on one, evenly spaced for
-    categories."""
     name, space = parameter["name"], parameter["feasibleSpace"]
     if parameter["parameterType"] == "categorical":
         categories = list(dict.fromkeys([*space["list"], *values]))
@@ -816,7 +810,6 @@ def _dots(points: Mapping[str, Sequence[float]]) -> dict[str, Any]:
 
 
 def titled(title: str, **axis: Any) -> dict[str, Any]:
-    """Return an axis with a title."""
     return {"title": {"text": title}, **axis}
 
 
@@ -840,12 +833,10 @@ def noted(title: str, shown: _Window | None) -> str:
 
 
 def each_one(title: str, count: int) -> dict[str, Any]:
-    """Return an axis of whole numbers from 1, all of them written out if they are few."""
     return titled(title, dtick=1) if count <= 20 else titled(title)
 
 
 def figure_of(traces: Sequence[Mapping[str, Any]], **layout: Any) -> Figure:
-    """Return a figure with the layout of all."""
     legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom"}
     return {
         "data": list(traces),

@@ -30,10 +30,8 @@ class Candidate:
     directory: ModelDirectory
 
     origin: Origin
-    """The trial or job that trained it."""
 
     trained: TrainedMetrics
-    """Metrics that its training reported."""
 
     info: DatasetInfo
     """Of the dataset that it is judged on."""
@@ -151,12 +149,10 @@ class Judged:
 
     @property
     def origin(self) -> Origin:
-        """The trial or job that trained it."""
         return self.candidate.origin
 
     @property
     def trained(self) -> TrainedMetrics:
-        """Metrics that its training reported."""
         return self.candidate.trained
 
     def order(self, metric: Metric) -> tuple[float, float]:

@@ -271,25 +271,19 @@ def _rare_class(info: DatasetInfo) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Tested:
-    """The winner on the test part."""
-
     scores: Scores
     """On the items that it has not seen."""
 
     files: dict[str, str]
-    """sha256 of each of its files."""
 
     etags: dict[str, str]
-    """Etag of each at that time."""
 
     environment: dict[str, Any]
     """Versions and hardware that its training recorded; empty if it recorded nothing."""
 
     pictures: list[Picture]
-    """That its trainer left."""
 
     part: Split
-    """The test part."""
 
     items: np.ndarray
     """Positions in it of the items that were scored."""
@@ -299,7 +293,6 @@ class _Tested:
 
     @property
     def left_out(self) -> int:
-        """Number of items it has seen."""
         return len(self.part.target) - len(self.items)
 
 

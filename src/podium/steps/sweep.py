@@ -56,7 +56,6 @@ class SweepResult:
     """How the best trial was trained, as Recipe.parse reads it."""
 
     trial: str
-    """Name of the best trial."""
 
     model: str
     """URI of its model directory."""

@@ -45,8 +45,6 @@ LEAST = 1e-15
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Member:
-    """A trial that may become a member."""
-
     name: str
     directory: ModelDirectory
 
@@ -138,7 +136,6 @@ def choose(predictions: Sequence[Array], target: Array) -> dict[int, float]:
 
 
 def _loss(predicted: Array, target: Array, is_class: bool) -> float:
-    """Return the log loss, or the mean squared error by the variance of each value."""
     if is_class:
         true = predicted[np.arange(len(target)), target]
         return -float(np.log(np.maximum(true, LEAST)).mean())
@@ -234,7 +231,6 @@ def _write(
     table: "TrialTable",
     run_id: str,
 ) -> None:
-    """Write the model directory, metrics.json last."""
     directory = ModelDirectory(url)
     directory.put(ONNX, model)
     seen = [each.directory.seen for each in chosen]

@@ -142,7 +142,6 @@ def _row(described: "InputInfo", values: "np.ndarray") -> dict[str, str]:
 
 
 def _text(info: "DatasetInfo", name: str, tokens: "np.ndarray") -> str:
-    """Return the words of a sentence; empty for tokens without a vocabulary."""
     if info.preprocessing.get("tokens") != name:
         return ""
     vocabulary = info.preprocessing.get("vocabulary", [])

@@ -27,7 +27,6 @@ class PartScores:
 
     metrics: dict[str, float]
     count: int
-    """Number of items that were scored."""
 
     @classmethod
     def of(cls, scores: "Scores") -> Self:
@@ -117,7 +116,6 @@ class EvaluatedDataset:
     target: str
     counts: dict[str, int]
     warnings: list[str]
-    """Warnings of its preparation."""
     source: str = ""
 
     @classmethod
@@ -183,11 +181,9 @@ class DataSummary:
     which stay small."""
 
     split: str
-    """How the items were divided."""
 
     parts: list[PartSummary]
     columns: list[ColumnSummary]
-    """Columns of all tables among the inputs."""
 
     @classmethod
     def of(cls, info: "DatasetInfo", targets: Mapping[str, "np.ndarray"]) -> Self:
@@ -278,7 +274,6 @@ class TrialRow:
     started: str | None = None
     """RFC3339; None before the start, and in tables of an older podium."""
     ended: str | None = None
-    """As started."""
     interval: tuple[float, float] | None = None
     """95 % interval of the objective; None where the trial left no predictions that give it."""
     tied: bool = False
@@ -296,7 +291,6 @@ class TrialTable:
     best: str
     """Name of the best trial; empty if there is none."""
     trials: list[TrialRow]
-    """Best first."""
     note: str | None = None
     """Why the best trial is another than Katib's, if it is."""
     standing: str = ""

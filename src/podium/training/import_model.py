@@ -125,7 +125,6 @@ def import_model(source: ModelSource, model: Model, version: str = "") -> Versio
 
 
 def _open(directory: ModelDirectory, uri: str) -> "OnnxModel | CommandModel":
-    """Load the model of a fetched directory, and read the files that podium reads later."""
     from podium.data import preprocessing
     from podium.scoring import OnnxModel
 
@@ -141,7 +140,6 @@ def _open(directory: ModelDirectory, uri: str) -> "OnnxModel | CommandModel":
 
 
 def _describe(directory: ModelDirectory, source: ModelSource, url: str) -> dict[str, Any]:
-    """Return the metadata that the files themselves give."""
     trained = TrainedMetrics.read(directory)
     metadata: dict[str, Any] = {
         "origin": {"kind": "upload", "source": url},
@@ -233,11 +231,6 @@ def _predict(
     info: "DatasetInfo",
     name: str,
 ) -> "np.ndarray":
-    """Return predictions in the order of the dataset's classes.
-
-    Raises:
-        InvalidInput: The model says that it has other classes.
-    """
     names = tuple(map(str, own)) if isinstance(own, list) and own else info.classes
     if set(names) != set(info.classes):
         raise InvalidInput(
@@ -250,7 +243,6 @@ def _predict(
 
 
 def _decided(predicted: "np.ndarray", directory: Path, info: "DatasetInfo") -> "np.ndarray":
-    """Return class indices by the directory's threshold; the predictions if it has none."""
     threshold = open_model(directory).threshold
     return threshold.decide(predicted, info.classes) if threshold else predicted
 

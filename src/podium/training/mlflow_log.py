@@ -64,7 +64,6 @@ def _log(
 
 
 def _run(client: "MlflowClient", measured: "Evaluation", result: Mapping[str, Any]) -> str:
-    """Return the id of the run; create it unless an earlier attempt did."""
     from mlflow.entities import Metric, Param
 
     name, run_id = str(result["model_name"]), measured.run_id
@@ -92,8 +91,6 @@ def _run(client: "MlflowClient", measured: "Evaluation", result: Mapping[str, An
 
 
 def _metrics(measured: "Evaluation") -> Iterator[tuple[str, float, int]]:
-    """Yield name, value and epoch of all that is known of the winner: its epochs, validation and
-    test part."""
     for number, epoch in enumerate(measured.chosen.epochs, 1):
         yield from ((name, value, number) for name, value in epoch.items() if name != "epoch")
     yield from (
@@ -106,8 +103,6 @@ def _metrics(measured: "Evaluation") -> Iterator[tuple[str, float, int]]:
 def _version(
     client: "MlflowClient", run: str, result: Mapping[str, Any], locate: Callable[[], str]
 ) -> str:
-    """Return the number of the version in MLflow's registry; create it unless an earlier attempt
-    did."""
     from mlflow.exceptions import MlflowException
 
     name, version = str(result["model_name"]), str(result["version"])

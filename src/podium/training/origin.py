@@ -19,13 +19,10 @@ class Runtime:
     """Environment that a model was trained in: its predict command needs the same."""
 
     image: str = ""
-    """Container image."""
 
     code: str = ""
-    """URI of the code that was brought into the image; empty if there was none."""
 
     install_requirements: bool = False
-    """Whether the code's requirements.txt was installed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,22 +33,18 @@ class Origin:
     """``trial`` or ``training``."""
 
     name: str
-    """Name of the trial or job."""
 
     run_id: str
-    """The run."""
 
     uri: str
     """Where the job wrote the model directory."""
 
     hyperparameters: dict[str, Any] = field(default_factory=dict)
-    """Hyperparameters of the job, by flag."""
 
     experiment: str | None = None
     """The Experiment, of a trial."""
 
     image: str = ""
-    """Container image it was trained in."""
 
     code: str = ""
     """URI of the code that was brought into the image; empty if there was none."""

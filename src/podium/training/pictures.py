@@ -22,7 +22,6 @@ class Picture:
     """A picture as it goes into the report."""
 
     name: str
-    """File name."""
 
     media: str
     """PNG or JPEG; an SVG may hold scripts, and is never shown."""

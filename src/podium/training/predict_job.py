@@ -41,7 +41,6 @@ class PredictJobs:
     """The run that they belong to."""
 
     target: LaunchTarget
-    """Cluster and pod settings."""
 
     def predict(
         self,

@@ -31,7 +31,6 @@ class Recipe:
     """A Job, PyTorchJob or TrainJob."""
 
     container: str
-    """Name of the container that trains."""
 
     hyperparameters: Mapping[str, Any]
     """By name: all flags of podium's trainer but data and output, or the search parameters of
@@ -113,7 +112,6 @@ class Recipe:
         )
 
     def to_text(self) -> str:
-        """Write it as JSON."""
         return json.dumps(
             {
                 "workload": self.workload.manifest,

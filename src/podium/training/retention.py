@@ -21,16 +21,13 @@ class Weights:
     """Files of a trial's output that are not in its record."""
 
     trial: str
-    """Its name."""
 
     url: str
-    """Its output."""
 
     keys: tuple[str, ...]
     """Below the output."""
 
     size: int
-    """Bytes of all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +35,6 @@ class Retention:
     """Who stays and who goes."""
 
     kept: tuple[str, ...]
-    """The best trials, best first."""
 
     removed: tuple[Weights, ...]
     """Weights of trials that ended and are not among the best; without those that had none."""

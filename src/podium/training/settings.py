@@ -185,8 +185,6 @@ class SweepSettings:
         )
 
     def _as_kind(self, experiment: Experiment, admits: Admits) -> Experiment:
-        """Return the Experiment with the kind of job as its trials that was asked for, or that the
-        cluster runs."""
         own = experiment.template.workload
         workers = (
             self.trial_workers
@@ -297,7 +295,6 @@ class TrainSettings:
         )
 
     def _least_epochs(self) -> int:
-        """Return the usual epochs of the network if the best trial took fewer, else 0."""
         recipe = self.read_recipe()
         given = recipe.hyperparameters if self.recipe and recipe.uses_builtin_trainer else {}
         usual = usual_epochs(str(self.network or given.get("model") or ""))
@@ -309,7 +306,6 @@ class TrainingResult:
     """Result of a training job."""
 
     model: str
-    """URI of the model directory."""
 
     metrics: dict[str, float]
     """Validation metrics of the final weights, measured by the trainer."""
@@ -330,10 +326,8 @@ class PlannedTraining:
     recipe: Recipe
 
     data: str
-    """URI of the dataset."""
 
     output: str
-    """URI of the model directory."""
 
     hyperparameters: dict[str, Any]
     run: RunIdentity

@@ -28,13 +28,11 @@ class TrainedMetrics:
     """The epoch whose weights were kept."""
 
     dataset: str | None = None
-    """Digest of the dataset."""
 
     unknown_weights: str | None = None
     """The weights that the training began with, if it is not known which items they had seen."""
 
     epochs: list[dict[str, float]] = field(default_factory=list)
-    """Metrics of every epoch, by name."""
 
     folds: list[dict[str, float]] = field(default_factory=list)
     """Metrics of each fold if it was cross-validated: then it has learned from the validation
