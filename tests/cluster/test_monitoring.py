@@ -15,7 +15,7 @@ import yaml
 from api_server import World
 from test_reap import read
 
-from podium.cli.model_metrics import champions
+from podium.cli.model_serving import champions
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.reap import Reaper
 from podium.errors import InvalidInput
