@@ -27,10 +27,9 @@ from podium.system.interrupts import signals_interrupt
 from podium.system.settings import Settings
 from podium.training.follow import read_metrics
 from podium.training.identity import RunIdentity, StepContext, new_run_id, object_name, storage_url
-from podium.training.launch import launch
 from podium.training.recipe import Recipe, as_arguments
-from podium.training.settings import PlannedTraining, TrainingResult, TrainSettings, plan
-from podium.training.target import LaunchTarget, data_url
+from podium.training.settings import PlannedTraining, TrainingResult, TrainSettings
+from podium.training.target import LaunchTarget, data_url, launch
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -249,9 +248,7 @@ def _begin(
     try:
         cluster = session.cluster
         uri, name = data_url(data, step, cluster), object_name("train", run.id, "train")
-        planned = plan(
-            uri, name, settings=settings, target=target, step=step, admits=cluster.admits
-        )
+        planned = settings.plan(uri, name, target=target, step=step, admits=cluster.admits)
         launch(cluster, planned.job)
     except BaseException:
         session.close()

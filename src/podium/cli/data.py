@@ -11,7 +11,7 @@ import click
 
 from podium.cli.options import Commands, json_option, pairs_option
 from podium.display.tables import table
-from podium.display.terminal import EchoHandler, doing, echo, output
+from podium.display.terminal import doing, echo, output
 from podium.files.documents import load_yaml
 from podium.system.settings import Settings
 
@@ -166,9 +166,16 @@ def contract(uri: str, as_json: bool) -> None:
     output(as_json, given, lambda: dump(document, **style).rstrip())
 
 
+class _EchoHandler(logging.Handler):
+    """Prints log messages to stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        echo(record.getMessage(), err=True)
+
+
 def _talk() -> None:
     """Let the library say on stderr what it is doing: a download takes a while."""
-    handler = EchoHandler()
+    handler = _EchoHandler()
     logger = logging.getLogger("podium.data")
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.INFO)

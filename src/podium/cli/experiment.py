@@ -512,12 +512,12 @@ def keep(name: str, best: int, deleting: bool, spec: "ClusterSpec", as_json: boo
       podium experiment keep random --best 3
       podium experiment keep random --best 3 --delete
     """
-    from podium.training.retention import plan_retention, remove
+    from podium.training.retention import Retention
 
     with spec.open() as cluster:
-        plan = plan_retention(cluster, name, best)
+        plan = Retention.plan(cluster, name, best)
         if deleting:
-            remove(plan.removed)
+            plan.remove()
     total = size(sum(weights.size for weights in plan.removed))
     end = " deleted" if deleting else "; nothing deleted, say --delete"
     lines = [

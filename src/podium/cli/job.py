@@ -25,6 +25,7 @@ from podium.manifests.kinds import JOB_KINDS
 if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec
     from podium.api.jobs import Job
+    from podium.cluster.base import ReplicaStatus
 
 
 @click.group(cls=Commands)
@@ -126,12 +127,10 @@ def status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     Example:
       podium job status spirals --json
     """
-    from podium.cli.live import draw_replicas
-
     with _opened(name, spec) as job:
         shown, replicas, status = job.to_json(), job.replicas, dict(job.workload.status)
     title = f"{job.kind} {name}: {shown['state']}. {shown['message']}".rstrip()
-    output(as_json, {**shown, "status": status}, lambda: f"{title}\n{draw_replicas(replicas)}")
+    output(as_json, {**shown, "status": status}, lambda: f"{title}\n{_drawn(replicas)}")
 
 
 @job.command("list")
@@ -208,6 +207,18 @@ def delete(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     with _opened(name, spec) as job:
         job.delete()
     output(as_json, {"kind": job.kind, "name": name, "deleted": True})
+
+
+def _drawn(replicas: "Sequence[ReplicaStatus]") -> str:
+    from podium.api.jobs import replica_columns
+    from podium.display.tables import Row, screen_width, table
+
+    heads, cells = replica_columns(replicas)
+    rows = [
+        Row(phase=replica.phase, cells=row) for replica, row in zip(replicas, cells, strict=True)
+    ]
+    drop = (">PID", "NODE", "STARTED", ">RESTARTS", "STATE")  # the mark shows the state
+    return table(heads, rows, width=screen_width(), drop=drop, shorten="REASON")
 
 
 @contextmanager

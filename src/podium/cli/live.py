@@ -11,12 +11,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from podium.api import launched
-from podium.api.jobs import Job, progress_of, replica_columns
+from podium.api.jobs import Job, progress_of
 from podium.api.launched import ObjectKey
 from podium.api.trials import TrialProgress, leaderboard_of, trials_of
 from podium.cli.options import next_command
 from podium.cluster.base import Cluster, ReplicaStatus
-from podium.display.tables import Row, screen_width, table
+from podium.display.tables import Row, table
 from podium.display.terminal import Styled, doing, echo, live, styled
 from podium.display.text import cut, plural
 from podium.errors import PodiumError
@@ -176,15 +176,6 @@ class ExperimentView(View):
             title += f"; {said}"
         shown = [trial for trial in trials if trial.name not in hidden]
         return leaderboard_of(shown, experiment, trials).text(width=width, title=title)
-
-
-def draw_replicas(replicas: Sequence[ReplicaStatus]) -> str:
-    heads, cells = replica_columns(replicas)
-    rows = [
-        Row(phase=replica.phase, cells=row) for replica, row in zip(replicas, cells, strict=True)
-    ]
-    drop = (">PID", "NODE", "STARTED", ">RESTARTS", "STATE")  # the mark shows the state
-    return table(heads, rows, width=screen_width(), drop=drop, shorten="REASON")
 
 
 class JobView(View):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from podium.cli.notify import Notice
 
 KEYS = [library.key for library in LIBRARIES]
-SIMPLE = ", ".join(
+_SIMPLE = ", ".join(
     [AUTO, *(name for name, algorithm in ALGORITHMS.own.items() if not algorithm.required)]
 )
 
@@ -76,7 +76,7 @@ SIMPLE = ", ".join(
     default="",
     help="How the program takes parameters: flags, hydra, papermill, env or config:FILE.",
 )
-@click.option("--algorithm", default=AUTO, show_default=True, help=f"{SIMPLE}.")
+@click.option("--algorithm", default=AUTO, show_default=True, help=f"{_SIMPLE}.")
 @click.option(
     "--stop", type=click.Choice(["median", "asha"]), help="Stop unpromising trials early."
 )

@@ -34,13 +34,11 @@ def upgrade(check: bool, storage: str | None, as_json: bool, server: ServerOptio
       podium upgrade --check
       podium upgrade --check --storage s3://models/podium --host http://127.0.0.1:8888
     """
+    from podium.kfp.upgrades import Pinned
+
     models = open_registry(storage).select()
     findings = [finding for model in models for finding in model.verify(contents=False)]
-    schedules: list[Pinned] = []
-    if server.host:
-        from podium.kfp.upgrades import pinned
-
-        schedules = pinned(server.open())
+    schedules = Pinned.on(server.open()) if server.host else []
     value = {
         "podium": __version__,
         "findings": [asdict(finding) for finding in findings],

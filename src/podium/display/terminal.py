@@ -8,7 +8,6 @@ which goes when something is printed; in a file by a line before fifteen seconds
 All printing passes `printing`, so nothing is written into the middle of that line.
 """
 
-import logging
 import os
 import shutil
 import sys
@@ -59,13 +58,6 @@ def echo_error(message: str, hint: str | None = None) -> None:
     echo(message, err=True)
     if hint:
         echo(f"hint: {hint}", err=True)
-
-
-class EchoHandler(logging.Handler):
-    """Prints log messages of podium's library modules to stderr."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        echo(record.getMessage(), err=True)
 
 
 def styled(text: str, **style: Any) -> Styled:

@@ -21,16 +21,16 @@ from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.files.documents import load_json
 from podium.system.pod import pod_namespace
 
-ENDPOINT = "KF_PIPELINES_ENDPOINT"
+_ENDPOINT = "KF_PIPELINES_ENDPOINT"
 """The kfp client's own variable for the server's address."""
 
-IAP_CLIENT = "KF_PIPELINES_IAP_OAUTH2_CLIENT_ID"
+_IAP_CLIENT = "KF_PIPELINES_IAP_OAUTH2_CLIENT_ID"
 """The kfp client's own variable for a server behind Google's proxy."""
 
 CONTEXT = Path.home() / ".config/kfp/context.json"
 """The kfp client's namespace and cookies."""
 
-HINT = f"give --host or set {ENDPOINT}, for example: kubectl -n kubeflow port-forward svc/ml-pipeline 8888"
+HINT = f"give --host or set {_ENDPOINT}, for example: kubectl -n kubeflow port-forward svc/ml-pipeline 8888"
 
 
 class Server:
@@ -54,7 +54,7 @@ class Server:
 
         if host:
             _require_listener(host)
-        address = host or os.environ.get(ENDPOINT) or ""
+        address = host or os.environ.get(_ENDPOINT) or ""
         with _quiet():
             try:
                 opened = (
@@ -72,7 +72,7 @@ class Server:
         self.uploads = kfp_server_api.PipelineUploadServiceApi(self.api_client)
         self.recurring_runs = kfp_server_api.RecurringRunServiceApi(self.api_client)
         self.experiments = kfp_server_api.ExperimentServiceApi(self.api_client)
-        ui = os.environ.get("KF_PIPELINES_UI_ENDPOINT", host or os.environ.get(ENDPOINT))
+        ui = os.environ.get("KF_PIPELINES_UI_ENDPOINT", host or os.environ.get(_ENDPOINT))
         self.silent_since: float | None = None
         """Start of the current outage, by time.monotonic; None while the server answers."""
         self.ui = (
@@ -166,7 +166,7 @@ def _is_plain(address: str, token: str | None) -> bool:
     if not address or (CONTEXT.exists() and not token):
         return False
     return bool(token) or not (
-        os.environ.get(IAP_CLIENT) or urlsplit(address).netloc.endswith("googleusercontent.com")
+        os.environ.get(_IAP_CLIENT) or urlsplit(address).netloc.endswith("googleusercontent.com")
     )
 
 

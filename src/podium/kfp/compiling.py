@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from podium.errors import InvalidInput, require
 from podium.kfp.importing import import_kfp
 
-POLICIES = ("Always", "IfNotPresent", "Never")
-SECRET_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
+_POLICIES = ("Always", "IfNotPresent", "Never")
+_SECRET_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
 """Keys of the Secret of KFP's own store, and the variables that S3 clients read."""
 
 
@@ -47,7 +47,7 @@ def _configure(
     from kfp import kubernetes
 
     if secret:
-        kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env=SECRET_KEYS)
+        kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env=_SECRET_KEYS)
     if timeout:
         kubernetes.set_timeout(task, timeout)
     if retries:
@@ -85,8 +85,8 @@ def read_settings(words: Sequence[str]) -> dict[str, Any]:
     for name in ("timeout", "retries"):
         require(settings.get(name, 1) >= 1, f"{name} >= 1", **{name: settings.get(name)})
     policy = settings.get("pull_policy", "Always")
-    if policy not in POLICIES:
-        raise InvalidInput(f"no pull_policy is called {policy!r}", f"one of {', '.join(POLICIES)}")
+    if policy not in _POLICIES:
+        raise InvalidInput(f"no pull_policy is called {policy!r}", f"one of {', '.join(_POLICIES)}")
     names = ("key", "operator", "value", "effect", "tolerationSeconds")
     for toleration in settings.get("tolerations", []):
         if not isinstance(toleration, dict) or not toleration.keys() <= set(names):

@@ -68,7 +68,7 @@ def is_file(reference: str) -> bool:
     return reference.partition(":")[0].endswith(".py")
 
 
-COMPILED = (".yaml", ".yml", ".json")
+_COMPILED = (".yaml", ".yml", ".json")
 """Endings of a compiled pipeline's file."""
 
 
@@ -83,7 +83,7 @@ def load(reference: str) -> Definition:
         InvalidInput: There is no such pipeline, or the file cannot be imported; the message names
             file and line.
     """
-    if reference.endswith(COMPILED):
+    if reference.endswith(_COMPILED):
         return Definition(documents=_read(Path(reference)), ours=False)
     import_kfp()
     if not is_file(reference):
@@ -218,7 +218,7 @@ def constants(spec: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
     return [holder for holder in holders.values() if "constant" in holder]
 
 
-LAUNCHING = ("comp-katib-sweep", "comp-train-distributed")
+_LAUNCHING = ("comp-katib-sweep", "comp-train-distributed")
 """Components that launch the user's code; KFP numbers further ones."""
 
 
@@ -234,7 +234,7 @@ def _sources(spec: Mapping[str, Any], group: Mapping[str, Any], field: str) -> l
                 source.get("componentInputParameter") for source in _sources(spec, inner, field)
             }
         else:
-            names = {field} if name.rstrip("-0123456789") in LAUNCHING else set()
+            names = {field} if name.rstrip("-0123456789") in _LAUNCHING else set()
         given = task.get("inputs", {}).get("parameters", {})
         holders += [given[name] for name in names if name in given]
     return holders

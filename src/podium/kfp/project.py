@@ -148,9 +148,9 @@ def _server_settings(file: Path, given: Any) -> ServerSettings:
     return ServerSettings(**given)
 
 
-def find_project(folder: Path = Path()) -> Project | None:
-    """Return the project of a folder; None if it has no ``podium.yaml``."""
-    return Project.load(folder / FILE) if (folder / FILE).is_file() else None
+def find_project() -> Project | None:
+    """Return the project of the working directory; None if it has no ``podium.yaml``."""
+    return Project.load(Path(FILE)) if Path(FILE).is_file() else None
 
 
 def choose(first: str, rest: Sequence[str]) -> tuple[str, list[str], Project | None]:

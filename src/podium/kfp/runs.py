@@ -45,7 +45,7 @@ _OVER = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Submitted:
+class _Submitted:
     """A run that was started."""
 
     run_id: str
@@ -108,7 +108,7 @@ class ServerRuns:
         project: Project | None = None,
         named: bool = False,
         tell: Callable[[str], None] = lambda line: None,
-    ) -> Submitted:
+    ) -> _Submitted:
         """Start a run of a version.
 
         Args:
@@ -154,7 +154,7 @@ class ServerRuns:
             self.server.runs.run_service_create_run,
             run=body,
         )
-        return Submitted(
+        return _Submitted(
             run_id=str(run.run_id), name=title, link=self.server.link(f"runs/details/{run.run_id}")
         )
 

@@ -46,34 +46,34 @@ class Pinned:
         applied = "podium schedule apply, with version: latest in its file"
         return applied if self.newest_current else f"{again}, then {applied}"
 
+    @classmethod
+    def on(cls, server: Server) -> "list[Pinned]":
+        """Return each schedule of a server with the version that it runs; nothing is changed.
 
-def pinned(server: Server) -> list[Pinned]:
-    """Return each schedule of a server with the version that it runs; nothing is changed.
-
-    Raises:
-        PodiumError: The server does not answer.
-    """
-    names, versions, found = pipeline_names(server), dict[str, list[PipelineVersion]](), []
-    for schedule in Schedules(server).all():
-        pipeline = names.get(schedule["pipeline_id"], "")
-        if pipeline and pipeline not in versions:
-            versions[pipeline] = versions_of(server, pipeline)
-        known = versions.get(pipeline, [])
-        version = next((each for each in known if each.id == schedule["version"]), None)
-        newest = known[0] if known else None
-        found.append(
-            Pinned(
-                schedule=schedule["name"],
-                pipeline=pipeline,
-                version=version.name if version else "",
-                newest=newest.name if newest else "",
-                images=_images(version.spec) if version else (),
-                ours=bool(version and version.ours),
-                current=bool(version and _is_current(version)),
-                newest_current=bool(newest and _is_current(newest)),
+        Raises:
+            PodiumError: The server does not answer.
+        """
+        names, versions, found = pipeline_names(server), dict[str, list[PipelineVersion]](), []
+        for schedule in Schedules(server).all():
+            pipeline = names.get(schedule["pipeline_id"], "")
+            if pipeline and pipeline not in versions:
+                versions[pipeline] = versions_of(server, pipeline)
+            known = versions.get(pipeline, [])
+            version = next((each for each in known if each.id == schedule["version"]), None)
+            newest = known[0] if known else None
+            found.append(
+                cls(
+                    schedule=schedule["name"],
+                    pipeline=pipeline,
+                    version=version.name if version else "",
+                    newest=newest.name if newest else "",
+                    images=_images(version.spec) if version else (),
+                    ours=bool(version and version.ours),
+                    current=bool(version and _is_current(version)),
+                    newest_current=bool(newest and _is_current(newest)),
+                )
             )
-        )
-    return found
+        return found
 
 
 def _is_current(version: PipelineVersion) -> bool:

@@ -17,7 +17,7 @@ from podium.scoring.threshold import THRESHOLD, Threshold
 from podium.storage import connect
 from podium.training.base import say
 from podium.training.origin import Origin
-from podium.training.trained import TrainedMetrics, check_data
+from podium.training.trained import TrainedMetrics
 
 if TYPE_CHECKING:
     from podium.training.predict_job import PredictJobs
@@ -49,7 +49,7 @@ class Candidate:
         """
         directory = ModelDirectory(uri)
         trained = TrainedMetrics.read(directory)
-        check_data(uri, trained, info)
+        trained.check_data(uri, info)
         origin = Origin.read(directory)
         return cls(directory=directory, origin=origin, trained=trained, info=info, jobs=jobs)
 

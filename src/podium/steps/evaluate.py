@@ -28,7 +28,7 @@ from podium.scoring import Metric, Scores, choose_metric
 from podium.scoring.threshold import require_tunable, split
 from podium.steps.candidate import Candidate, Judged
 from podium.training.base import say
-from podium.training.examples import regression_points, worst_examples
+from podium.training.examples import Example, Picture, Points
 from podium.training.handover import (
     DataSummary,
     EvaluatedDataset,
@@ -42,7 +42,6 @@ from podium.training.handover import (
     per_class,
 )
 from podium.training.identity import StepContext, code_version
-from podium.training.pictures import Picture, pictures_among
 
 _MOSTLY = 0.9
 """Share of a class from which accuracy is not advised."""
@@ -163,8 +162,8 @@ def evaluate(
             left_out=tested.left_out,
             confusion=matrix,
             classes=per_class(matrix, info.classes),
-            examples=worst_examples(info, tested.part, scores, tested.items),
-            points=regression_points(scores) if info.kind == "regression" else [],
+            examples=Example.worst(info, tested.part, scores, tested.items),
+            points=Points.of(scores) if info.kind == "regression" else [],
             calibration=_calibration(scores) if info.kind == "classification" else {},
             constant=_constant(scores, chosen_by, info),
             threshold=str(winner.threshold or ""),
@@ -317,7 +316,7 @@ def _test(
         entries = candidate.directory.fetch(directory)
         files = {name: sha256_of(directory / name)[0] for name in entries}
         recorded = read_json(directory / _ENVIRONMENT) if _ENVIRONMENT in files else {}
-        pictures = pictures_among(directory, files)
+        pictures = Picture.among(directory, files)
         predicted = candidate.predict(
             part, "test", copy=directory, target=predictions / PREDICTIONS
         )

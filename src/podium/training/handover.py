@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 from podium.errors import InvalidInput
 from podium.files.documents import parse, read_json
 from podium.metrics import Constraint, Goal, objective_value
-from podium.training.examples import Example, Points
+from podium.training.examples import Example, Picture, Points
 from podium.training.origin import Origin
-from podium.training.pictures import Picture
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,7 +72,7 @@ class Winner(_Judged):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassScores:
+class _ClassScores:
     """Scores of a class; a ratio of 0/0 is None."""
 
     name: str
@@ -90,7 +89,7 @@ class WinnerScores(PartScores):
     left_out: int
     """Test items that the winner, or the weights it began with, has seen; count is without them."""
     confusion: list[list[int]]
-    classes: list[ClassScores]
+    classes: list[_ClassScores]
     """Empty for regression, as the confusion matrix is."""
     examples: list[Example]
     points: list[Points]
@@ -136,7 +135,7 @@ class EvaluatedDataset:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TargetRange:
+class _TargetRange:
     """Distribution of a regression's target in a part."""
 
     mean: float
@@ -146,7 +145,7 @@ class TargetRange:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartSummary:
+class _PartSummary:
     """A part of the dataset, as a report shows it."""
 
     name: str
@@ -156,12 +155,12 @@ class PartSummary:
     class_counts: list[int] = field(default_factory=list)
     """Items of each class, in the order of the classes; empty for regression."""
 
-    target: list[TargetRange] = field(default_factory=list)
+    target: list[_TargetRange] = field(default_factory=list)
     """Range of each number of a regression's target; empty for classification."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColumnSummary:
+class _ColumnSummary:
     """A column of a table."""
 
     name: str
@@ -182,8 +181,8 @@ class DataSummary:
 
     split: str
 
-    parts: list[PartSummary]
-    columns: list[ColumnSummary]
+    parts: list[_PartSummary]
+    columns: list[_ColumnSummary]
 
     @classmethod
     def of(cls, info: "DatasetInfo", targets: Mapping[str, "np.ndarray"]) -> Self:
@@ -199,7 +198,7 @@ class DataSummary:
         return cls(
             split=info.split,
             parts=[
-                PartSummary(
+                _PartSummary(
                     name=name,
                     items=info.parts[name].count,
                     class_counts=list(info.parts[name].class_counts),
@@ -208,7 +207,7 @@ class DataSummary:
                 for name in PARTS
             ],
             columns=[
-                ColumnSummary(
+                _ColumnSummary(
                     name=column.name,
                     kind=column.kind,
                     categories=len({*column.categories} - {MISSING, UNKNOWN}),
@@ -220,12 +219,12 @@ class DataSummary:
         )
 
 
-def _ranges(target: "np.ndarray") -> list[TargetRange]:
+def _ranges(target: "np.ndarray") -> list[_TargetRange]:
     import numpy as np
 
     columns = np.asarray(target, dtype=np.float64).reshape(len(target), -1).T if len(target) else ()
     return [
-        TargetRange(
+        _TargetRange(
             mean=float(column.mean()),
             median=float(np.median(column)),
             minimum=float(column.min()),
@@ -379,7 +378,7 @@ class Evaluation:
         return parse(cls, read_json(path), str(path))
 
 
-def per_class(confusion: list[list[int]], classes: Sequence[str]) -> list[ClassScores]:
+def per_class(confusion: list[list[int]], classes: Sequence[str]) -> list[_ClassScores]:
     """Return precision, recall, F1 and number of items of each class.
 
     Args:
@@ -394,7 +393,7 @@ def per_class(confusion: list[list[int]], classes: Sequence[str]) -> list[ClassS
             sum(row[at] for row in confusion),
         )
         rows.append(
-            ClassScores(
+            _ClassScores(
                 name=name,
                 precision=hits / predicted if predicted else None,
                 recall=hits / items if items else None,

@@ -35,7 +35,7 @@ _HIDDEN = "********"
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepError:
+class _StepError:
     """Error of a failed step, for whoever follows its run."""
 
     error: str = ""
@@ -121,7 +121,7 @@ class KeptLogs:
 
     def keep_error(self, name: str, error: PodiumError) -> None:
         """Write why the step of a log failed; a log holds what programs print, too."""
-        said = StepError(
+        said = _StepError(
             error=hide(error.message, self._secrets), hint=hide(error.hint or "", self._secrets)
         )
         self.storage.put(self._error_key(name), json.dumps(asdict(said)).encode(errors="replace"))
@@ -131,7 +131,7 @@ class KeptLogs:
         with suppress(NotFound):
             self.storage.delete(self._error_key(name))
 
-    def error(self, name: str) -> StepError:
+    def error(self, name: str) -> _StepError:
         """Return why the step of a log failed; nothing where it left no word.
 
         Raises:
@@ -139,9 +139,9 @@ class KeptLogs:
         """
         key = self._error_key(name)
         try:
-            return parse(StepError, load_json(self.storage.get(key), key), key)
+            return parse(_StepError, load_json(self.storage.get(key), key), key)
         except NotFound:
-            return StepError()
+            return _StepError()
 
     def delete(self) -> None:
         """Remove all logs of the run."""
@@ -155,7 +155,7 @@ class KeptLogs:
 
     @cached_property
     def _secrets(self) -> Sequence[str]:
-        return known_secrets(self.storage)
+        return _known_secrets(self.storage)
 
     def _key(self, name: str) -> str:
         return f"{self.prefix}/{name}.log"
@@ -199,7 +199,7 @@ def hide(text: str, secrets: Iterable[str]) -> str:
     return _IN_URL.sub(rf"\1{_HIDDEN}", text)
 
 
-def known_secrets(storage: Storage) -> Sequence[str]:
+def _known_secrets(storage: Storage) -> Sequence[str]:
     """Return the secret values of the environment, which a program that prints it would show, and
     of a storage."""
     named = [

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from podium.training.handover import Evaluation
 
-RUN_TAG = "podium.run"
+_RUN_TAG = "podium.run"
 
 
 def log_to_mlflow(uri: str, measured: "Evaluation", result: Mapping[str, Any], source: str) -> None:
@@ -70,12 +70,12 @@ def _run(client: "MlflowClient", measured: "Evaluation", result: Mapping[str, An
     experiment = client.get_experiment_by_name(name)
     experiment_id = str(experiment.experiment_id) if experiment else client.create_experiment(name)
     known = client.search_runs(
-        [experiment_id], f"tags.`{RUN_TAG}` = '{run_id}' and attributes.status = 'FINISHED'"
+        [experiment_id], f"tags.`{_RUN_TAG}` = '{run_id}' and attributes.status = 'FINISHED'"
     )
     if known:
         return str(known[0].info.run_id)
     tags = {
-        RUN_TAG: run_id,
+        _RUN_TAG: run_id,
         "podium.outcome": str(result["outcome"]),
         "podium.dataset": measured.dataset.digest,
     }

@@ -17,8 +17,7 @@ from podium.manifests.pytorchjob import CONTAINER, build
 from podium.manifests.workload import Workload
 from podium.metrics import less_is_better
 from podium.training.identity import RunIdentity
-from podium.training.launch import DEADLINE, KEPT
-from podium.training.target import TRAINER_IMAGE, LaunchTarget
+from podium.training.target import DEADLINE, KEPT, TRAINER_IMAGE, LaunchTarget
 
 TRAINER = ("python", "-m", "podium.trainer")
 

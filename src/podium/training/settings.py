@@ -300,6 +300,43 @@ class TrainSettings:
         usual = usual_epochs(str(self.network or given.get("model") or ""))
         return usual if "epochs" in given and float(given["epochs"]) < usual else 0
 
+    def plan(
+        self,
+        data: str,
+        name: str,
+        *,
+        target: LaunchTarget,
+        step: StepContext,
+        admits: Admits = admits_all,
+    ) -> "PlannedTraining":
+        """Return the job that trains, and what is known of it.
+
+        Args:
+            data: URI of the dataset artifact.
+            target: Where and with what to run it.
+            step: Its run and storage.
+
+        Raises:
+            InvalidInput: A setting breaks a rule.
+        """
+        run, output = step.run, step.url(name)
+        recipe, fixed = self.read_recipe(), self.fixed(target.gpus_per_worker)
+        values = {DATA: local_path(data), OUTPUT: local_path(output), NAME: name}
+        is_small = recipe.uses_builtin_trainer and self.data_meaning in ("table", "tokens")
+        job = recipe.job(
+            target,
+            workers=0 if is_small and self.workers < 0 else self.workers,
+            fixed=fixed,
+            values=values,
+            run=run,
+            job_kind=self.job_kind,
+            admits=admits,
+        )
+        given = {**recipe.hyperparameters, **(fixed if recipe.uses_builtin_trainer else {})}
+        return PlannedTraining(
+            job=job, recipe=recipe, data=data, output=output, hyperparameters=given, run=run
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingResult:
@@ -375,41 +412,3 @@ class PlannedTraining:
             install_requirements=target.install_requirements,
         ).write()
         return TrainingResult.of(self.output)
-
-
-def plan(
-    data: str,
-    name: str,
-    *,
-    settings: TrainSettings,
-    target: LaunchTarget,
-    step: StepContext,
-    admits: Admits = admits_all,
-) -> PlannedTraining:
-    """Return the job that trains, and what is known of it.
-
-    Args:
-        data: URI of the dataset artifact.
-        target: Where and with what to run it.
-        step: Its run and storage.
-
-    Raises:
-        InvalidInput: A setting breaks a rule.
-    """
-    run, output = step.run, step.url(name)
-    recipe, fixed = settings.read_recipe(), settings.fixed(target.gpus_per_worker)
-    values = {DATA: local_path(data), OUTPUT: local_path(output), NAME: name}
-    is_small = recipe.uses_builtin_trainer and settings.data_meaning in ("table", "tokens")
-    job = recipe.job(
-        target,
-        workers=0 if is_small and settings.workers < 0 else settings.workers,
-        fixed=fixed,
-        values=values,
-        run=run,
-        job_kind=settings.job_kind,
-        admits=admits,
-    )
-    given = {**recipe.hyperparameters, **(fixed if recipe.uses_builtin_trainer else {})}
-    return PlannedTraining(
-        job=job, recipe=recipe, data=data, output=output, hyperparameters=given, run=run
-    )

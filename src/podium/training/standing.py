@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST = 200
 """Best trials whose predictions are read."""
 
-AGREES = 1e-4
+_AGREES = 1e-4
 """Share by which a reported figure may differ from that of the predictions: lines round it."""
 
 Interval = tuple[float, float]
@@ -141,7 +141,7 @@ def _read(
 
 
 def _agree(value: float, reported: float | None) -> bool:
-    return reported is not None and abs(value - reported) <= AGREES * max(1.0, abs(value))
+    return reported is not None and abs(value - reported) <= _AGREES * max(1.0, abs(value))
 
 
 def _p_value(metric: "Metric", best: Validated, other: Validated) -> float:

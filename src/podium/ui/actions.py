@@ -21,7 +21,7 @@ def _stop_run(sources: Sources, fields: Mapping[str, Any], *, run: str) -> str:
     return f"run {run} is stopped"
 
 
-def resume_run(sources: Sources, fields: Mapping[str, Any], *, run: str) -> str:
+def _resume_run(sources: Sources, fields: Mapping[str, Any], *, run: str) -> str:
     begin("resume_run", {"run": run})
     return f"run {run} continues"
 
@@ -40,7 +40,7 @@ def _stop_sweep(sources: Sources, fields: Mapping[str, Any], *, name: str, run: 
     return f"sweep {name} is being stopped"
 
 
-def resume_sweep(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
+def _resume_sweep(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
     """Resume a sweep: on a cluster by its engine, on this machine in a process of its own."""
     cluster = sources.cluster(run)
     if cluster.outlives_client("Experiment"):
@@ -51,7 +51,7 @@ def resume_sweep(sources: Sources, fields: Mapping[str, Any], *, name: str, run:
     return f"sweep {name} continues"
 
 
-def analyse(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
+def _analyse(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
     directory = sources.cluster(run).directory("Experiment", name)
     if directory is None:
         raise InvalidInput(
@@ -67,7 +67,7 @@ def _stop_trial(
     return f"trial {trial} is being stopped"
 
 
-def add_trial(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
+def _add_trial(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
     """Start a trial with values of the user's own; a sweep that does not run is resumed for it, in
     a process of its own."""
     cluster = sources.cluster(run)
@@ -94,12 +94,12 @@ def _noted(sources: Sources, fields: Mapping[str, Any], kind: str, name: str, ru
     return f"{name} has {'a' if text.strip() else 'no'} note"
 
 
-def promote(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
+def _promote(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
     rule = fields.get("rule") or None
     return _decided(sources, fields, name, lambda model, it: model.promote(it, rule=rule))
 
 
-def approve(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
+def _approve(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
     reason = str(fields.get("reason", ""))
     return _decided(sources, fields, name, lambda model, it: model.approve(it, reason))
 
@@ -120,7 +120,7 @@ def _decided(
     return f"{version} is champion of {name}"
 
 
-def reject(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
+def _reject(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
     record = sources.registry.registry[name].reject(
         str(fields.get("version", "")), str(fields.get("reason", ""))
     )
@@ -147,9 +147,9 @@ Action = Callable[..., str]
 
 _OF_SWEEPS: Mapping[str, Action] = {
     "stop": _stop_sweep,
-    "resume": resume_sweep,
-    "analyse": analyse,
-    "add": add_trial,
+    "resume": _resume_sweep,
+    "analyse": _analyse,
+    "add": _add_trial,
     "note": _note_sweep,
     "trials/{trial}/stop": _stop_trial,
     "trials/{trial}/note": _note_trial,
@@ -157,12 +157,12 @@ _OF_SWEEPS: Mapping[str, Action] = {
 
 ACTIONS: Mapping[str, Action] = {
     "/runs/{run}/stop": _stop_run,
-    "/runs/{run}/resume": resume_run,
+    "/runs/{run}/resume": _resume_run,
     "/server/{run}/stop": _stop_server_run,
     **{f"{sweep}/{path}": action for sweep in SWEEPS for path, action in _OF_SWEEPS.items()},
-    "/models/{name}/promote": promote,
-    "/models/{name}/approve": approve,
-    "/models/{name}/reject": reject,
+    "/models/{name}/promote": _promote,
+    "/models/{name}/approve": _approve,
+    "/models/{name}/reject": _reject,
     "/models/{name}/rollback": _roll_back,
 }
 """Actions by the path they are posted to."""

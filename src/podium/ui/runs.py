@@ -25,9 +25,9 @@ _MOST_LINES = 20_000
 """Last lines of a step's log in which metrics are looked for."""
 
 
-def rows_of(most: int | None = None) -> list[dict[str, Any]]:
+def rows_of() -> list[dict[str, Any]]:
     known = podium.runs().all[::-1]
-    return [run.to_json() | {"path": f"/runs/{run.id}"} for run in known[:most]]
+    return [run.to_json() | {"path": f"/runs/{run.id}"} for run in known]
 
 
 def view(run: Run, sources: Sources, path: str, step: str) -> View:
