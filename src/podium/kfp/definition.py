@@ -18,7 +18,7 @@ from typing import Any
 from podium.errors import InvalidInput, suggestion
 from podium.files.documents import load_yaml, read_text
 from podium.kfp.importing import import_kfp
-from podium.kfp.parameters import Parameter, parameters_in, parameters_of
+from podium.kfp.parameters import Parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,15 +52,16 @@ class Definition:
         return dict(MessageToDict(getattr(self.pipeline, name)))
 
     @cached_property
-    def parameters(self) -> list[Parameter]:
+    def parameters(self) -> Parameters:
         """Its parameters, in the order of the function's."""
         if self.pipeline is None:
-            return parameters_in(self.spec)
+            return Parameters.within(self.spec)
         function = self.pipeline.pipeline_func
         if self.ours:
-            return parameters_of(function)
+            return Parameters.of(function)
         order = list(signature(function).parameters)
-        return sorted(parameters_in(self.spec), key=lambda parameter: order.index(parameter.name))
+        compiled = Parameters.within(self.spec)
+        return Parameters(sorted(compiled, key=lambda parameter: order.index(parameter.name)))
 
 
 def is_file(reference: str) -> bool:

@@ -13,7 +13,8 @@ from typing import Any
 from podium.display.terminal import echo
 from podium.errors import InvalidInput, suggestion
 from podium.files.documents import load_yaml, read_text
-from podium.kfp.parameters import Parameter, read_parameters
+from podium.kfp.definition import is_file
+from podium.kfp.parameters import Parameter, Parameters
 
 FILE = "podium.yaml"
 PIPELINE = "tune_and_promote"
@@ -53,7 +54,6 @@ class Project:
     """Relative paths in it start from its folder."""
 
     pipeline: str = PIPELINE
-
     name: str = ""
     """Name of its pipeline on a server; empty for the model's, or else the folder's."""
 
@@ -93,7 +93,7 @@ class Project:
                 f"{file}: name is text, pipeline a name or a file, and schedule holds name and cron",
                 'schedule: {name: nightly, cron: "@daily"}',
             )
-        pipeline = str(file.parent / pipeline) if _is_file(pipeline) else pipeline
+        pipeline = str(file.parent / pipeline) if is_file(pipeline) else pipeline
         server = _server_settings(file, content.pop("server", {}))
         return cls(
             file=file,
@@ -175,24 +175,20 @@ def choose(first: str, rest: Sequence[str]) -> tuple[str, list[str], Project | N
 
 
 def _same(first: str, second: str) -> bool:
-    if _is_file(first) and _is_file(second):
+    if is_file(first) and is_file(second):
         return Path(first).absolute() == Path(second).absolute()
     return first.replace("-", "_") == second.replace("-", "_")
 
 
-def _is_file(pipeline: str) -> bool:
-    return pipeline.partition(":")[0].endswith(".py")
-
-
 def read_given(
-    words: Sequence[str], known: list[Parameter], project: Project | None = None
+    words: Sequence[str], known: Parameters, project: Project | None = None
 ) -> dict[str, Any]:
     """Return the user's parameters: from the command line, else from the project.
 
     Raises:
         InvalidInput: A parameter is unknown or of another type.
     """
-    return {**(project.parameters(known) if project else {}), **read_parameters(words, known)}
+    return {**(project.parameters(known) if project else {}), **known.read(words)}
 
 
 def _from_folder(folder: Path, name: str, value: Any) -> Any:

@@ -13,7 +13,6 @@ from podium.display.text import cut, duration, when
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.kfp.client import Server
 from podium.kfp.code import store_code
-from podium.kfp.parameters import with_defaults
 from podium.kfp.project import Project, ServerSettings, read_given
 from podium.kfp.values import PipelineSettings
 from podium.kfp.versions import PipelineVersion, pipeline_names
@@ -112,8 +111,8 @@ class ServerRuns:
         """Start a run of a version.
 
         Args:
-            words: Parameters as ``name=value``, checked against the version's own; an Experiment's file
-                is sent as text.
+            words: Parameters as ``name=value``, checked against the version's own; an Experiment's
+                file is sent as text.
             group: KFP experiment that the run is listed under.
             name: Display name; the pipeline's name and the time if None.
             service_account: Service account of the steps; the project's if None, else the server's
@@ -124,8 +123,8 @@ class ServerRuns:
             tell: Called with a description of the run, before it starts.
 
         Raises:
-            InvalidInput: A parameter is unknown, of another type, or breaks a rule of its pipeline, or
-                a shared name holds somebody's project; nothing was started.
+            InvalidInput: A parameter is unknown, of another type, or breaks a rule of its
+                pipeline, or a shared name holds somebody's project; nothing was started.
         """
         from kfp_server_api import V2beta1Run
 
@@ -138,7 +137,7 @@ class ServerRuns:
         service_account = service_account or own.service_account or None
         if version.ours:
             for line in _beyond_quotas(
-                with_defaults(given, version.parameters()), service_account, self.server.namespace
+                version.parameters().with_defaults(given), service_account, self.server.namespace
             ):
                 tell(f"warning: {line}")
         store_code(code)
@@ -172,8 +171,8 @@ class ServerRuns:
             ``SUCCEEDED``.
 
         Raises:
-            Failed: The run failed or was cancelled; the message names the failed tasks. Or the timeout
-                passed.
+            Failed: The run failed or was cancelled; the message names the failed tasks. Or the
+                timeout passed.
         """
         end = float("inf") if timeout is None else time.monotonic() + timeout
         known: dict[str, str] = {}

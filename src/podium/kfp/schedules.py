@@ -172,9 +172,11 @@ class Schedules:
         (observed)."""
         if running:
             host = f"--host {shlex.quote(self._server.address)}"
+            shown = f"podium runs show {running[0]} {host}"
             raise Conflict(
-                f"schedule {name} has a run in flight, {', '.join(running)}, which would end with it",
-                f"wait for its end: podium runs show {running[0]} {host}; or cancel it: {command} --now {host}",
+                f"schedule {name} has a run in flight, {', '.join(running)}, "
+                "which would end with it",
+                f"wait for its end: {shown}; or cancel it: {command} --now {host}",
             )
 
     def _create(self, change: Change, group: str) -> None:

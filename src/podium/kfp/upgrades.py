@@ -21,11 +21,8 @@ class Pinned:
     """Name of the version; empty if the server has it no more."""
 
     newest: str
-
     images: tuple[str, ...]
-
     ours: bool
-
     current: bool
     """Whether its steps are those of this podium; True for another pipeline, about which nothing is
     known."""

@@ -16,7 +16,7 @@ from podium.kfp.client import Server, named
 from podium.kfp.code import with_code
 from podium.kfp.definition import load as load_definition
 from podium.kfp.definition import reaching
-from podium.kfp.parameters import Parameter, parameters_in, require_all, with_defaults
+from podium.kfp.parameters import Parameters
 from podium.kfp.project import check_reachable
 from podium.kfp.values import PIPELINES, check_values, own_name, with_experiment_text
 
@@ -45,8 +45,8 @@ class PipelineVersion:
         parameter's name."""
         return own_name(pipeline_spec(self.spec)) is not None
 
-    def parameters(self) -> list[Parameter]:
-        return parameters_in(pipeline_spec(self.spec))
+    def parameters(self) -> Parameters:
+        return Parameters.within(pipeline_spec(self.spec))
 
     def sendable(
         self, given: Mapping[str, Any], folder: Path = Path()
@@ -65,9 +65,9 @@ class PipelineVersion:
                 pipeline.
         """
         known, spec = self.parameters(), pipeline_spec(self.spec)
-        require_all(given, known)
-        values = with_defaults(
-            with_experiment_text(given, folder, reaching(spec, "experiment")), known
+        known.require_all(given)
+        values = known.with_defaults(
+            with_experiment_text(given, folder, reaching(spec, "experiment"))
         )
         values, code = with_code(values, reaching(spec, "code") & given.keys(), folder)
         if self.ours:
@@ -120,7 +120,7 @@ class PipelineVersion:
             if name not in defaults or value != defaults[name]
         }
 
-    def _defaults(self) -> list[Parameter]:
+    def _defaults(self) -> Parameters:
         own = own_name(pipeline_spec(self.spec))
         return load_definition(own).parameters if own else self.parameters()
 
