@@ -356,8 +356,6 @@ MOST_METHODS, MOST_LINES = 15, 60
 
 LONG_FUNCTIONS = {
     "page": "a table of figures for Prometheus",
-    "pareto": "a figure, part after part",
-    "evaluate": "a step: whatever it hands on, by name",
     "_container": "a manifest",
 }
 """Functions of more than MOST_LINES lines below the docstring, with the reason."""

@@ -37,7 +37,6 @@ from podium.training.kept_logs import (
     _known_secrets,
     _StepError,
     hide,
-    keep_replicas,
     trial_logs,
 )
 
@@ -368,7 +367,7 @@ def test_jobs_that_the_author_retains_are_left_alone(
 def test_a_log_that_cannot_be_read_is_a_warning(
     cluster: KubernetesCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keep_replicas(cluster, "PyTorchJob", "gone", KeptLogs(str(tmp_path), RUN), "train")
+    KeptLogs(str(tmp_path), RUN).keep_replicas(cluster, "PyTorchJob", "gone", "train")
     assert "warning: the log of PyTorchJob gone is not kept: " in capsys.readouterr().err
 
 

@@ -37,7 +37,6 @@ class Compared:
     """Its parameters, and the hyperparameters of its model."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
-
     metric: str = ""
     """The one its model was chosen by."""
 
@@ -48,7 +47,6 @@ class Compared:
     """Metrics of each epoch of its model's training."""
 
     steps: Mapping[str, float] = field(default_factory=dict)
-
     test: str = ""
     """Checksum of the test items; empty if unknown."""
 

@@ -39,7 +39,6 @@ class LeaderboardRow:
     """95 % interval of the objective, if known."""
 
     tied: bool = False
-
     repeats: str = ""
     """Name of the trial that it runs again with a fresh seed."""
 

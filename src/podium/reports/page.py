@@ -27,7 +27,6 @@ class Failure:
     name: str
     state: str
     message: str
-
     lines: Sequence[str] = ()
 
 
@@ -46,7 +45,6 @@ class SweepPage:
 
     message: str
     cluster: str
-
     no_best: str = "has a result"
     """Ends the sentence "no trial …" if there is no best one."""
 
@@ -54,7 +52,6 @@ class SweepPage:
     """Descriptions of the sweep's options, by title."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
-
     command: str = ""
     """The command that trains as the best trial did."""
 

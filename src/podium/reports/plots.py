@@ -144,13 +144,8 @@ def objectives(sweep: Mapping[str, Any]) -> dict[str, bool]:
     return {sweep["objective"]["metric"]: sweep["objective"]["maximize"], **further}
 
 
-def pareto(sweep: Mapping[str, Any], first: str, second: str) -> Figure:
-    """Return each trial by two of its objectives, with the Pareto front.
-
-    Of two objectives the front is a line, with what it dominates on one side; of more it is its
-    trials alone, for in the picture of two of them one may lie behind another.
-    """
-    goals, own = objectives(sweep), sweep["objective"]["metric"]
+def _by_two(sweep: Mapping[str, Any], first: str, second: str) -> list[dict[str, Any]]:
+    own = sweep["objective"]["metric"]
     rows = [
         {
             "x": row["judged"].get(second),
@@ -160,10 +155,17 @@ def pareto(sweep: Mapping[str, Any], first: str, second: str) -> Figure:
         for row in sweep["trials"]
         if row["value"] is not None
     ]
-    rows = sorted(
-        (row for row in rows if None not in (row["x"], row["y"])),
-        key=lambda row: (row["x"], row["y"]),
-    )
+    known = [row for row in rows if None not in (row["x"], row["y"])]
+    return sorted(known, key=lambda row: (row["x"], row["y"]))
+
+
+def pareto(sweep: Mapping[str, Any], first: str, second: str) -> Figure:
+    """Return each trial by two of its objectives, with the Pareto front.
+
+    Of two objectives the front is a line, with what it dominates on one side; of more it is its
+    trials alone, for in the picture of two of them one may lie behind another.
+    """
+    goals, rows = objectives(sweep), _by_two(sweep, first, second)
     groups: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
         "infeasible": (
             [row for row in rows if row["infeasible"]],

@@ -28,11 +28,8 @@ class Candidate:
     """A model that may be uploaded."""
 
     directory: ModelDirectory
-
     origin: Origin
-
     trained: TrainedMetrics
-
     info: DatasetInfo
     """Of the dataset that it is judged on."""
 
@@ -99,7 +96,7 @@ class Candidate:
         origin = self.origin
         predicted = self.jobs.predict(
             self.directory,
-            origin.runtime,
+            origin,
             part.inputs,
             part=name,
             classes=classes,
@@ -141,9 +138,7 @@ class Judged:
     """A candidate on the validation part."""
 
     candidate: Candidate
-
     scores: Scores
-
     threshold: Threshold | None
     """By which it decides; None for the most probable class."""
 

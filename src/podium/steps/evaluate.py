@@ -136,10 +136,8 @@ def evaluate(
     winner = ranked[0]
     say(f"winner: {winner.origin.title}, {_why(ranked, chosen_by)}")
     tested = _test(data, test or data, winner, Path(predictions), chosen_by)
-    scores = tested.scores
     _say_tested(winner, tested, chosen_by)
-    matrix = [] if scores.confusion is None else scores.confusion.tolist()
-    Evaluation(
+    measured = Evaluation(
         run_id=step.run.id,
         dataset=EvaluatedDataset.of(info),
         metric=MetricChoice(**chosen_by.to_json()),
@@ -157,39 +155,44 @@ def evaluate(
             files=tested.files,
             etags=tested.etags,
         ),
-        test=WinnerScores(
-            **asdict(PartScores.of(scores)),
-            left_out=tested.left_out,
-            confusion=matrix,
-            classes=per_class(matrix, info.classes),
-            examples=Example.worst(info, tested.part, scores, tested.items),
-            points=Points.of(scores) if info.kind == "regression" else [],
-            calibration=_calibration(scores) if info.kind == "classification" else {},
-            constant=_constant(scores, chosen_by, info),
-            threshold=str(winner.threshold or ""),
-        ),
+        test=_winner_scores(tested, info, chosen_by, str(winner.threshold or "")),
         sweep=sweep,
         data=_summary(data, info, tested.part),
         trained_with=tested.environment,
         evaluated_with=_versions(),
         pictures=tested.pictures,
-    ).write(Path(evaluation))
-    metrics = {
-        **scores.metrics,
-        **{f"validation_{name}": value for name, value in winner.scores.metrics.items()},
-    }
-    metadata = {
-        "origin": winner.origin.kind,
-        "name": winner.origin.name,
-        "uri": winner.origin.uri,
-        **metrics,
-    }
+    )
+    measured.write(Path(evaluation))
+    origin = winner.origin
     return EvaluationResult(
-        winner=winner.origin.uri,
+        winner=origin.uri,
         classes=list(info.classes),
+        confusion=measured.test.confusion,
+        metrics=measured.metrics,
+        metadata={
+            "origin": origin.kind,
+            "name": origin.name,
+            "uri": origin.uri,
+            **measured.metrics,
+        },
+    )
+
+
+def _winner_scores(
+    tested: "_Tested", info: DatasetInfo, metric: Metric, threshold: str
+) -> WinnerScores:
+    scores = tested.scores
+    matrix = [] if scores.confusion is None else scores.confusion.tolist()
+    return WinnerScores(
+        **asdict(PartScores.of(scores)),
+        left_out=tested.left_out,
         confusion=matrix,
-        metrics=metrics,
-        metadata=metadata,
+        classes=per_class(matrix, info.classes),
+        examples=Example.worst(info, tested.part, scores, tested.items),
+        points=Points.of(scores) if info.kind == "regression" else [],
+        calibration=_calibration(scores) if info.kind == "classification" else {},
+        constant=_constant(scores, metric, info),
+        threshold=threshold,
     )
 
 
@@ -274,16 +277,12 @@ class _Tested:
     """On the items that it has not seen."""
 
     files: dict[str, str]
-
     etags: dict[str, str]
-
     environment: dict[str, Any]
     """Versions and hardware that its training recorded; empty if it recorded nothing."""
 
     pictures: list[Picture]
-
     part: Split
-
     items: np.ndarray
     """Positions in it of the items that were scored."""
 

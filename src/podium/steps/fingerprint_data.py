@@ -28,7 +28,6 @@ class _Prepared:
 
     run_id: str
     counts: Mapping[str, int]
-
     shows: str = ""
     """What the test part can show, said again where the data are taken from the cache."""
 

@@ -1,9 +1,9 @@
 """The process of a step: signals unwind it, its errors are printed without a traceback, what it
 prints is kept with its run.
 
-Kubeflow Pipelines and `podium run` run each step in a process of its own. On a cluster the run id is
-the label ``pipeline/runid`` of its pod. Placeholders such as ``PIPELINE_JOB_ID`` do not help: KFP
-2.0.5 passes them to the step unreplaced (observed).
+Kubeflow Pipelines and `podium run` run each step in a process of its own. On a cluster the run id
+is the label ``pipeline/runid`` of its pod. Placeholders such as ``PIPELINE_JOB_ID`` do not help:
+KFP 2.0.5 passes them to the step unreplaced (observed).
 """
 
 import io

@@ -55,7 +55,6 @@ class SweepResult:
     """How the best trial was trained, as Recipe.parse reads it."""
 
     trial: str
-
     model: str
     """URI of its model directory."""
 

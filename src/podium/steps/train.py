@@ -14,7 +14,7 @@ from podium.system.interrupts import Terminated
 from podium.training.base import say
 from podium.training.follow import follow
 from podium.training.identity import StepContext, object_name
-from podium.training.kept_logs import KeptLogs, keep_replicas, only_warned
+from podium.training.kept_logs import KeptLogs, only_warned
 from podium.training.settings import TrainingResult, TrainSettings
 from podium.training.target import LaunchTarget, data_url, launched, say_kind
 
@@ -80,9 +80,8 @@ def _logs_kept(cluster: Cluster, job: Workload, step: StepContext) -> Iterator[N
         if reachable:
             with only_warned("what the training prints"):
                 folder = f"train/{step.run.step or job.name}"
-                keep_replicas(
-                    cluster, job.kind, job.name, KeptLogs(step.storage, step.run.id), folder
-                )
+                kept = KeptLogs(step.storage, step.run.id)
+                kept.keep_replicas(cluster, job.kind, job.name, folder)
 
 
 def _title(job: Workload) -> str:

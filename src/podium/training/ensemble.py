@@ -47,7 +47,6 @@ LEAST = 1e-15
 class _Member:
     name: str
     directory: ModelDirectory
-
     predictions: Array
     """float64 [n, classes] or [n, values]: what it predicts of the validation part."""
 

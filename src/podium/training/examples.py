@@ -50,8 +50,8 @@ class Example:
         scores: "Scores",
         items: "np.ndarray",
     ) -> "list[Example]":
-        """Describe the items that a model is most wrong about, the worst first; in classification only
-        wrong ones.
+        """Describe the items that a model is most wrong about, the worst first; in classification
+        only wrong ones.
 
         Args:
             part: The part that was scored.
@@ -83,7 +83,8 @@ class Points:
 
     @classmethod
     def of(cls, scores: "Scores", most: int = MOST_POINTS) -> "list[Points]":
-        """Return true and predicted numbers of some items for a plot, for each number of the target.
+        """Return true and predicted numbers of some items for a plot, for each number of the
+        target.
 
         Args:
             most: How many items; more are thinned out evenly.
@@ -202,7 +203,6 @@ class Picture:
     """A picture as it goes into the report."""
 
     name: str
-
     media: str
     """PNG or JPEG; an SVG may hold scripts, and is never shown."""
 
@@ -210,14 +210,15 @@ class Picture:
 
     @classmethod
     def among(cls, directory: Path, names: Iterable[str]) -> "list[Picture]":
-        """Read the PNG and JPEG files of a model directory, and say which pictures are left out, and
-        why.
+        """Read the PNG and JPEG files of a model directory, and say which pictures are left out,
+        and why.
 
         What a file is its first bytes say, whatever its name is.
 
         Args:
             directory: Where the files are.
-            names: Of the files; those in folders below are a matter of the model, such as its items.
+            names: Of the files; those in folders below are a matter of the model, such as its
+                items.
         """
         pictures, total = list[Picture](), 0
         for name in sorted(name for name in names if "/" not in name):

@@ -180,7 +180,6 @@ class DataSummary:
     which stay small."""
 
     split: str
-
     parts: list[_PartSummary]
     columns: list[_ColumnSummary]
 
@@ -363,6 +362,14 @@ class Evaluation:
     def chosen(self) -> ScoredCandidate:
         """The winner as it was among the candidates, with its scores on the validation part."""
         return next(candidate for candidate in self.candidates if candidate.uri == self.winner.uri)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Every metric of the winner on the test part by name, and on the validation part with
+        validation_ before the name."""
+        validation = self.chosen.validation.metrics
+        named = {f"validation_{name}": value for name, value in validation.items()}
+        return {**self.test.metrics, **named}
 
     def write(self, path: Path) -> None:
         """Write it for upload_model and promote."""

@@ -77,10 +77,10 @@ class ModelSource:
     def upload(self, model: Model, version: str = "") -> Version:
         """Store the directory as a version; nothing is stored if any of it is refused.
 
-        With a dataset the version can be compared with others: it gets the metrics, the predictions and
-        the target of the test part, and its preprocessing if the directory has none. What metrics.json
-        says is stored as ``reported``. A predict command in it runs on this machine, in a temporary
-        copy, if there is data.
+        With a dataset the version can be compared with others: it gets the metrics, the
+        predictions and the target of the test part, and its preprocessing if the directory has
+        none. What metrics.json says is stored as ``reported``. A predict command in it runs on
+        this machine, in a temporary copy, if there is data.
 
         Args:
             version: Its id; a name that follows from the content if empty.

@@ -163,6 +163,21 @@ class KeptLogs:
     def _error_key(self, name: str) -> str:
         return f"{self.prefix}/{name}.error.json"
 
+    def keep_replicas(self, cluster: Cluster, kind: str, name: str, folder: str) -> None:
+        """Keep the logs of all replicas of a job that ended; a log that cannot be read is a
+        warning.
+
+        Args:
+            folder: ``trials/<trial>`` or ``train/<step>``.
+        """
+        with only_warned(f"the log of {kind} {name}"):
+            for replica in cluster.replicas(kind, name):
+                with only_warned(f"the log of {kind} {name} {replica.name}"):
+                    excerpt = Excerpt()
+                    for line in cluster.logs(kind, name, replica.name):
+                        excerpt.add(f"{line}\n")
+                    self.keep(f"{folder}/{replica.name}", str(excerpt))
+
 
 def _is_of(name: str, what: str | None) -> bool:
     kind, owner = name.split("/")[:2]
@@ -220,21 +235,6 @@ def only_warned(doing: str) -> Iterator[None]:
         print(f"warning: {doing} is not kept: {text}", file=sys.stderr, flush=True)
 
 
-def keep_replicas(cluster: Cluster, kind: str, name: str, kept: KeptLogs, folder: str) -> None:
-    """Keep the logs of all replicas of a job that ended; a log that cannot be read is a warning.
-
-    Args:
-        folder: ``trials/<trial>`` or ``train/<step>``.
-    """
-    with only_warned(f"the log of {kind} {name}"):
-        for replica in cluster.replicas(kind, name):
-            with only_warned(f"the log of {kind} {name} {replica.name}"):
-                excerpt = Excerpt()
-                for line in cluster.logs(kind, name, replica.name):
-                    excerpt.add(f"{line}\n")
-                kept.keep(f"{folder}/{replica.name}", str(excerpt))
-
-
 COMPLETE = ("Succeeded", "EarlyStopped", "Failed")
 """Phases in which Katib does not start a deleted job again (katib: trial_controller.go,
 reconcileJob)."""
@@ -258,7 +258,7 @@ class TrialLogs:
             if trial.state.finished and trial.name not in self._done:
                 self._done.add(trial.name)
                 job = trial.workload
-                keep_replicas(self.cluster, job.kind, trial.name, self.kept, f"trials/{trial.name}")
+                self.kept.keep_replicas(self.cluster, job.kind, trial.name, f"trials/{trial.name}")
                 if trial.phase == "Failed":
                     self._failed.append(trial)
                 elif trial.phase in COMPLETE:

@@ -19,45 +19,25 @@ class Runtime:
     """Environment that a model was trained in: its predict command needs the same."""
 
     image: str = ""
-
     code: str = ""
-
     install_requirements: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Origin:
+class Origin(Runtime):
     """Origin of a model."""
 
     kind: str
     """``trial`` or ``training``."""
 
     name: str
-
     run_id: str
-
     uri: str
     """Where the job wrote the model directory."""
 
     hyperparameters: dict[str, Any] = field(default_factory=dict)
-
     experiment: str | None = None
     """The Experiment, of a trial."""
-
-    image: str = ""
-
-    code: str = ""
-    """URI of the code that was brought into the image; empty if there was none."""
-
-    install_requirements: bool = False
-    """Whether the code's requirements.txt was installed."""
-
-    @property
-    def runtime(self) -> Runtime:
-        """Environment it was trained in."""
-        return Runtime(
-            image=self.image, code=self.code, install_requirements=self.install_requirements
-        )
 
     @property
     def title(self) -> str:

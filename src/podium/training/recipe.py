@@ -30,7 +30,6 @@ class Recipe:
     """A Job, PyTorchJob or TrainJob."""
 
     container: str
-
     hyperparameters: Mapping[str, Any]
     """By name: all flags of podium's trainer but data and output, or the search parameters of
     another."""

@@ -21,9 +21,7 @@ class Weights:
     """Files of a trial's output that are not in its record."""
 
     trial: str
-
     url: str
-
     keys: tuple[str, ...]
     """Below the output."""
 
@@ -35,7 +33,6 @@ class Retention:
     """Who stays and who goes."""
 
     kept: tuple[str, ...]
-
     removed: tuple[Weights, ...]
     """Weights of trials that ended and are not among the best; without those that had none."""
 

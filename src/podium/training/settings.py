@@ -221,12 +221,13 @@ class TrainSettings:
     """What the input is: see with_data."""
 
     epochs: int = -1
-    """``--epochs`` of podium's trainer; 0 leaves it to recipe or hyperparameters, and so does -1, but
-    where the trials took fewer than their network usually takes."""
+    """``--epochs`` of podium's trainer; 0 leaves it to recipe or hyperparameters, and so does -1,
+    but where the trials took fewer than their network usually takes."""
 
     workers: int = -1
     """Workers besides the master; -1 takes 1 for podium's trainer, but none for tables and
-    sentences, whose steps take less than to share them, and for another as many as its trials have."""
+    sentences, whose steps take less than to share them, and for another as many as its trials
+    have."""
 
     seed: int = 0
     """``--seed`` of podium's trainer; 0 leaves it to the hyperparameters."""
@@ -343,7 +344,6 @@ class TrainingResult:
     """Result of a training job."""
 
     model: str
-
     metrics: dict[str, float]
     """Validation metrics of the final weights, measured by the trainer."""
 
@@ -361,11 +361,8 @@ class PlannedTraining:
 
     job: Workload
     recipe: Recipe
-
     data: str
-
     output: str
-
     hyperparameters: dict[str, Any]
     run: RunIdentity
 

@@ -28,12 +28,10 @@ class TrainedMetrics:
     """The epoch whose weights were kept."""
 
     dataset: str | None = None
-
     unknown_weights: str | None = None
     """The weights that the training began with, if it is not known which items they had seen."""
 
     epochs: list[dict[str, float]] = field(default_factory=list)
-
     folds: list[dict[str, float]] = field(default_factory=list)
     """Metrics of each fold if it was cross-validated: then it has learned from the validation
     part."""
@@ -65,7 +63,8 @@ class TrainedMetrics:
         directory.put(FILE, (json.dumps(document, indent=1) + "\n").encode())
 
     def check_data(self, uri: str, info: "DatasetInfo") -> None:
-        """Refuse the model at a URI if it was trained on other data: it may have seen this test part.
+        """Refuse the model at a URI if it was trained on other data: it may have seen this test
+        part.
 
         Raises:
             InvalidInput: Its metrics.json names another dataset.

@@ -54,7 +54,6 @@ class _Look:
 
     view: View
     html: str
-
     until: float
     """Time until which the view is fresh, by time.monotonic."""
 

@@ -1,6 +1,6 @@
 """Sources of the pages: the runs of this machine, a cluster, a registry, and a server of Kubeflow
-Pipelines; optuna-dashboard looks at copies of studies, since it writes to the files it opens and has
-no access control."""
+Pipelines; optuna-dashboard looks at copies of studies, since it writes to the files it opens and
+has no access control."""
 
 import shutil
 import socket
