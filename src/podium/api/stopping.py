@@ -33,9 +33,7 @@ class Stopping:
 
     algorithm: str
     settings: Mapping[str, object]
-
     spec: Mapping[str, Any] = field(default_factory=dict)
-
     text: str = ""
 
     @property
@@ -43,41 +41,42 @@ class Stopping:
         """Whether a trial's output is read as it grows."""
         return bool(self.spec)
 
+    @classmethod
+    def read(
+        cls,
+        stop: str | None,
+        algorithm: str,
+        settings: Mapping[str, object],
+        searched: Mapping[str, Dimension],
+        fixed: Mapping[str, Value],
+        metric: str,
+    ) -> "Stopping":
+        """Return the settings that a word for early stopping stands for.
 
-def stopping(
-    stop: str | None,
-    algorithm: str,
-    settings: Mapping[str, object],
-    searched: Mapping[str, Dimension],
-    fixed: Mapping[str, Value],
-    metric: str,
-) -> Stopping:
-    """Return the settings that a word for early stopping stands for.
+        Args:
+            stop: One of _STOPS, or None.
+            algorithm: The algorithm that the user chose.
+            settings: Settings of the algorithm.
+            searched: Searched parameters.
+            fixed: Other arguments, the same in all trials.
+            metric: Name of the objective.
 
-    Args:
-        stop: One of _STOPS, or None.
-        algorithm: The algorithm that the user chose.
-        settings: Settings of the algorithm.
-        searched: Searched parameters.
-        fixed: Other arguments, the same in all trials.
-        metric: Name of the objective.
-
-    Raises:
-        InvalidInput: There is no such word, it does not go with the algorithm, or asha finds no
-            range that says how long a trial trains.
-    """
-    if stop is None:
-        return Stopping(algorithm=algorithm, settings=settings)
-    if stop not in _STOPS:
-        raise InvalidInput(
-            f"trials are stopped early by {' or '.join(_STOPS)}, but got {stop!r}",
-            suggestion(stop, _STOPS),
+        Raises:
+            InvalidInput: There is no such word, it does not go with the algorithm, or asha finds no
+                range that says how long a trial trains.
+        """
+        if stop is None:
+            return cls(algorithm=algorithm, settings=settings)
+        if stop not in _STOPS:
+            raise InvalidInput(
+                f"trials are stopped early by {' or '.join(_STOPS)}, but got {stop!r}",
+                suggestion(stop, _STOPS),
+            )
+        return (
+            _median(algorithm, settings, metric)
+            if stop == "median"
+            else _asha(algorithm, settings, searched, fixed)
         )
-    return (
-        _median(algorithm, settings, metric)
-        if stop == "median"
-        else _asha(algorithm, settings, searched, fixed)
-    )
 
 
 def _median(algorithm: str, settings: Mapping[str, object], metric: str) -> Stopping:

@@ -317,15 +317,15 @@ def metrics(storage: str | None, port: int | None) -> None:
 
     registry = open_registry(storage)
     if port is None:
-        echo(champions(registry), nl=False)
+        echo(_champions(registry), nl=False)
         return
-    server = serve(port, lambda: champions(registry))
+    server = serve(port, lambda: _champions(registry))
     echo(f"listening on port {server.server_address[1]}")
     with paused():
         threading.Event().wait()
 
 
-def champions(registry: "Registry") -> str:
+def _champions(registry: "Registry") -> str:
     """Return since when each model of a registry has its champion, 0 where it has none, in
     Prometheus' text format."""
     from podium.models import CHAMPION

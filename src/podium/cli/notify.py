@@ -51,11 +51,9 @@ class Notice:
     """succeeded, failed or stopped."""
 
     model: str | None = None
-
     version: str | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     report: str | None = None
-
     reason: str = ""
 
     def fail(self, status: str, reason: str) -> None:
@@ -83,7 +81,7 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class Webhook:
+class _Webhook:
     """A URL that takes JSON by POST. Its path may be a secret, so only its host is ever shown."""
 
     url: str
@@ -207,7 +205,7 @@ def _webhook(text: str) -> Target:
             "for anything else name a command: it gets the JSON on stdin",
         )
     _check_url(text)
-    return Webhook(text)
+    return _Webhook(text)
 
 
 _NOTIFIERS = Table[Callable[[str], Target]]("notifiers", {"http": _webhook, "https": _webhook})

@@ -155,7 +155,7 @@ _Doing = str | Callable[[], str]
 whole message, or nothing yet."""
 
 
-class Heartbeat:
+class _Heartbeat:
     """Watches how long nothing was printed, in a thread that lives as long as something is being
     done.
 
@@ -262,7 +262,7 @@ def _is_file(stream: TextIO) -> bool:
         return False
 
 
-_heartbeat = Heartbeat()
+_heartbeat = _Heartbeat()
 doing, paused, stopping, printing = (
     _heartbeat.doing,
     _heartbeat.paused,
