@@ -36,9 +36,8 @@ from podium.cluster.base import Cluster
 from podium.errors import PodiumError
 from podium.storage import connect as open_storage
 from podium.training.identity import RunIdentity, StepContext, new_run_id
-from podium.training.launch import launch
-from podium.training.settings import TrainSettings, plan
-from podium.training.target import LaunchTarget, data_url
+from podium.training.settings import TrainSettings
+from podium.training.target import LaunchTarget, data_url, launch
 
 NOTICED = 30.0
 """Seconds in which the loss of a rank is noticed."""
@@ -80,10 +79,9 @@ class Trainings:
         """
         run, chance = RunIdentity(id=new_run_id()), random.Random(seed)
         settings = TrainSettings(hyperparameters=FLAGS, workers=1, job_kind=self.kind)
-        planned = plan(
+        planned = settings.plan(
             self.data,
             f"kill-{number}",
-            settings=settings,
             target=self.target,
             step=StepContext.of(run, self.storage),
             admits=self.cluster.admits,

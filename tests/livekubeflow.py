@@ -24,20 +24,21 @@ def podium(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def client() -> Any:
-    """Return the services of the server."""
+    """Connect to the server."""
     from podium.kfp.client import Server
 
-    return Server(os.environ["KF_PIPELINES_ENDPOINT"]).services
+    return Server(os.environ["KF_PIPELINES_ENDPOINT"])
 
 
 def end_of(run_id: str) -> str:
     """Wait for a run; SUCCEEDED or what its failure says."""
     from podium.errors import Failed
     from podium.kfp.client import Server
-    from podium.kfp.runs import follow
+    from podium.kfp.runs import ServerRuns
 
     try:
-        return follow(Server(os.environ["KF_PIPELINES_ENDPOINT"]), run_id, lambda *_: None, 1200)
+        runs = ServerRuns(Server(os.environ["KF_PIPELINES_ENDPOINT"]))
+        return runs.follow(run_id, lambda *_: None, 1200)
     except Failed as error:
         return error.message
 

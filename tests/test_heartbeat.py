@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from terminals import on_terminal
 
-from podium.display.terminal import Heartbeat
+from podium.display.terminal import _Heartbeat
 
 PYTHON = [sys.executable, "-P", "-c"]
 WORK = """if True:
@@ -25,7 +25,7 @@ WORK = """if True:
 
 
 def test_a_file_gets_a_line_again_and_again(capsys: pytest.CaptureFixture[str]) -> None:
-    beat = Heartbeat(first=9.0, every=0.2)
+    beat = _Heartbeat(first=9.0, every=0.2)
     with beat.doing("verifying"):
         time.sleep(1.0)
     said = capsys.readouterr().err.splitlines()
@@ -34,7 +34,7 @@ def test_a_file_gets_a_line_again_and_again(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_printing_puts_off_the_next_sign_of_life(capsys: pytest.CaptureFixture[str]) -> None:
-    beat = Heartbeat(first=9.0, every=0.4)
+    beat = _Heartbeat(first=9.0, every=0.4)
     with beat.doing("verifying"):
         for _ in range(8):
             time.sleep(0.05)
@@ -44,7 +44,7 @@ def test_printing_puts_off_the_next_sign_of_life(capsys: pytest.CaptureFixture[s
 
 
 def test_the_innermost_work_is_named_unless_paused(capsys: pytest.CaptureFixture[str]) -> None:
-    beat = Heartbeat(first=9.0, every=0.1)
+    beat = _Heartbeat(first=9.0, every=0.1)
     with beat.doing("podium data"), beat.doing(lambda: "12 of 300 MB"):
         time.sleep(0.3)
         with beat.paused():

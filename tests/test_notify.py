@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from webhooks import webhook
 
 from podium.cli import app, notify
-from podium.cli.notify import Command, Notice, Webhook, notified, parse_target
+from podium.cli.notify import Command, Notice, _Webhook, notified, parse_target
 from podium.errors import Failed, InvalidInput
 
 
@@ -196,7 +196,7 @@ def test_no_webhook_keeps_or_fails_a_command(
 
 
 def test_a_target_is_a_url_or_a_command() -> None:
-    assert parse_target("https://hooks.example/T0/B0") == Webhook("https://hooks.example/T0/B0")
+    assert parse_target("https://hooks.example/T0/B0") == _Webhook("https://hooks.example/T0/B0")
     assert parse_target("sh -c 'cat > x://y'") == Command(("sh", "-c", "cat > x://y"))
 
 

@@ -356,8 +356,6 @@ MOST_METHODS, MOST_LINES = 15, 60
 
 LONG_FUNCTIONS = {
     "page": "a table of figures for Prometheus",
-    "pareto": "a figure, part after part",
-    "evaluate": "a step: whatever it hands on, by name",
     "_container": "a manifest",
 }
 """Functions of more than MOST_LINES lines below the docstring, with the reason."""
@@ -372,7 +370,6 @@ LARGE_CLASSES = {
     "PoolStore": "both sides of one layout",
     "Store": "files of an object and who supervises it",
     "Api": "requests that share patience and budget",
-    "Services": "one request each",
 }
 """Classes of more than MOST_METHODS public methods, with the reason."""
 

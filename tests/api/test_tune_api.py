@@ -14,7 +14,7 @@ import pytest
 import podium
 from podium.api import space
 from podium.api.function_source import returned_names
-from podium.api.program import program_of
+from podium.api.program import Program
 from podium.api.tune import Goal, TuneSettings, experiment_of
 from podium.errors import Failed, InvalidInput
 
@@ -296,7 +296,7 @@ def test_packed_code_runs_where_its_files_are_not(
     monkeypatch.syspath_prepend(str(Path.cwd()))
     train = importlib.import_module("model").train
     searched, fixed = space.split({"x": [1, 3]})
-    packed = program_of(train, searched, fixed, "gain").packed(str(tmp_path / "store"))
+    packed = Program.of(train, searched, fixed, "gain").packed(str(tmp_path / "store"))
     settings = TuneSettings(goal=Goal.read("gain"), algorithm="grid", trials=2)
     experiment = experiment_of(packed, searched, settings, output=str(tmp_path / "trials"))
     shutil.rmtree(tmp_path / "project")
@@ -424,7 +424,7 @@ def test_code_of_the_working_directory_is_packed(
     (tmp_path / "mine").mkdir()
     for name in ("train.py", "mine/train.py"):
         (tmp_path / name).write_text("")
-    packed = program_of(train, {}, {}, "accuracy").packed(str(tmp_path / "store"))
+    packed = Program.of(train, {}, {}, "accuracy").packed(str(tmp_path / "store"))
     assert packed.code
     assert packed.code.uri.startswith("file://") or str(tmp_path) in packed.code.uri
 
@@ -434,7 +434,7 @@ def test_a_command_without_code_here_is_not_packed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["python", "-c", "mine.train"]
-    assert program_of(words, {}, {}, "accuracy").packed(str(tmp_path / "store")).code is None
+    assert Program.of(words, {}, {}, "accuracy").packed(str(tmp_path / "store")).code is None
     assert not (tmp_path / "store").exists()
 
 

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from podium import open_sweep
-from podium.api.sweep_list import list_sweeps, listed
+from podium.api.sweep_list import ListedSweep, list_sweeps
 from podium.cli import app
 from podium.cluster.local.store import Store
 from podium.errors import Conflict, InvalidInput, NotFound
@@ -322,7 +322,7 @@ def test_a_sweep_without_a_result_is_no_success(sweep: str) -> None:
     assert empty.result == "none of 3 trials has a result"
     cluster = open_sweep(sweep).cluster
     status = {**cluster.experiment(sweep).status, "currentOptimalTrial": {}}
-    assert listed(cluster, cluster.experiment(sweep).with_status(status)).state == "failed"
+    assert ListedSweep.of(cluster, cluster.experiment(sweep).with_status(status)).state == "failed"
 
 
 def test_a_sweeps_name_shows_its_status(sweep: str, podium: Callable[..., Result]) -> None:

@@ -22,7 +22,7 @@ from podium.manifests.experiment import Experiment
 from podium.manifests.labels import RUN_NAMESPACE
 from podium.manifests.workload import Workload
 from podium.system import pod
-from podium.training.launch import launched
+from podium.training.target import launched
 
 STORE = Access(endpoint="http://store:9000", secret="keys")
 

@@ -34,10 +34,9 @@ from podium.training.identity import RunIdentity, StepContext
 from podium.training.kept_logs import (
     Excerpt,
     KeptLogs,
-    StepError,
+    _known_secrets,
+    _StepError,
     hide,
-    keep_replicas,
-    known_secrets,
     trial_logs,
 )
 
@@ -101,10 +100,10 @@ def test_a_failed_step_keeps_its_error_and_earlier_attempts(in_step: World, tmp_
     with pytest.raises(Failed):
         printing(storage, "first", error=Failed("the job failed", "look"))
     left = KeptLogs(storage, RUN)
-    assert left.error("steps/train") == StepError(error="the job failed", hint="look")
+    assert left.error("steps/train") == _StepError(error="the job failed", hint="look")
     with pytest.raises(ZeroDivisionError):
         printing(storage, "second", error=ZeroDivisionError("by zero"))
-    assert left.error("steps/train") == StepError()
+    assert left.error("steps/train") == _StepError()
     kept = read(storage, RUN, "train")
     assert (
         kept.index("podium | first")
@@ -239,8 +238,8 @@ def test_credentials_of_the_storage_count_as_secrets(
     (tmp_path / "accesskey").write_text("user-1")
     (tmp_path / "secretkey").write_text("from-a-file")
     monkeypatch.setenv("PODIUM_S3_CREDENTIALS_DIR", str(tmp_path))
-    assert "from-a-file" in known_secrets(connect("s3://bucket"))
-    assert hide("a from-a-file b", known_secrets(connect("s3://bucket"))) == "a ******** b"
+    assert "from-a-file" in _known_secrets(connect("s3://bucket"))
+    assert hide("a from-a-file b", _known_secrets(connect("s3://bucket"))) == "a ******** b"
 
 
 def test_of_a_long_log_both_ends_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,7 +381,7 @@ def test_a_job_that_cannot_be_deleted_is_a_warning_once(
 def test_a_log_that_cannot_be_read_is_a_warning(
     cluster: KubernetesCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keep_replicas(cluster, "PyTorchJob", "gone", KeptLogs(str(tmp_path), RUN), "train")
+    KeptLogs(str(tmp_path), RUN).keep_replicas(cluster, "PyTorchJob", "gone", "train")
     assert "warning: the log of PyTorchJob gone is not kept: " in capsys.readouterr().err
 
 

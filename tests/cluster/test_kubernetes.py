@@ -30,7 +30,7 @@ from podium.manifests.resource import Resource
 from podium.manifests.typed import typed
 from podium.manifests.workload import Workload
 from podium.training.follow import show_log
-from podium.training.launch import launched
+from podium.training.target import launched
 
 JOB = {
     "apiVersion": "kubeflow.org/v1",

@@ -15,7 +15,7 @@ import yaml
 from api_server import World
 from test_reap import read
 
-from podium.cli.model_metrics import champions
+from podium.cli.model_serving import _champions
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.reap import Reaper
 from podium.errors import InvalidInput
@@ -123,7 +123,7 @@ def test_a_cluster_without_argo_has_no_runs(cluster: KubernetesCluster, world: W
 
 
 def test_a_champion_is_as_old_as_its_promotion(registry: str) -> None:
-    (ages,) = samples(champions(open_registry(registry))).values()
+    (ages,) = samples(_champions(open_registry(registry))).values()
     assert ages.keys() == {'model="mnist"', 'model="never-promoted"'}
     assert abs(ages['model="mnist"'] - time.time()) < 60
     assert ages['model="never-promoted"'] == 0
@@ -133,9 +133,9 @@ def test_a_rollback_makes_an_old_champion_new(registry: str) -> None:
     model = open_registry(registry).model("mnist")
     model.upload({"model.onnx": b"y"}, {"run_id": "run-2"})
     model.set_champion("run-2", {}, expect="run-1")
-    (before,) = samples(champions(open_registry(registry))).values()
+    (before,) = samples(_champions(open_registry(registry))).values()
     model.rollback()
-    (after,) = samples(champions(open_registry(registry))).values()
+    (after,) = samples(_champions(open_registry(registry))).values()
     assert after['model="mnist"'] > before['model="mnist"']
 
 
@@ -183,7 +183,10 @@ def test_a_storage_that_is_away_answers_with_503(registry: str) -> None:
 def test_alerts_and_dashboard_name_metrics_there_are(
     cluster: KubernetesCluster, registry: str
 ) -> None:
-    served = {**round_of(Reaper(cluster, 10, print)), **samples(champions(open_registry(registry)))}
+    served = {
+        **round_of(Reaper(cluster, 10, print)),
+        **samples(_champions(open_registry(registry))),
+    }
     texts = list(queries())
     asked = {name for text in texts for name in re.findall(r"podium_\w+", text)}
     assert asked <= served.keys()

@@ -7,7 +7,7 @@ import pytest
 from podium.manifests.experiment import Trial, best_trial, leaderboard, news
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.status import TrialSummary, summarize
-from podium.steps.sweep import other_choice
+from podium.steps.sweep import _other_choice
 
 
 def trial(*conditions: str) -> dict[str, Any]:
@@ -87,4 +87,4 @@ def test_a_choice_that_differs_from_katibs_says_why(katib: str, why: str | None)
     assert best
     experiment = Experiment.parse({"status": {"currentOptimalTrial": {"bestTrialName": katib}}})
     expected = why and f"Katib's currentOptimalTrial is {katib}; podium takes b: {why}"
-    assert other_choice(experiment, EQUAL, best) == expected
+    assert _other_choice(experiment, EQUAL, best) == expected

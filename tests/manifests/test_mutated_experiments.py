@@ -12,7 +12,7 @@ import pytest
 import yaml
 from katibcases import bases, mutate
 
-from podium.api.experiments import at_home
+from podium.api.experiments import _at_home
 from podium.cluster.local.cluster import Supervisor
 from podium.doctor.manifest import examine_manifest
 from podium.doctor.report import Report
@@ -113,7 +113,7 @@ def test_options_change_mutated_manifests_or_refuse_them(tmp_path: Path) -> None
             customize, flags={"--epochs": "1"}, env=[{"name": "A", "value": "1"}], **options
         )
         refused = refusal(
-            lambda change=change, manifest=manifest: at_home(
+            lambda change=change, manifest=manifest: _at_home(
                 change(Experiment.parse(manifest)), tmp_path, "data", None
             )
         )

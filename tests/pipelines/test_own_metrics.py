@@ -8,7 +8,7 @@ import pytest
 
 from podium.errors import InvalidInput
 from podium.kfp.compiling import compile_pipeline
-from podium.kfp.parameters import parameters_of
+from podium.kfp.parameters import Parameters
 from podium.pipelines import load
 from podium.runner.checks import check_here
 from podium.scoring import FunctionMetric
@@ -75,7 +75,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def values_of(**given: Any) -> dict[str, Any]:
-    known = parameters_of(load("train_and_promote").pipeline_func)
+    known = Parameters.of(load("train_and_promote").pipeline_func)
     places = {"storage": "file:///nowhere/store", "cluster": "local:///nowhere/cluster"}
     return {**{parameter.name: parameter.default for parameter in known}, **places, **given}
 

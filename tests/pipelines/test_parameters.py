@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from podium.errors import InvalidInput
-from podium.kfp.parameters import parameters_of, read_parameters
+from podium.kfp.parameters import Parameters
 
 
 def pipeline(
@@ -25,7 +25,7 @@ def pipeline(
     """
 
 
-KNOWN = parameters_of(pipeline)
+KNOWN = Parameters.of(pipeline)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ KNOWN = parameters_of(pipeline)
     ],
 )
 def test_values_are_read_in_every_spelling(words: list[str], values: dict[str, Any]) -> None:
-    assert read_parameters(words, KNOWN) == values
+    assert KNOWN.read(words) == values
 
 
 def test_a_pipelines_docstring_describes_its_parameters() -> None:
@@ -74,5 +74,5 @@ def test_a_pipelines_docstring_describes_its_parameters() -> None:
 )
 def test_what_cannot_be_meant_is_refused(words: list[str], message: str, hint: str | None) -> None:
     with pytest.raises(InvalidInput, match=message) as caught:
-        read_parameters(words, KNOWN)
+        KNOWN.read(words)
     assert caught.value.hint == hint

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from podium.errors import PodiumError
 from podium.kfp.compiling import compile_pipeline
-from podium.kfp.parameters import parameters_of, read_parameters
+from podium.kfp.parameters import Parameters
 from podium.pipelines import load
 from podium.runner.checks import check_here
 from podium.training import dataset
@@ -109,12 +109,12 @@ HERE = [
 
 
 def values_of(pipeline: str, words: str, home: Path) -> dict[str, Any]:
-    known = parameters_of(load(pipeline).pipeline_func)
+    known = Parameters.of(load(pipeline).pipeline_func)
     places = {"storage": str(home / "store"), "cluster": f"local://{home / 'cluster'}"}
     return {
         **{parameter.name: parameter.default for parameter in known},
         **places,
-        **read_parameters(words.split(" "), known),
+        **known.read(words.split(" ")),
     }
 
 

@@ -9,10 +9,10 @@ from kfp_server import KfpServer, KfpWorld
 
 from podium.cli import app
 from podium.errors import InvalidInput
-from podium.kfp import schedules
 from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.schedule_files import Schedule
+from podium.kfp.schedules import Schedules
 from podium.kfp.versions import choose, upload
 
 
@@ -66,10 +66,10 @@ def test_a_teams_account_images_and_root_stand_in_the_project(
     executors = spec["deploymentSpec"]["executors"].values()
     assert {executor["container"]["image"] for executor in executors} == {"host/s:1"}
     (run,) = world.runs.values()
-    (nightly,) = schedules.present(Server(kfp.host))
-    assert run["service_account"] == nightly.service_account == "podium-steps-vision"
+    (nightly,) = Schedules(Server(kfp.host)).all()
+    assert run["service_account"] == nightly["service_account"] == "podium-steps-vision"
     root = "minio://podium/vision/kfp"
-    assert run["runtime_config"]["pipeline_root"] == nightly.runtime_config.pipeline_root == root
+    assert run["runtime_config"]["pipeline_root"] == nightly["pipeline_root"] == root
     assert invoke(kfp, "schedule", "plan").output.startswith("keep ")
 
 
@@ -115,8 +115,8 @@ def test_a_schedule_of_the_latest_takes_no_project_unasked(server: Server) -> No
     upload(server, compile_pipeline("tune_and_promote", ["model_name=churn"]))
     nightly = Schedule(name="nightly", pipeline="tune-and-promote", cron="@daily")
     with pytest.raises(InvalidInput, match="uploaded for another model"):
-        schedules.plan(server, [nightly])
-    (change,) = schedules.plan(server, [Schedule(name="nightly", pipeline="tune-and-promote", cron="@daily",
+        Schedules(server).plan([nightly])
+    (change,) = Schedules(server).plan([Schedule(name="nightly", pipeline="tune-and-promote", cron="@daily",
                                                  parameters={"model_name": "churn"})])  # fmt: skip
     assert change.action == "create"
 

@@ -10,9 +10,10 @@ from test_versions import HELLO
 
 from podium.cli import app
 from podium.errors import InvalidInput, NotFound
-from podium.kfp import schedule_files, schedules
+from podium.kfp import schedule_files
 from podium.kfp.client import Server
 from podium.kfp.schedule_files import Schedule
+from podium.kfp.schedules import Change, Schedules
 from podium.kfp.versions import upload
 
 NIGHTLY = "name: nightly\npipeline: hello-world\ncron: 0 0 3 * * *\nparameters: {rounds: 5}\n"
@@ -27,8 +28,8 @@ def nightly() -> Schedule:
 
 
 def applied(server: Server, schedule: Schedule) -> str:
-    (change,) = schedules.plan(server, [schedule])
-    schedules.apply(server, change, "podium")
+    (change,) = Schedules(server).plan([schedule])
+    Schedules(server).apply([change], "podium")
     return change.action
 
 
@@ -51,10 +52,10 @@ def test_latest_is_pinned_and_a_newer_version_is_drift(
     first = upload(server, HELLO)
     applied(server, nightly)
     second = upload(server, HELLO.replace("3", "4"))
-    (change,) = schedules.plan(server, [nightly])
+    (change,) = Schedules(server).plan([nightly])
     assert change.action == "replace"
     assert change.differences == (f"version: {first.name} -> {second.name}",)
-    schedules.apply(server, change, "podium")
+    Schedules(server).apply([change], "podium")
     (there,) = world.recurring.values()
     assert there["pipeline_version_reference"]["pipeline_version_id"] == second.id
 
@@ -77,7 +78,7 @@ def test_each_difference_is_shown(server: Server, nightly: Schedule) -> None:
         parameters={"rounds": 6},
         max_concurrency=2,
     )
-    (change,) = schedules.plan(server, [changed])
+    (change,) = Schedules(server).plan([changed])
     assert change.differences == (
         "cron: 0 0 3 * * * -> 0 0 4 * * *",
         "rounds: 5 -> 6",
@@ -95,9 +96,9 @@ def test_another_service_account_is_drift(server: Server, nightly: Schedule) -> 
         parameters={"rounds": 5},
         service_account="s",
     )
-    (change,) = schedules.plan(server, [named])
+    (change,) = Schedules(server).plan([named])
     assert change.differences == ("service_account: pipeline-runner -> s",)
-    schedules.apply(server, change, "podium")
+    Schedules(server).apply([change], "podium")
     assert applied(server, named) == "keep"
 
 
@@ -107,7 +108,7 @@ def test_a_paused_schedule_is_resumed_not_made_anew(
     upload(server, HELLO)
     applied(server, nightly)
     (before,) = world.recurring
-    schedules.switch(server, before, on=False)
+    Schedules(server).pause(nightly.name)
     assert applied(server, nightly) == "resume"
     assert list(world.recurring) == [before]
     assert world.recurring[before]["status"] == "ENABLED"
@@ -115,11 +116,11 @@ def test_a_paused_schedule_is_resumed_not_made_anew(
 
 def test_two_of_one_name_become_one(server: Server, world: KfpWorld, nightly: Schedule) -> None:
     version = upload(server, HELLO)
-    change = schedules.Change(
+    change = Change(
         schedule=nightly, version=version, parameters=nightly.parameters, action="create"
     )
-    schedules.apply(server, change, "podium")
-    schedules.apply(server, change, "podium")
+    Schedules(server).apply([change], "podium")
+    Schedules(server).apply([change], "podium")
     assert len(world.recurring) == 2
     assert applied(server, nightly) == "replace"
     assert len(world.recurring) == 1
@@ -129,12 +130,11 @@ def test_a_parameter_the_version_lacks_is_refused(server: Server, world: KfpWorl
     upload(server, HELLO)
     for wrong in ({"round": 5}, {"rounds": "5"}):
         with pytest.raises(InvalidInput):
-            schedules.plan(
-                server,
+            Schedules(server).plan(
                 [Schedule(name="x", pipeline="hello-world", cron="@daily", parameters=wrong)],
             )
     with pytest.raises(NotFound):
-        schedules.plan(server, [Schedule(name="x", pipeline="none", cron="@daily")])
+        Schedules(server).plan([Schedule(name="x", pipeline="none", cron="@daily")])
     assert not world.recurring
 
 

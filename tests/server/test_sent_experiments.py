@@ -6,9 +6,11 @@ import pytest
 from kfp_server import KfpWorld
 
 from podium.errors import InvalidInput
-from podium.kfp import runs, schedule_files, schedules
+from podium.kfp import schedule_files
 from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
+from podium.kfp.runs import ServerRuns
+from podium.kfp.schedules import Schedules
 from podium.kfp.versions import upload
 
 ROOT = Path(__file__).parents[2]
@@ -29,12 +31,12 @@ def test_a_submitted_run_gets_the_text_of_the_experiment(
     server: Server, world: KfpWorld, sweep: Path
 ) -> None:
     version = upload(server, compile_pipeline("tune_and_promote"))
-    run = runs.submit(server, version, [f"experiment={sweep}"], group="podium")
+    run = ServerRuns(server).submit(version, [f"experiment={sweep}"], group="podium")
     assert world.runs[run.run_id]["runtime_config"]["parameters"] == {
         "experiment": sweep.read_text()
     }
     with pytest.raises(InvalidInput, match=r"no file mine/swep\.yaml"):
-        runs.submit(server, version, ["experiment=mine/swep.yaml"], group="podium")
+        ServerRuns(server).submit(version, ["experiment=mine/swep.yaml"], group="podium")
     assert len(world.runs) == 1
 
 
@@ -47,18 +49,18 @@ def test_a_schedule_sends_the_experiment_beside_its_file(
     text = sweep.read_text()
     monkeypatch.chdir("/")
     for action in ("create", "keep"):
-        (change,) = schedules.plan(server, schedule_files.load([file]))
-        schedules.apply(server, change, "podium")
+        (change,) = Schedules(server).plan(schedule_files.load([file]))
+        Schedules(server).apply([change], "podium")
         assert change.action == action
     (there,) = world.recurring.values()
     assert there["runtime_config"]["parameters"] == {"experiment": text}
     (tmp_path / "mine/sweep.yaml").write_text(f"{text}\n# another")
-    (change,) = schedules.plan(server, schedule_files.load([file]))
+    (change,) = Schedules(server).plan(schedule_files.load([file]))
     assert change.action == "replace"
     assert len(change.differences[0]) < 250
     (tmp_path / "mine/sweep.yaml").unlink()
     with pytest.raises(InvalidInput, match=r"nightly: no file .*mine/sweep\.yaml"):
-        schedules.plan(server, schedule_files.load([file]))
+        Schedules(server).plan(schedule_files.load([file]))
 
 
 def test_a_schedules_values_are_checked_like_a_runs(server: Server, tmp_path: Path) -> None:
@@ -66,7 +68,7 @@ def test_a_schedules_values_are_checked_like_a_runs(server: Server, tmp_path: Pa
     file = tmp_path / "nightly.yaml"
     file.write_text(SCHEDULE.replace("experiment: mine/sweep.yaml", "max_trials: 0"))
     with pytest.raises(InvalidInput, match=r"nightly: .*max_trials >= 1"):
-        schedules.plan(server, schedule_files.load([file]))
+        Schedules(server).plan(schedule_files.load([file]))
 
 
 def test_a_compiled_path_is_refused_before_the_upload(
@@ -87,14 +89,14 @@ def test_code_is_stored_when_it_is_sent_and_not_before(
     version = upload(server, compile_pipeline("tune_and_promote", [f"storage={tmp_path}/store"]))
     file = tmp_path / "nightly.yaml"
     file.write_text(SCHEDULE.replace("experiment: mine/sweep.yaml", "code: src"))
-    (change,) = schedules.plan(server, schedule_files.load([file]))
+    (change,) = Schedules(server).plan(schedule_files.load([file]))
     assert not (tmp_path / "store").exists(), "a plan changes nothing"
-    schedules.apply(server, change, "podium")
+    Schedules(server).apply([change], "podium")
     (scheduled,) = world.recurring.values()
     uri = scheduled["runtime_config"]["parameters"]["code"]
     assert Path(uri.removeprefix("file://")).is_file()
-    run = runs.submit(server, version, [f"code={tmp_path / 'src'}"], group="podium")
+    run = ServerRuns(server).submit(version, [f"code={tmp_path / 'src'}"], group="podium")
     assert world.runs[run.run_id]["runtime_config"]["parameters"] == {"code": uri}
     (tmp_path / "src/train.py").write_text("print(2)\n")
-    (change,) = schedules.plan(server, schedule_files.load([file]))
+    (change,) = Schedules(server).plan(schedule_files.load([file]))
     assert change.action == "replace", "the schedule keeps its code until it is applied again"

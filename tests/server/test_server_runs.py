@@ -10,9 +10,10 @@ from test_versions import HELLO, details
 
 from podium.cli import app
 from podium.errors import Conflict, InvalidInput, NotFound
-from podium.kfp import runs, schedules
 from podium.kfp.client import Server
+from podium.kfp.runs import ServerRuns
 from podium.kfp.schedule_files import Schedule
+from podium.kfp.schedules import Schedules
 from podium.kfp.versions import upload
 
 NIGHTLY = Schedule(
@@ -31,7 +32,9 @@ def three(server: Server, world: KfpWorld) -> list[str]:
     """Ids of a run that succeeded, one that failed at its training and one in flight."""
     version = upload(server, HELLO)
     ids = [
-        runs.submit(server, version, [f"rounds={n}"], group="podium", name=f"hello {n}").run_id
+        ServerRuns(server)
+        .submit(version, [f"rounds={n}"], group="podium", name=f"hello {n}")
+        .run_id
         for n in (1, 2, 3)
     ]
     world.runs[ids[0]] |= {"state": "SUCCEEDED", "finished_at": "2026-01-01T00:01:30Z"}
@@ -100,8 +103,8 @@ def test_a_run_in_flight_is_stopped_once(kfp: KfpServer, world: KfpWorld, three:
 def in_flight(server: Server, world: KfpWorld) -> str:
     """Id of the run that the schedule's recurring run has started."""
     upload(server, HELLO)
-    (change,) = schedules.plan(server, [NIGHTLY])
-    schedules.apply(server, change, "podium")
+    (change,) = Schedules(server).plan([NIGHTLY])
+    Schedules(server).apply([change], "podium")
     (recurring,) = world.recurring
     _, started = world.run({"display_name": "nightly 1", "recurring_run_id": recurring})
     started["state"] = "RUNNING"
@@ -147,11 +150,11 @@ def test_a_deleted_schedule_waits_for_its_run(
 def test_a_refused_change_leaves_the_old_schedule(
     server: Server, world: KfpWorld, in_flight: str
 ) -> None:
-    (change,) = schedules.plan(
-        server, [Schedule(name="nightly", pipeline="hello-world", cron="0 0 4 * * *")]
+    (change,) = Schedules(server).plan(
+        [Schedule(name="nightly", pipeline="hello-world", cron="0 0 4 * * *")]
     )
     before = dict(world.recurring)
     world.recur = lambda body: (500, {"message": "no room"})  # type: ignore[method-assign]
     with pytest.raises(Exception, match="no room"):
-        schedules.apply(server, change, "podium")
+        Schedules(server).apply([change], "podium")
     assert world.recurring == before

@@ -9,10 +9,10 @@ from kfp_server import KfpServer, KfpWorld
 from test_versions import HELLO
 
 from podium.cli import app
-from podium.kfp import schedules
 from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.schedule_files import Schedule
+from podium.kfp.schedules import Schedules
 from podium.kfp.versions import PipelineVersion, upload
 from podium.models import open_registry
 from podium.models.document import seal, unseal
@@ -38,8 +38,8 @@ def schedule(server: Server, version: PipelineVersion) -> None:
     nightly = Schedule(
         name="nightly", pipeline=version.pipeline, cron="@daily", version=version.name
     )
-    (change,) = schedules.plan(server, [nightly])
-    schedules.apply(server, change, "podium")
+    (change,) = Schedules(server).plan([nightly])
+    Schedules(server).apply([change], "podium")
 
 
 def old_pipeline() -> str:

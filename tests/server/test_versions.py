@@ -15,6 +15,7 @@ from podium.kfp import runs
 from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.definition import load
+from podium.kfp.runs import ServerRuns
 from podium.kfp.versions import choose, upload
 from podium.system import pod
 from podium.training.kept_logs import KeptLogs
@@ -181,9 +182,9 @@ def test_a_server_that_stopped_answering_is_said() -> None:
     server, tasks = Server(kfp.host), {"prepare": "SUCCEEDED", "train": "RUNNING"}
     assert _doing(server, tasks) == "running: train"
     kfp.stop()
-    server.services.api_client.rest_client.pool_manager.clear()  # its open connection would be served on
+    server.api_client.rest_client.pool_manager.clear()  # its open connection would be served on
     with pytest.raises(PodiumError, match="does not answer"):
-        server.call("read run x", server.services.get_run, run_id="x")
+        server.call("read run x", server.runs.run_service_get_run, run_id="x")
     assert server.silent_since is not None
     server.silent_since -= 40
     assert (
@@ -194,11 +195,11 @@ def test_a_server_that_stopped_answering_is_said() -> None:
 def test_a_run_takes_checked_parameters(server: Server, world: KfpWorld) -> None:
     version = upload(server, HELLO)
     with pytest.raises(InvalidInput, match="no parameter 'round'"):
-        runs.submit(server, version, ["round=5"], group="podium")
+        ServerRuns(server).submit(version, ["round=5"], group="podium")
     with pytest.raises(InvalidInput, match="rounds is a whole number"):
-        runs.submit(server, version, ["rounds=many"], group="podium")
+        ServerRuns(server).submit(version, ["rounds=many"], group="podium")
     assert not world.runs
-    run = runs.submit(server, version, ["rounds=5"], group="podium")
+    run = ServerRuns(server).submit(version, ["rounds=5"], group="podium")
     assert world.runs[run.run_id]["runtime_config"]["parameters"] == {"rounds": 5}
     assert run.link.endswith(f"/#/runs/details/{run.run_id}")
 
@@ -222,21 +223,17 @@ def test_the_server_knows_where_a_run_keeps_its_logs(
 ) -> None:
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
     storage = f"file://{tmp_path}/store"
-    world.runs["run-1"] = {
-        "run_id": "run-1",
-        "runtime_config": {"parameters": {"storage": storage}},
-    }
-    world.runs["run-2"] = {
-        "run_id": "run-2",
-        "runtime_config": {"pipeline_root": "s3://team/artifacts"},
-    }
-    world.runs["run-3"] = {"run_id": "run-3"}
+    began = {"created_at": "2026-11-22T09:16:34Z"}
+    named, rooted = {"parameters": {"storage": storage}}, {"pipeline_root": "s3://team/artifacts"}
+    world.runs["run-1"] = {"run_id": "run-1", "runtime_config": named, **began}
+    world.runs["run-2"] = {"run_id": "run-2", "runtime_config": rooted, **began}
+    world.runs["run-3"] = {"run_id": "run-3", **began}
     KeptLogs(storage, "run-1").keep("steps/train", "epoch 1\n")
     shown = CliRunner().invoke(app, ["runs", "logs", "run-1", "train", "--host", kfp.host])
     assert shown.stdout == "epoch 1\n"
     server = Server(kfp.host)
-    assert runs.storage_of(runs.find_run(server, "run-2")) == "s3://team/podium"
-    assert runs.storage_of(runs.find_run(server, "run-3")) == "minio://mlpipeline/podium"
+    assert ServerRuns(server)["run-2"].storage == "s3://team/podium"
+    assert ServerRuns(server)["run-3"].storage == "minio://mlpipeline/podium"
     refused: Any = CliRunner().invoke(app, ["runs", "logs", "run", "--host", kfp.host]).exception
     assert refused.message == "3 runs begin with 'run'"
 
@@ -246,16 +243,16 @@ def test_bad_values_are_refused_before_a_bundled_pipeline_is_submitted(
 ) -> None:
     version = upload(server, compile_pipeline("tune_and_promote"))
     with pytest.raises(InvalidInput, match="max_trials >= 1"):
-        runs.submit(server, version, ["max_trials=0"], group="podium")
+        ServerRuns(server).submit(version, ["max_trials=0"], group="podium")
     assert world.runs == {}
     another = upload(server, HELLO.replace("rounds", "max_trials"))
-    runs.submit(server, another, ["max_trials=0"], group="podium")
+    ServerRuns(server).submit(another, ["max_trials=0"], group="podium")
 
 
 def test_a_run_is_followed_task_by_task(
     server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = runs.submit(server, upload(server, HELLO), [], group="podium")
+    run = ServerRuns(server).submit(upload(server, HELLO), [], group="podium")
     world.script = [
         {"state": "RUNNING", "run_details": details(prepare="RUNNING")},
         {"state": "RUNNING", "run_details": details(prepare="SUCCEEDED", train="RUNNING")},
@@ -263,7 +260,7 @@ def test_a_run_is_followed_task_by_task(
     ]
     reported: list[tuple[str, str]] = []
     assert (
-        runs.follow(server, run.run_id, lambda *one: reported.append(one), timeout=20)
+        ServerRuns(server).follow(run.run_id, lambda *one: reported.append(one), timeout=20)
         == "SUCCEEDED"
     )
     assert reported == [
@@ -277,18 +274,18 @@ def test_a_run_is_followed_task_by_task(
 def test_a_failed_or_canceled_run_says_so(
     server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = runs.submit(server, upload(server, HELLO), [], group="podium")
+    run = ServerRuns(server).submit(upload(server, HELLO), [], group="podium")
     world.script = [
         {"state": "FAILED", "run_details": details(prepare="SUCCEEDED", train="FAILED")}
     ]
     with pytest.raises(PodiumError, match="failed at train") as caught:
-        runs.follow(server, run.run_id, lambda *_: None)
+        ServerRuns(server).follow(run.run_id, lambda *_: None)
     assert f"kubectl describe workflow -l pipeline/runid={run.run_id}" in str(caught.value.hint)
     world.script = [
         {"state": "FAILED", "state_history": [{"state": "RUNNING"}, {"state": "CANCELING"}]}
     ]
     with pytest.raises(PodiumError, match="was cancelled"):
-        runs.follow(server, run.run_id, lambda *_: None)
+        ServerRuns(server).follow(run.run_id, lambda *_: None)
     canceling = {
         "state": "CANCELING",
         "state_history": [{"state": "RUNNING"}, {"state": "CANCELING"}],
@@ -298,13 +295,13 @@ def test_a_failed_or_canceled_run_says_so(
         {"state": "FAILED", "state_history": [{"state": "RUNNING"}, {"state": "FAILED"}]},
     ]
     with pytest.raises(PodiumError, match="was cancelled"):
-        runs.follow(server, run.run_id, lambda *_: None)
+        ServerRuns(server).follow(run.run_id, lambda *_: None)
 
 
 def stored_run(server: Server, world: KfpWorld, folder: Path) -> tuple[Any, KeptLogs]:
     """Submit a run that keeps its logs in a storage that is in reach."""
     run, storage = (
-        runs.submit(server, upload(server, HELLO), [], group="podium"),
+        ServerRuns(server).submit(upload(server, HELLO), [], group="podium"),
         f"file://{folder}/store",
     )
     world.runs[run.run_id]["runtime_config"] = {"parameters": {"storage": storage}}
@@ -324,7 +321,7 @@ def test_a_failed_step_is_quoted_where_its_log_is_kept(
     with pytest.raises(
         PodiumError, match="failed at prepare: the table has no column left"
     ) as caught:
-        runs.follow(server, run.run_id, lambda *_: None)
+        ServerRuns(server).follow(run.run_id, lambda *_: None)
     assert str(caught.value.hint).startswith("podium data inspect table:x.csv; see the steps' logs")
 
 
@@ -337,11 +334,11 @@ def test_the_last_words_of_a_failed_training_are_repeated(
     kept.keep_error("steps/train", PodiumError(error))
     world.script = [{"state": "FAILED", "run_details": details(train="FAILED")}]
     with pytest.raises(PodiumError) as caught:
-        runs.follow(server, run.run_id, lambda *_: None)
+        ServerRuns(server).follow(run.run_id, lambda *_: None)
     assert caught.value.message.endswith(f"failed at train: {error}")
     kept.forget_error("steps/train")
     with pytest.raises(PodiumError) as caught:
-        runs.follow(server, run.run_id, lambda *_: None)
+        ServerRuns(server).follow(run.run_id, lambda *_: None)
     assert caught.value.message.endswith("failed at train"), (
         "what a program prints is no error of the step"
     )
@@ -359,22 +356,22 @@ def test_a_step_that_never_ran_is_not_quoted(
     with pytest.raises(
         PodiumError, match=r"failed at train: .* its inputs could not be read from the store"
     ) as caught:
-        runs.follow(server, run.run_id, lambda *_: None)
+        ServerRuns(server).follow(run.run_id, lambda *_: None)
     assert f"kubectl describe workflow -l pipeline/runid={run.run_id}" in str(caught.value.hint)
 
 
 def test_a_failed_task_is_named_though_it_is_written_late(
     server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = runs.submit(server, upload(server, HELLO), [], group="podium")
+    run = ServerRuns(server).submit(upload(server, HELLO), [], group="podium")
     late = [{"state": "FAILED", "run_details": details(train="RUNNING")}] * 3
     world.script = [*late, {"state": "FAILED", "run_details": details(train="FAILED")}]
     with pytest.raises(PodiumError, match="failed at train"):
-        runs.follow(server, run.run_id, lambda *_: None)
+        ServerRuns(server).follow(run.run_id, lambda *_: None)
     monkeypatch.setattr(runs, "LATE", 0.05)
     world.script = late
     with pytest.raises(PodiumError, match="failed at no task"):
-        runs.follow(server, run.run_id, lambda *_: None)
+        ServerRuns(server).follow(run.run_id, lambda *_: None)
 
 
 OWN = """\

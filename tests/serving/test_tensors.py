@@ -83,7 +83,10 @@ def test_a_header_that_the_body_does_not_fit_is_refused(size: str) -> None:
 def test_bytes_of_another_size_are_refused(size: Any) -> None:
     tensor = {**ONE, "parameters": {"binary_data_size": size}}
     head = json.dumps({"inputs": [tensor]}).encode()
-    with pytest.raises(InvalidInput, match=r"has 4 bytes, but 3 came|binary_data_size of input 'x' is .*, but 4 bytes"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"has 4 bytes, but 3 came|binary_data_size of input 'x' is .*, but 4 bytes",
+    ):
         read_request(head + bytes(4), str(len(head)).encode())
 
 

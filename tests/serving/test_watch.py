@@ -28,7 +28,7 @@ from podium.serving.served import find_models
 from podium.serving.tensors import read_request
 from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.system.exposition import read_samples
-from podium.training.import_model import ModelSource, import_model
+from podium.training.import_model import ModelSource
 
 Typed = Callable[..., Any]
 PLANS = ("basic", 'say "plus"', "pro")
@@ -92,7 +92,7 @@ def churn(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
         place = tmp_path / version
         place.mkdir()
         (place / "model.onnx").write_bytes(leaver(artifact.describe(data).classes, at=at))
-        import_model(ModelSource(uri=str(place), data=str(data)), model, version)
+        ModelSource(uri=str(place), data=str(data)).upload(model, version)
     model.set_champion("v1", {}, expect=None)
     return model
 
@@ -460,7 +460,7 @@ def test_a_predict_command_is_watched_too(churn: Model, data: Path, tmp_path: Pa
         COMMAND.replace("{yes}", str(artifact.describe(data).classes.index("yes")))
     )
     (place / "model.json").write_text('{"predict": ["python", "predict.py"]}')
-    import_model(ModelSource(uri=str(place), data=str(data)), churn, "command")
+    ModelSource(uri=str(place), data=str(data)).upload(churn, "command")
     rows = customers(60, 5)
     with serving("churn@command", "--watch") as server:
         ask(server, rows)

@@ -288,7 +288,7 @@ STEP = """if True:
     from podium.cluster import connect
     from podium.steps.process import step_process
     from podium.manifests.workload import Workload
-    from podium.training.launch import launched
+    from podium.training.target import launched
     import json, time
     job = Workload.parse(json.loads(sys.argv[1]))
     with step_process({}), connect("kubernetes://") as there, launched(there, job):

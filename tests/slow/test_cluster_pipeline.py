@@ -296,7 +296,7 @@ DEAF = """if True:
     from podium.steps.process import current_run
     from podium.manifests.pytorchjob import build
     from podium.manifests.workload import Workload
-    from podium.training.launch import launched
+    from podium.training.target import launched
     run = current_run()
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     job = build(name="{job}", image="{image}", command=("sleep", "600"), workers=1)

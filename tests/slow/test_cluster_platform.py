@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kfp_server_api import HealthzServiceApi
 from livekubeflow import NAMESPACE, Submit, client, end_of, podium, pods_of
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
@@ -15,7 +16,10 @@ TOLERATION = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
 
 def knows_kfp_kubernetes() -> bool:
     """Tell a new server by what it says of itself: 2.0.5 accepts such a pipeline and fails in its driver (observed)."""
-    return client().health().pipeline_store is not None
+    return (
+        HealthzServiceApi(client().api_client).healthz_service_get_healthz().pipeline_store
+        is not None
+    )
 
 
 def steps_of(cluster: KubernetesCluster, run_id: str) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from podium.errors import InvalidInput, NotFound
 from podium.manifests.options import annotation
 from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
-from podium.training.retention import plan_retention, remove
+from podium.training.retention import Retention
 
 TRAINER = """
 import json, sys
@@ -60,7 +60,7 @@ def test_only_the_best_keep_their_weights_and_every_record_stays(
         trials, key=lambda trial: float(trial["spec"]["parameterAssignments"][0]["value"])
     )
     names = [trial["metadata"]["name"] for trial in ranked]
-    found = plan_retention(cluster, "e", best=2)
+    found = Retention.plan(cluster, "e", best=2)
     assert found.kept == tuple(names[:2])
     weights = (("model.onnx", "more/checkpoint.pt"), 2000)
     assert {
@@ -68,13 +68,13 @@ def test_only_the_best_keep_their_weights_and_every_record_stays(
     } == dict.fromkeys(names[2:], weights)
     assert all((models / name / "model.onnx").exists() for name in names), "a plan removes nothing"
     before = [stored.manifest for stored in cluster.list("Trial")]
-    remove(found.removed)
+    found.remove()
     for name in names[:2]:
         assert files(models / name) == RECORD | {"model.onnx", "more/checkpoint.pt"}
     for name in names[2:]:
         assert files(models / name) == RECORD
     assert [stored.manifest for stored in cluster.list("Trial")] == before
-    assert plan_retention(cluster, "e", best=2).removed == (), (
+    assert Retention.plan(cluster, "e", best=2).removed == (), (
         "the second time there is nothing to do"
     )
 
@@ -90,7 +90,7 @@ def test_failed_trials_lose_their_weights_and_running_ones_not(
         trial["metadata"]["name"]: trial["status"]["conditions"][-1]["type"] for trial in trials
     }
     assert set(states.values()) == {"Succeeded", "Failed"}
-    found = plan_retention(cluster, "e", best=4)
+    found = Retention.plan(cluster, "e", best=4)
     assert {removed.trial for removed in found.removed} == {
         name for name, state in states.items() if state == "Failed"
     }
@@ -103,12 +103,12 @@ def test_failed_trials_lose_their_weights_and_running_ones_not(
         cluster.store.update(
             "Trial", name, lambda trial, status=status: trial.update(status=status)
         )
-    assert plan_retention(cluster, "e", best=1).removed == ()
+    assert Retention.plan(cluster, "e", best=1).removed == ()
     cluster.close()
     with LocalSweeps(
         cluster.store.directory, fork_server=False
     ) as other:  # as after a kill: they will run again
-        assert plan_retention(other, "e", best=1).removed == ()
+        assert Retention.plan(other, "e", best=1).removed == ()
 
 
 @pytest.mark.parametrize("output", [None, "relative/models"])
@@ -118,15 +118,15 @@ def test_nothing_is_removed_where_trials_share_an_output(
     spec = sweep(output) if output else experiment()
     run(cluster, spec)
     with pytest.raises(InvalidInput, match="--output") as caught:
-        plan_retention(cluster, "e", best=1)
+        Retention.plan(cluster, "e", best=1)
     assert "trialSpec.Name" in str(caught.value.hint)
 
 
 def test_keeping_needs_one_trial_and_an_existing_sweep(cluster: LocalSweeps) -> None:
     with pytest.raises(InvalidInput, match="best >= 1"):
-        plan_retention(cluster, "e", best=0)
+        Retention.plan(cluster, "e", best=0)
     with pytest.raises(NotFound):
-        plan_retention(cluster, "nobody", best=1)
+        Retention.plan(cluster, "nobody", best=1)
 
 
 def test_optuna_finds_the_trials_of_a_sweep_in_its_journal(cluster: LocalSweeps) -> None:

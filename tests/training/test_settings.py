@@ -13,11 +13,11 @@ from podium.errors import InvalidInput, PodiumError
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.adapt import locate
 from podium.manifests.experiment.rules import check
-from podium.steps.sweep import SweepSettings, first_failure, time_left
+from podium.steps.sweep import SweepSettings, _first_failure, _time_left
 from podium.training.dataset import DataSettings
 from podium.training.identity import RunIdentity, StepContext, storage_url
 from podium.training.recipe import TRAINER, Recipe
-from podium.training.settings import PlannedTraining, TrainSettings, plan
+from podium.training.settings import PlannedTraining, TrainSettings
 from podium.training.target import LaunchTarget
 
 RUN = RunIdentity(id="run-1")
@@ -39,9 +39,7 @@ def recipe(**hyperparameters: Any) -> str:
 
 def planned(settings: TrainSettings, tmp_path: Path) -> PlannedTraining:
     step = StepContext.of(RUN, str(tmp_path))
-    return plan(
-        "s3://b/data", "train-1", settings=settings, target=target(trainer_image=""), step=step
-    )
+    return settings.plan("s3://b/data", "train-1", target=target(trainer_image=""), step=step)
 
 
 def adapted(settings: SweepSettings, **target_settings: Any) -> Experiment:
@@ -296,15 +294,15 @@ def trial(number: int, *, phase: str, seconds: float) -> Trial:
 def test_what_is_left_follows_from_the_trials_that_ended() -> None:
     experiment = adapted(sweep(max_trials=9, parallel_trials=2))
     running = [trial(1, phase="Running", seconds=10)]
-    assert time_left(experiment, running) == ""
+    assert _time_left(experiment, running) == ""
     ended = [trial(2, phase="Succeeded", seconds=20)]
-    assert time_left(experiment, [*ended, *running]) == "8 of 9 trials left, about 75.0 s"
-    assert time_left(experiment, [trial(n, phase="Succeeded", seconds=20) for n in range(9)]) == ""
+    assert _time_left(experiment, [*ended, *running]) == "8 of 9 trials left, about 75.0 s"
+    assert _time_left(experiment, [trial(n, phase="Succeeded", seconds=20) for n in range(9)]) == ""
     assert (
-        time_left(experiment, [trial(n, phase="Succeeded", seconds=2) for n in range(2)]) == ""
+        _time_left(experiment, [trial(n, phase="Succeeded", seconds=2) for n in range(2)]) == ""
     ), "a few seconds"
     other = adapted(sweep(experiment="hyperband", max_trials=9))
-    assert time_left(other, [*ended, *running]) == ""
+    assert _time_left(other, [*ended, *running]) == ""
 
 
 def test_a_sweep_fails_by_the_trial_that_failed_first() -> None:
@@ -313,8 +311,8 @@ def test_a_sweep_fails_by_the_trial_that_failed_first() -> None:
         trial(2, phase="MetricsUnavailable", seconds=9),
     )
     good = trial(3, phase="Succeeded", seconds=9)
-    assert first_failure([good, second, first]) is first
-    assert first_failure([good]) is None
+    assert _first_failure([good, second, first]) is first
+    assert _first_failure([good]) is None
 
 
 @pytest.mark.parametrize("name", ["random", "tpe", "medianstop", "random-job"])

@@ -235,5 +235,5 @@ def _handing_over(write: Callable[[Path, object], None]) -> Callable[[Path, obje
 
 def modules(name: str) -> bool:
     """Return whether a module of podium takes part in this universe."""
-    rooms = ("podium.storage", "podium.cluster.local", "podium.training.launch")
+    rooms = ("podium.storage", "podium.cluster.local", "podium.training.target")
     return sweep_modules(name) or name.startswith(rooms)

@@ -18,7 +18,6 @@ class Best:
     """The best trial of a sweep."""
 
     name: str
-
     parameters: dict[str, Any]
     """Value by search parameter, numbers as numbers."""
 

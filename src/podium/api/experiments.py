@@ -123,7 +123,7 @@ def ready(
         return with_store(check(experiment, runners), cluster.url, say)
     if data:
         check_here(data)
-    return at_home(experiment, home, data, output)
+    return _at_home(experiment, home, data, output)
 
 
 def check_here(data: object) -> None:
@@ -138,7 +138,7 @@ def check_here(data: object) -> None:
         raise InvalidInput(f"there are no data at {Path(text).absolute()}", hint)
 
 
-def at_home(experiment: Experiment, home: Path, data: object, output: object) -> Experiment:
+def _at_home(experiment: Experiment, home: Path, data: object, output: object) -> Experiment:
     """Point podium's own trainer at this machine's directories instead of S3 defaults, where the
     user named none."""
     if not experiment.uses_builtin_trainer:

@@ -44,42 +44,72 @@ class FunctionSource:
 
     module: str
     function: str
-
     text: str = ""
     """Content of the module; empty for one that is imported from where it is."""
 
     roots: tuple[Path, ...] = ()
     """Directories with modules of the user's own that it imports."""
 
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> "FunctionSource":
+        """Return the source from which another process imports a function.
 
-def source_of(function: Callable[..., Any]) -> FunctionSource:
-    """Return the source from which another process imports a function.
-
-    Raises:
-        InvalidInput: It cannot be imported there: a lambda, a nested function, a method, or one
-            that uses a value which has no source. Such a one goes with ``pickled``.
-    """
-    name = getattr(function, "__qualname__", repr(function))
-    if (
-        not isinstance(function, FunctionType)
-        or name != function.__name__
-        or not name.isidentifier()
-    ):
-        hint = "define it with def at the top of a module, a script or a notebook's cell; or pickle=True"
-        raise InvalidInput(
-            f"{name} is not a plain function, so a process of its own cannot import it", hint
+        Raises:
+            InvalidInput: It cannot be imported there: a lambda, a nested function, a method, or one
+                that uses a value which has no source. Such a one goes with ``pickled``.
+        """
+        name = getattr(function, "__qualname__", repr(function))
+        if (
+            not isinstance(function, FunctionType)
+            or name != function.__name__
+            or not name.isidentifier()
+        ):
+            hint = "define it with def at the top of a module, a script or a notebook's cell; or pickle=True"
+            raise InvalidInput(
+                f"{name} is not a plain function, so a process of its own cannot import it", hint
+            )
+        module = sys.modules.get(function.__module__)
+        if function.__module__ != "__main__" and module is not None:
+            return cls(module=function.__module__, function=name, roots=tuple(_root(module)))
+        collected = _Collected()
+        collected.add_definition(name, function, function.__globals__)
+        return cls(
+            module=MODULE,
+            function=name,
+            text=collected.text(),
+            roots=tuple(dict.fromkeys(collected.roots)),
         )
-    module = sys.modules.get(function.__module__)
-    if function.__module__ != "__main__" and module is not None:
-        return FunctionSource(module=function.__module__, function=name, roots=tuple(_root(module)))
-    collected = _Collected()
-    collected.add_definition(name, function, function.__globals__)
-    return FunctionSource(
-        module=MODULE,
-        function=name,
-        text=collected.text(),
-        roots=tuple(dict.fromkeys(collected.roots)),
-    )
+
+    @classmethod
+    def pickled(cls, function: Callable[..., Any]) -> "FunctionSource":
+        """Pickle a function with cloudpickle: also a lambda, a closure, or one that only this
+        process has.
+
+        A process of its own needs the same version of Python, and the packages whose objects are
+        in it.
+
+        Raises:
+            InvalidInput: cloudpickle is not installed, or cannot write it.
+        """
+        try:
+            import cloudpickle
+        except ModuleNotFoundError:
+            raise InvalidInput("pickle=True needs cloudpickle", "pip install cloudpickle") from None
+        name = getattr(function, "__name__", "")
+        name = name if name.isidentifier() else "function"
+        try:
+            content = base64.b64encode(cloudpickle.dumps(function)).decode()
+        except Exception as error:  # whatever an object raises that does not want to be copied
+            hint = "make it inside the function"
+            raise InvalidInput(
+                f"{name} uses something that cannot be pickled: {type(error).__name__}: {error}",
+                hint,
+            ) from None
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        text = _PICKLED.format(name=name, content=content, python=python)
+        module = sys.modules.get(getattr(function, "__module__", None) or "")
+        roots = tuple(_root(module)) if module and module.__name__ != "__main__" else ()
+        return cls(module=MODULE, function=name, text=text, roots=roots)
 
 
 def returned_names(function: Callable[..., Any]) -> list[str]:
@@ -98,42 +128,12 @@ def returned_names(function: Callable[..., Any]) -> list[str]:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function, without functions and classes defined in it."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(
             child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
         ):
             yield child
             yield from _own_nodes(child)
-
-
-def pickled(function: Callable[..., Any]) -> FunctionSource:
-    """Pickle a function with cloudpickle: also a lambda, a closure, or one that only this process
-    has.
-
-    A process of its own needs the same version of Python, and the packages whose objects are in it.
-
-    Raises:
-        InvalidInput: cloudpickle is not installed, or cannot write it.
-    """
-    try:
-        import cloudpickle
-    except ModuleNotFoundError:
-        raise InvalidInput("pickle=True needs cloudpickle", "pip install cloudpickle") from None
-    name = getattr(function, "__name__", "")
-    name = name if name.isidentifier() else "function"
-    try:
-        content = base64.b64encode(cloudpickle.dumps(function)).decode()
-    except Exception as error:  # whatever an object raises that does not want to be copied
-        hint = "make it inside the function"
-        raise InvalidInput(
-            f"{name} uses something that cannot be pickled: {type(error).__name__}: {error}", hint
-        ) from None
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    text = _PICKLED.format(name=name, content=content, python=python)
-    module = sys.modules.get(getattr(function, "__module__", None) or "")
-    roots = tuple(_root(module)) if module and module.__name__ != "__main__" else ()
-    return FunctionSource(module=MODULE, function=name, text=text, roots=roots)
 
 
 @dataclass
@@ -190,11 +190,6 @@ class _Collected:
 
 
 def _source(name: str, value: Any) -> str:
-    """Return the source of a function or class.
-
-    Raises:
-        InvalidInput: It is not known.
-    """
     try:
         return textwrap.dedent(inspect.getsource(value))
     except (OSError, TypeError):

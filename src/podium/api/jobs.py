@@ -26,7 +26,6 @@ class Job(Launched):
     """A Job, PyTorchJob, TrainJob … that is running or has ended."""
 
     _said = ""
-    """Last line that wait printed."""
 
     @property
     def workload(self) -> Workload:
@@ -63,7 +62,6 @@ class Job(Launched):
         }
 
     HEADS = ("NAME", "KIND", "STATE", "CREATED")
-    """Of a table of jobs."""
 
     @staticmethod
     def cells(job: Mapping[str, Any]) -> list[str]:

@@ -24,7 +24,6 @@ _LONGEST_PAUSE = 2.0
 """Maximum seconds between checks."""
 
 ObjectKey = tuple[str, str]
-"""Kind and name."""
 
 
 class Session:
@@ -211,7 +210,6 @@ class _Watch:
             self._woken.set()
 
     def check(self) -> None:
-        """Raise the error that ended the watch before the object ended."""
         if self._error:
             raise self._error
         if not self._finished:

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from podium.api.function_source import MODULE, FunctionSource, pickled, source_of
+from podium.api.function_source import MODULE, FunctionSource
 from podium.api.space import Choice, Dimension, Float, Value
 from podium.code.bundle import pack, store
 from podium.code.call import Call
@@ -35,8 +35,6 @@ class Program:
     """Base of the Experiment's name."""
 
     words: tuple[str, ...]
-    """The command without its parameters."""
-
     call: Call | None = None
     """The call of a function; None for a script or a command."""
 
@@ -94,45 +92,50 @@ class Program:
             else self
         )
 
+    @classmethod
+    def of(
+        cls,
+        train: Train,
+        searched: Mapping[str, Dimension],
+        fixed: Mapping[str, Value],
+        metric: str,
+        *,
+        pickle: bool = False,
+    ) -> "Program":
+        """Return the program of each trial.
 
-def program_of(
-    train: Train,
-    searched: Mapping[str, Dimension],
-    fixed: Mapping[str, Value],
-    metric: str,
-    *,
-    pickle: bool = False,
-) -> Program:
-    """Return the program of each trial.
+        Args:
+            train: A function, the path of a script, or a command.
+            fixed: Other arguments, the same in all trials.
+            metric: Name of the metric if a function returns a single number.
+            pickle: Whether a function is handed on as cloudpickle writes it, not as source.
 
-    Args:
-        train: A function, the path of a script, or a command.
-        fixed: Other arguments, the same in all trials.
-        metric: Name of the metric if a function returns a single number.
-        pickle: Whether a function is handed on as cloudpickle writes it, not as source.
-
-    Raises:
-        InvalidInput: There is no such script, or the function does not take these parameters.
-    """
-    if callable(train):
-        return _function(
-            train, pickled(train) if pickle else source_of(train), searched, fixed, metric
+        Raises:
+            InvalidInput: There is no such script, or the function does not take these parameters.
+        """
+        if callable(train):
+            return _function(
+                train,
+                FunctionSource.pickled(train) if pickle else FunctionSource.of(train),
+                searched,
+                fixed,
+                metric,
+            )
+        if not isinstance(train, str | Path | Sequence):
+            problem = f"podium.tune takes a function, a script or a command, but got {train!r:.60}"
+            raise InvalidInput(problem, 'a function, "train.py", or ["python", "-m", "my.train"]')
+        words = (
+            script_words(Path(train))
+            if isinstance(train, str | Path)
+            else [str(word) for word in train]
         )
-    if not isinstance(train, str | Path | Sequence):
-        problem = f"podium.tune takes a function, a script or a command, but got {train!r:.60}"
-        raise InvalidInput(problem, 'a function, "train.py", or ["python", "-m", "my.train"]')
-    words = (
-        script_words(Path(train))
-        if isinstance(train, str | Path)
-        else [str(word) for word in train]
-    )
-    if not words:
-        raise InvalidInput("the command has no words", '["python", "train.py"]')
-    return Program(
-        name=_name_of(words),
-        words=tuple(words),
-        root=_root_of(words),
-    )
+        if not words:
+            raise InvalidInput("the command has no words", '["python", "train.py"]')
+        return cls(
+            name=_name_of(words),
+            words=tuple(words),
+            root=_root_of(words),
+        )
 
 
 def _function(
@@ -216,7 +219,6 @@ def script_words(path: Path) -> list[str]:
 
 
 def _name_of(words: Sequence[str]) -> str:
-    """Return the name of the script or module that a command runs, else of its program."""
     scripts = [word for word in words if word.endswith((".py", ".sh", ".ipynb"))]
     modules = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-m"]
     return (
@@ -229,7 +231,6 @@ def _name_of(words: Sequence[str]) -> str:
 
 
 def _root_of(words: Sequence[str]) -> Path | None:
-    """Return the working directory if a command names a file or a module below it."""
     here = Path.cwd()
     modules = [
         words[at + 1].replace(".", "/") for at, word in enumerate(words[:-1]) if word == "-m"

@@ -32,54 +32,50 @@ class Stopping:
 
     algorithm: str
     settings: Mapping[str, object]
-    """Settings of the algorithm."""
-
     spec: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the Experiment's spec."""
-
     text: str = ""
-    """Description for people."""
 
     @property
     def reads_along(self) -> bool:
         """Whether a trial's output is read as it grows."""
         return bool(self.spec)
 
+    @classmethod
+    def read(
+        cls,
+        stop: str | None,
+        algorithm: str,
+        settings: Mapping[str, object],
+        searched: Mapping[str, Dimension],
+        fixed: Mapping[str, Value],
+        metric: str,
+    ) -> "Stopping":
+        """Return the settings that a word for early stopping stands for.
 
-def stopping(
-    stop: str | None,
-    algorithm: str,
-    settings: Mapping[str, object],
-    searched: Mapping[str, Dimension],
-    fixed: Mapping[str, Value],
-    metric: str,
-) -> Stopping:
-    """Return the settings that a word for early stopping stands for.
+        Args:
+            stop: One of _STOPS, or None.
+            algorithm: The algorithm that the user chose.
+            settings: Settings of the algorithm.
+            searched: Searched parameters.
+            fixed: Other arguments, the same in all trials.
+            metric: Name of the objective.
 
-    Args:
-        stop: One of _STOPS, or None.
-        algorithm: The algorithm that the user chose.
-        settings: Settings of the algorithm.
-        searched: Searched parameters.
-        fixed: Other arguments, the same in all trials.
-        metric: Name of the objective.
-
-    Raises:
-        InvalidInput: There is no such word, it does not go with the algorithm, or asha finds no
-            range that says how long a trial trains.
-    """
-    if stop is None:
-        return Stopping(algorithm=algorithm, settings=settings)
-    if stop not in _STOPS:
-        raise InvalidInput(
-            f"trials are stopped early by {' or '.join(_STOPS)}, but got {stop!r}",
-            suggestion(stop, _STOPS),
+        Raises:
+            InvalidInput: There is no such word, it does not go with the algorithm, or asha finds no
+                range that says how long a trial trains.
+        """
+        if stop is None:
+            return cls(algorithm=algorithm, settings=settings)
+        if stop not in _STOPS:
+            raise InvalidInput(
+                f"trials are stopped early by {' or '.join(_STOPS)}, but got {stop!r}",
+                suggestion(stop, _STOPS),
+            )
+        return (
+            _median(algorithm, settings, metric)
+            if stop == "median"
+            else _asha(algorithm, settings, searched, fixed)
         )
-    return (
-        _median(algorithm, settings, metric)
-        if stop == "median"
-        else _asha(algorithm, settings, searched, fixed)
-    )
 
 
 def _median(algorithm: str, settings: Mapping[str, object], metric: str) -> Stopping:
@@ -122,7 +118,6 @@ def _asha(
 
 
 def _length(searched: Mapping[str, Dimension], fixed: Mapping[str, Value]) -> str:
-    """Return the parameter that says how long a trial trains."""
     found = [name for name in searched if name.lower().replace("-", "_") in _LENGTHS]
     if len(found) == 1:
         return found[0]

@@ -13,7 +13,7 @@ from podium.api.best import Best, model_of
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
-from podium.api.sweep_list import listed
+from podium.api.sweep_list import ListedSweep
 from podium.api.trials import (
     TrialProgress,
     failed,
@@ -87,7 +87,7 @@ class Sweep(Launched):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values: what the shell, ``podium mcp`` and the page show of it."""
-        return listed(self.cluster, self.experiment).to_json()
+        return ListedSweep.of(self.cluster, self.experiment).to_json()
 
     @property
     def note(self) -> str:

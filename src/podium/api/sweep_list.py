@@ -34,8 +34,6 @@ class ListedSweep:
     """From its start to its end; of one that runs so far."""
 
     counts: dict[str, int]
-    """Number of trials by state."""
-
     trials: int
     objective: str
     metric: str
@@ -51,7 +49,6 @@ class ListedSweep:
     HEADS: ClassVar = ("NAME", ">BEST", "METRIC", "STATE", ">TRIALS", "ALGORITHM", "BEGAN (UTC)")
 
     def cells(self) -> tuple[str, ...]:
-        """Return its row of a table, a cell for each head."""
         best = "" if self.best is None else figure(self.best)
         began, trials = when(self.began), str(self.trials)
         return self.name, best, self.metric, self.state, trials, self.algorithm, began
@@ -86,6 +83,28 @@ class ListedSweep:
             "result": self.result,
         }
 
+    @classmethod
+    def of(cls, cluster: Cluster, experiment: Experiment) -> "ListedSweep":
+        """Return a sweep of an open cluster as it is now."""
+        began = experiment.started or datetime.fromisoformat(experiment.created)
+        empty = experiment.outcome == "Failed" and not experiment.optimal_trial
+        return cls(
+            name=experiment.name,
+            algorithm=experiment.search.name,
+            state=experiment.outcome.lower(),
+            message="" if empty and experiment.state.succeeded else experiment.state.message,
+            cause=why_none(cluster.trials(experiment.name)) if empty else "",
+            began=began,
+            seconds=max(0.0, _ended(cluster, experiment).timestamp() - began.timestamp()),
+            counts={phase.lower(): len(names) for phase, names in experiment.trials.items()},
+            trials=experiment.trial_count,
+            objective=str(experiment.objective),
+            metric=experiment.objective.metric,
+            best=experiment.optimal_value,
+            best_trial=experiment.optimal_trial,
+            asked=describe(experiment),
+        )
+
 
 def list_sweeps(cluster: str | Path | ClusterSpec | None = None) -> list[ListedSweep]:
     """Return the sweeps of a cluster, the oldest first; those inside runs are in clusters of their
@@ -100,33 +119,10 @@ def list_sweeps(cluster: str | Path | ClusterSpec | None = None) -> list[ListedS
 
 def sweeps_on(cluster: Cluster) -> list[ListedSweep]:
     """Return the sweeps of an open cluster, the oldest first."""
-    return [listed(cluster, experiment) for experiment in cluster.experiments()]
-
-
-def listed(cluster: Cluster, experiment: Experiment) -> ListedSweep:
-    """Return a sweep of an open cluster as it is now."""
-    began = experiment.started or datetime.fromisoformat(experiment.created)
-    empty = experiment.outcome == "Failed" and not experiment.optimal_trial
-    return ListedSweep(
-        name=experiment.name,
-        algorithm=experiment.search.name,
-        state=experiment.outcome.lower(),
-        message="" if empty and experiment.state.succeeded else experiment.state.message,
-        cause=why_none(cluster.trials(experiment.name)) if empty else "",
-        began=began,
-        seconds=max(0.0, _ended(cluster, experiment).timestamp() - began.timestamp()),
-        counts={phase.lower(): len(names) for phase, names in experiment.trials.items()},
-        trials=experiment.trial_count,
-        objective=str(experiment.objective),
-        metric=experiment.objective.metric,
-        best=experiment.optimal_value,
-        best_trial=experiment.optimal_trial,
-        asked=describe(experiment),
-    )
+    return [ListedSweep.of(cluster, experiment) for experiment in cluster.experiments()]
 
 
 def _ended(cluster: Cluster, experiment: Experiment) -> datetime:
-    """Return when an Experiment ended or was stopped; now if it runs."""
     if experiment.completed:
         return datetime.fromisoformat(experiment.completed)
     if stopped := experiment.condition("Stopped"):

@@ -78,8 +78,6 @@ def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
 
 
 def _environment(model: str) -> dict[str, Any]:
-    """Return the versions and hardware that a trial's trainer recorded; empty if there is no
-    record."""
     if not model:
         return {}
     with suppress(PodiumError):

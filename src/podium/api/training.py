@@ -27,10 +27,9 @@ from podium.system.interrupts import signals_interrupt
 from podium.system.settings import Settings
 from podium.training.follow import read_metrics
 from podium.training.identity import RunIdentity, StepContext, new_run_id, object_name, storage_url
-from podium.training.launch import launch
 from podium.training.recipe import Recipe, as_arguments
-from podium.training.settings import PlannedTraining, TrainingResult, TrainSettings, plan
-from podium.training.target import LaunchTarget, data_url
+from podium.training.settings import PlannedTraining, TrainingResult, TrainSettings
+from podium.training.target import LaunchTarget, data_url, launch
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -232,11 +231,6 @@ def _check_flags(hyperparameters: Mapping[str, Any]) -> None:
 
 
 def _fitting(settings: TrainSettings, data: str) -> TrainSettings:
-    """Return the settings with the model that suits the data where none is named.
-
-    Raises:
-        InvalidInput: Its library is not installed.
-    """
     from podium.trainer.config import check_library, parse
 
     meaning = describe(data).meaning
@@ -254,9 +248,7 @@ def _begin(
     try:
         cluster = session.cluster
         uri, name = data_url(data, step, cluster), object_name("train", run.id, "train")
-        planned = plan(
-            uri, name, settings=settings, target=target, step=step, admits=cluster.admits
-        )
+        planned = settings.plan(uri, name, target=target, step=step, admits=cluster.admits)
         launch(cluster, planned.job)
     except BaseException:
         session.close()
@@ -285,12 +277,6 @@ def _settings(
 
 
 def _recipe_of(job: str | Path | Mapping[str, Any], hyperparameters: Mapping[str, Any]) -> Recipe:
-    """Read a job's manifest.
-
-    Raises:
-        InvalidInput: It is not one job, or there are hyperparameters, which would have no place in
-            it.
-    """
     if isinstance(job, Mapping):
         documents: list[Any] = [dict(job)]
     elif Path(job).is_file():

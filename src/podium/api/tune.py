@@ -13,9 +13,9 @@ from podium.api.cluster_spec import ClusterSpec
 from podium.api.experiments import free_name
 from podium.api.function_source import returned_names
 from podium.api.passing import Passing
-from podium.api.program import Program, Train, program_of, quoted, slug
+from podium.api.program import Program, Train, quoted, slug
 from podium.api.space import Dimension, Value, parameter, split
-from podium.api.stopping import Stopping, stopping
+from podium.api.stopping import Stopping
 from podium.api.sweep import Sweep, begin, ready
 from podium.api.trials import partly_failed
 from podium.cluster.traits import traits_of
@@ -57,8 +57,6 @@ class TuneSettings:
 
     goal: Goal
     metrics: Sequence[str] = ()
-    """Other metrics to record."""
-
     prints: Library | None = None
     """Library that prints the metrics; None for ``name=value``."""
 
@@ -418,8 +416,6 @@ def tune(
 
 
 def _refuse_unknown(given: Mapping[str, Any]) -> None:
-    """Refuse arguments that tune does not have, with a suggestion; some of Optuna's names are
-    known."""
     for name, value in given.items():
         others = {
             "n_trials": "trials",
@@ -474,13 +470,10 @@ class Plan:
 
     experiment: Experiment
     spec: ClusterSpec
-
     space: Mapping[str, str]
     """What is searched, by the flag's name: ``1 to 3``."""
 
     passing: Passing
-    """How the command takes its parameters."""
-
     words: tuple[str, ...]
     """The command without its parameters."""
 
@@ -566,7 +559,7 @@ def plan(
         InvalidInput: As tune; or there is no storage that the cluster can reach.
     """
     searched, fixed = split(space)
-    stops = stopping(
+    stops = Stopping.read(
         settings.stop,
         settings.algorithm,
         settings.settings or {},
@@ -574,7 +567,7 @@ def plan(
         fixed,
         settings.goal.metric,
     )
-    program = program_of(train, searched, fixed, settings.goal.metric, pickle=settings.pickle)
+    program = Program.of(train, searched, fixed, settings.goal.metric, pickle=settings.pickle)
     passing = Passing.read(settings.passing, program.words, searched, list(fixed))
     given = absolute(data) if data else None
     texts = _arguments(program, passing, fixed, given)

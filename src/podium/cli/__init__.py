@@ -22,7 +22,7 @@ from podium.errors import InvalidInput, PodiumError, of_this_machine, suggestion
 from podium.system.interrupts import exit_code, signals_interrupt
 from podium.system.plugins import Table, blame
 
-MORE = "More"
+_MORE = "More"
 """Commands that few people need: the first screen only names them."""
 
 # heading of `podium --help` -> command -> (module in podium.cli, object in it, line shown)
@@ -69,7 +69,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
             "Find out why metrics do not arrive: logs, commands, manifests, namespaces.",
         ),
     },
-    MORE: {
+    _MORE: {
         "watch": ("watch", "watch", "Run a command whenever data change."),
         "job": (
             "job",
@@ -155,7 +155,7 @@ class _LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading, commands in GROUPS.items():
             with formatter.section(heading):
-                if heading == MORE:
+                if heading == _MORE:
                     formatter.write_text(f"{', '.join(commands)}: see podium COMMAND --help")
                 else:
                     formatter.write_dl([(name, line) for name, (_, _, line) in commands.items()])

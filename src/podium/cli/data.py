@@ -11,7 +11,7 @@ import click
 
 from podium.cli.options import Commands, json_option, pairs_option
 from podium.display.tables import table
-from podium.display.terminal import EchoHandler, doing, echo, echo_json
+from podium.display.terminal import doing, echo, output
 from podium.files.documents import load_yaml
 from podium.system.settings import Settings
 
@@ -30,7 +30,10 @@ def data() -> None:
 @data.command()
 @click.argument("dataset", metavar="[SOURCE]", default="mnist")
 @click.option(
-    "-o", "--output", help="Directory, s3:// or minio:// prefix; podium-work/data/NAME by default."
+    "-o",
+    "--output",
+    "destination",
+    help="Directory, s3:// or minio:// prefix; podium-work/data/NAME by default.",
 )
 @click.option(
     "--source",
@@ -63,7 +66,7 @@ def data() -> None:
 )
 @json_option
 def prepare(
-    output: str | None,
+    destination: str | None,
     validation: float | None,
     seed: int | None,
     words: dict[str, str],
@@ -93,17 +96,13 @@ def prepare(
     }
     options |= {} if validation is None else {"validation": validation}
     options |= {} if seed is None else {"split_seed": seed}
-    data = write(DataSettings(**settings, data_options=options), output)
-    info, where = data.info, output or data.uri
-    if as_json:
-        echo_json({**data.to_json(), "uri": where})
-        return
+    data = write(DataSettings(**settings, data_options=options), destination)
+    info, where = data.info, destination or data.uri
     counts = ", ".join(f"{part.count} {name}" for name, part in info.parts.items())
-    if shows := of_data(info, ""):
+    text = f"{info.name}: {info.kind}, {counts}, split {info.split}; digest {info.digest[:12]}"
+    if not as_json and (shows := of_data(info, "")):
         echo(str(shows), err=True)
-    echo(
-        f"{where}\n{info.name}: {info.kind}, {counts}, split {info.split}; digest {info.digest[:12]}"
-    )
+    output(as_json, {**data.to_json(), "uri": where}, lambda: f"{where}\n{text}")
 
 
 @data.command()
@@ -138,12 +137,12 @@ def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> 
     if picture:
         draw.save_picture(artifact.load(uri, part), picture)
         echo(f"picture written to {picture}", err=True)
-    if as_json:
-        echo_json({"uri": uri, **statistics})
-        return
-    echo(summary(statistics, part))
-    if draw.image_input(info):
-        echo("\n" + draw.terminal_view(artifact.load(uri, part), info))
+
+    def text() -> str:
+        drawn = draw.image_input(info) and draw.terminal_view(artifact.load(uri, part), info)
+        return "\n\n".join(filter(None, [_summary(statistics, part), drawn]))
+
+    output(as_json, {"uri": uri, **statistics}, text)
 
 
 @data.command()
@@ -162,16 +161,21 @@ def contract(uri: str, as_json: bool) -> None:
     from podium.files.yaml_loader import dump
 
     given = load_dataset(uri).contract
-    if as_json:
-        echo_json(given)
-        return
     document = {"data_options": {"contract": given}}
-    echo(dump(document, default_flow_style=None, allow_unicode=True, width=10_000).rstrip())
+    style: dict[str, Any] = {"default_flow_style": None, "allow_unicode": True, "width": 10_000}
+    output(as_json, given, lambda: dump(document, **style).rstrip())
+
+
+class _EchoHandler(logging.Handler):
+    """Prints log messages to stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        echo(record.getMessage(), err=True)
 
 
 def _talk() -> None:
     """Let the library say on stderr what it is doing: a download takes a while."""
-    handler = EchoHandler()
+    handler = _EchoHandler()
     logger = logging.getLogger("podium.data")
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.INFO)
@@ -186,7 +190,7 @@ _MOST_CATEGORIES = 4
 """Named in a row of a table."""
 
 
-def summary(dataset: dict[str, Any], part: str) -> str:
+def _summary(dataset: dict[str, Any], part: str) -> str:
     """Draw what `podium.data.look.statistics` measured.
 
     Args:

@@ -128,8 +128,6 @@ def doctor(
 
 
 def _examine_file(file: str, reading: dict[str, Any]) -> tuple[list[Report], list[dict[str, Any]]]:
-    """Examine a manifest, a log or event files; return reports, and the file's objects that the
-    doctor knows."""
     from podium.doctor.log import examine_events, examine_given
 
     if reading["experiment"] and not file.endswith((".yaml", ".yml")):
@@ -158,7 +156,6 @@ def _examine_file(file: str, reading: dict[str, Any]) -> tuple[list[Report], lis
 
 
 def _is_manifest(file: str, lines: Sequence[str]) -> bool:
-    """Tell a manifest from a log: by the file's name, or by a line that names its kind."""
     named = file.endswith((".yaml", ".yml"))
     return named or any(re.match(r"\s*\"?apiVersion\"?:", line) for line in lines[:50])
 
@@ -207,7 +204,6 @@ def _choose_reader(
     form: str | None,
     experiment: str | None,
 ) -> Reader:
-    """Make a reader of what the user said, and guess the rest."""
     base = _read_experiment(experiment) if experiment else guess_reader(lines, metric, objective)
     names = (metric or base.objective, *(additional or base.additional))
     return replace(

@@ -24,7 +24,7 @@ from podium.cli.options import (
     queue_options,
     sweep_options,
 )
-from podium.display.terminal import echo, echo_json, output
+from podium.display.terminal import echo, output
 from podium.display.text import plural, size
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment.source import each_of
@@ -302,7 +302,6 @@ def status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
 
 
 def show_status(sweep: "Sweep", as_json: bool) -> None:
-    """Print an Experiment's progress."""
     experiment = sweep.experiment
     waiting = [sweep.cluster.trial(trial) for trial in experiment.trials.get("Waiting", ())]
     front = (
@@ -311,23 +310,18 @@ def show_status(sweep: "Sweep", as_json: bool) -> None:
         else {}
     )
     shown = sweep.to_json()
-    if as_json:
-        options = {"options": dict(experiment.asked), "status": experiment.status}
-        echo_json({**shown, **options, **front})
-        return
     counts = ", ".join(f"{count} {state}" for state, count in shown["counts"].items())
     trials = f"{plural(shown['trials'], 'trial')} ({counts or 'none yet'})"
-    echo(f"{sweep.name}: {experiment.outcome}, {trials}")
-    for title, text in shown["asked"].items():
-        echo(f"{title}: {text}")
-    for names in front.values():
-        echo(f"Pareto front: {', '.join(names) or 'no trial yet'}")
-    if shown["message"]:
-        echo(shown["message"])
-    if shown["cause"]:
-        echo(f"no trial has a result. {shown['cause']}")
-    for trial in waiting:
-        echo(f"{trial.name} waits. {trial.message}")
+    lines = [
+        f"{sweep.name}: {experiment.outcome}, {trials}",
+        *(f"{title}: {text}" for title, text in shown["asked"].items()),
+        *(f"Pareto front: {', '.join(names) or 'no trial yet'}" for names in front.values()),
+        shown["message"],
+        shown["cause"] and f"no trial has a result. {shown['cause']}",
+        *(f"{trial.name} waits. {trial.message}" for trial in waiting),
+    ]
+    details = {"options": dict(experiment.asked), "status": experiment.status}
+    output(as_json, {**shown, **details, **front}, lambda: "\n".join(filter(None, lines)))
 
 
 @experiment.command()
@@ -358,7 +352,7 @@ def trials(name: str, spec: "ClusterSpec", as_json: bool) -> None:
 
     with closing(podium.open_sweep(name, cluster=spec)) as sweep:
         experiment, ranked = sweep.experiment, leaderboard(sweep.cluster.trials(name))
-        failed = [trial.name for trial in ranked if trial.phase == "Failed"][:EXPLAINED]
+        failed = [trial.name for trial in ranked if trial.phase == "Failed"][:_EXPLAINED]
         sure = standing_of(experiment, ranked)
         reasons = {trial: lines for trial in failed if (lines := _why_failed(sweep.cluster, trial))}
     on = fronts_of(ranked)
@@ -378,7 +372,7 @@ def trials(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     )
 
 
-EXPLAINED = 5
+_EXPLAINED = 5
 """Failed trials whose pods are asked why: several fail for one reason, and each costs requests."""
 
 
@@ -411,13 +405,11 @@ def stop(name: str, trial: str | None, spec: "ClusterSpec", as_json: bool) -> No
     with closing(podium.open_sweep(name, cluster=spec)) as sweep:
         if trial is not None:
             sweep.stop_trial(trial)
-            if as_json:
-                echo_json({"experiment": name, "trial": trial, "stopping": True})
+            output(as_json, {"experiment": name, "trial": trial, "stopping": True})
             echo(f"trial {trial} stops; the metrics it has reported count", err=True)
             return
         resume = next_command(f"experiment resume {name}", sweep.stop().cluster)
-    if as_json:
-        echo_json({"experiment": name, "stopping": True})
+    output(as_json, {"experiment": name, "stopping": True})
     echo(f"Experiment {name} stops; resume it with: {resume}", err=True)
 
 
@@ -453,8 +445,7 @@ def add(
         given[parameter] = value
     with closing(podium.open_sweep(name, cluster=spec)) as sweep:
         trial = sweep.add_trial(given, like=like)
-        if as_json:
-            echo_json({"experiment": name, "trial": trial})
+        output(as_json, {"experiment": name, "trial": trial})
         echo(f"trial {trial}: {next_command(f'experiment trials {name}', sweep.cluster)}", err=True)
 
 
@@ -493,8 +484,7 @@ def delete(name: str, spec: "ClusterSpec", as_json: bool) -> None:
       podium experiment delete random
     """
     podium.open_sweep(name, cluster=spec).delete()
-    if as_json:
-        echo_json({"experiment": name, "deleted": True})
+    output(as_json, {"experiment": name, "deleted": True})
 
 
 @experiment.command()
@@ -522,21 +512,23 @@ def keep(name: str, best: int, deleting: bool, spec: "ClusterSpec", as_json: boo
       podium experiment keep random --best 3
       podium experiment keep random --best 3 --delete
     """
-    from podium.training.retention import plan_retention, remove
+    from podium.training.retention import Retention
 
     with spec.open() as cluster:
-        plan = plan_retention(cluster, name, best)
+        plan = Retention.plan(cluster, name, best)
         if deleting:
-            remove(plan.removed)
-    if as_json:
-        echo_json({"deleted": deleting, **asdict(plan)})
-        return
-    for weights in plan.removed:
-        echo(f"{weights.url}  {plural(len(weights.keys), 'file')}, {size(weights.size)}")
+            plan.remove()
     total = size(sum(weights.size for weights in plan.removed))
-    echo(f"kept: {', '.join(plan.kept) or 'none, no trial has a result'}")
     end = " deleted" if deleting else "; nothing deleted, say --delete"
-    echo(f"weights of {plural(len(plan.removed), 'trial')}, {total}{end}")
+    lines = [
+        *(
+            f"{weights.url}  {plural(len(weights.keys), 'file')}, {size(weights.size)}"
+            for weights in plan.removed
+        ),
+        f"kept: {', '.join(plan.kept) or 'none, no trial has a result'}",
+        f"weights of {plural(len(plan.removed), 'trial')}, {total}{end}",
+    ]
+    output(as_json, {"deleted": deleting, **asdict(plan)}, lambda: "\n".join(lines))
 
 
 def follow_to_end(
@@ -578,8 +570,6 @@ def follow_to_end(
 
 
 def _show_best(sweep: "Sweep", as_json: bool) -> "Trial":
-    """Print an Experiment's best trial, and of several objectives the Pareto front; return the best
-    trial."""
     try:
         best = sweep.best_trial
     except NotFound as error:

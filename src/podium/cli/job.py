@@ -25,6 +25,7 @@ from podium.manifests.kinds import JOB_KINDS
 if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec
     from podium.api.jobs import Job
+    from podium.cluster.base import ReplicaStatus
 
 
 @click.group(cls=Commands)
@@ -126,12 +127,10 @@ def status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     Example:
       podium job status spirals --json
     """
-    from podium.cli.live import draw_replicas
-
     with _opened(name, spec) as job:
         shown, replicas, status = job.to_json(), job.replicas, dict(job.workload.status)
     title = f"{job.kind} {name}: {shown['state']}. {shown['message']}".rstrip()
-    output(as_json, {**shown, "status": status}, lambda: f"{title}\n{draw_replicas(replicas)}")
+    output(as_json, {**shown, "status": status}, lambda: f"{title}\n{_drawn(replicas)}")
 
 
 @job.command("list")
@@ -179,8 +178,7 @@ def stop(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """
     with _opened(name, spec) as job:
         job.stop()
-    if as_json:
-        echo_json({"kind": job.kind, "name": name, "stopping": True})
+    output(as_json, {"kind": job.kind, "name": name, "stopping": True})
 
 
 @job.command()
@@ -194,8 +192,7 @@ def resume(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """
     with _opened(name, spec) as job:
         job.resume()
-    if as_json:
-        echo_json({"kind": job.kind, "name": name, "resumed": True})
+    output(as_json, {"kind": job.kind, "name": name, "resumed": True})
 
 
 @job.command()
@@ -209,13 +206,23 @@ def delete(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """
     with _opened(name, spec) as job:
         job.delete()
-    if as_json:
-        echo_json({"kind": job.kind, "name": name, "deleted": True})
+    output(as_json, {"kind": job.kind, "name": name, "deleted": True})
+
+
+def _drawn(replicas: "Sequence[ReplicaStatus]") -> str:
+    from podium.api.jobs import replica_columns
+    from podium.display.tables import Row, screen_width, table
+
+    heads, cells = replica_columns(replicas)
+    rows = [
+        Row(phase=replica.phase, cells=row) for replica, row in zip(replicas, cells, strict=True)
+    ]
+    drop = (">PID", "NODE", "STARTED", ">RESTARTS", "STATE")  # the mark shows the state
+    return table(heads, rows, width=screen_width(), drop=drop, shorten="REASON")
 
 
 @contextmanager
 def _opened(name: str, spec: "ClusterSpec", *kinds: str) -> "Iterator[Job]":
-    """Find a job, or an object of other kinds, on its open cluster."""
     from podium.api.jobs import find_job
     from podium.api.launched import Session
 

@@ -11,12 +11,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from podium.api import launched
-from podium.api.jobs import Job, progress_of, replica_columns
+from podium.api.jobs import Job, progress_of
 from podium.api.launched import ObjectKey
 from podium.api.trials import TrialProgress, leaderboard_of, trials_of
 from podium.cli.options import next_command
 from podium.cluster.base import Cluster, ReplicaStatus
-from podium.display.tables import Row, screen_width, table
+from podium.display.tables import Row, table
 from podium.display.terminal import Styled, doing, echo, live, styled
 from podium.display.text import cut, plural
 from podium.errors import PodiumError
@@ -78,7 +78,6 @@ class View(ABC):
 
     @property
     def seconds(self) -> float:
-        """Time since the start."""
         return time.monotonic() - self.began
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
@@ -150,16 +149,13 @@ class ExperimentView(View):
         self._seen: tuple[Experiment, list[Trial]] | None = None
 
     def state(self) -> str:
-        """Count the trials by phase."""
         return self._news.state()
 
     def look(self) -> None:
-        """Read all trials."""
         experiment = self.cluster.experiment(self._name)
         self._seen = experiment, trials_of(self.cluster, experiment)
 
     def news(self) -> Iterator[str]:
-        """Describe each change."""
         return self._news.lines()
 
     def table(self, width: int) -> Styled:
@@ -180,16 +176,6 @@ class ExperimentView(View):
             title += f"; {said}"
         shown = [trial for trial in trials if trial.name not in hidden]
         return leaderboard_of(shown, experiment, trials).text(width=width, title=title)
-
-
-def draw_replicas(replicas: Sequence[ReplicaStatus]) -> str:
-    """Draw replicas as aligned text."""
-    heads, cells = replica_columns(replicas)
-    rows = [
-        Row(phase=replica.phase, cells=row) for replica, row in zip(replicas, cells, strict=True)
-    ]
-    drop = (">PID", "NODE", "STARTED", ">RESTARTS", "STATE")  # the mark shows the state
-    return table(heads, rows, width=screen_width(), drop=drop, shorten="REASON")
 
 
 class JobView(View):
@@ -222,7 +208,6 @@ class JobView(View):
             echo(f"the log of {job.kind} {job.name} breaks off: {error.message}", err=True)
 
     def state(self) -> str:
-        """Say what the replicas of each job do."""
         return (
             "; ".join(f"{job.name} {progress_of(*seen)}" for job, seen in self._seen.items())
             or "starting"
@@ -240,11 +225,9 @@ class JobView(View):
                 reader.join(timeout=10)
 
     def look(self) -> None:
-        """Read the state and the replicas of each job."""
         self._seen |= {job: (job.workload, job.replicas) for job in self._jobs}
 
     def news(self) -> Iterator[str]:
-        """Describe each job whose state or replicas changed."""
         self.look()
         for job, seen in self._seen.items():
             if self._said.get(job) != (line := progress_of(*seen)):

@@ -96,7 +96,6 @@ def _yaml(manifests: list[dict[str, Any]]) -> str:
 
 
 def _migrate(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, Any]:
-    """Return an object of the file as it is written; say what becomes of it."""
     kind, name = manifest.get("kind"), Workload.parse(manifest).name
     subject = f"{origin}: {kind} {name}".rstrip()
     experiment = Experiment.parse(manifest) if kind == "Experiment" else None
@@ -115,7 +114,6 @@ def _migrate(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, A
 
 
 def _convert(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, Any]:
-    """Return an Experiment as an OptimizationJob, or the other way round."""
     kind, name = manifest.get("kind"), Workload.parse(manifest).name
     if kind == KIND:
         changed = as_experiment(manifest, remember=False)

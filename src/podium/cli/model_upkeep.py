@@ -74,10 +74,10 @@ def upload(name: str, version: str, storage: str | None, as_json: bool, **source
       podium models upload churn trained/ --data prepared/
       podium models upload churn s3://team/churn --version 2026-05 --data s3://team/churn/data
     """
-    from podium.training.import_model import ModelSource, import_model
+    from podium.training.import_model import ModelSource
 
     with doing(f"uploading {source['uri']}"):
-        stored = import_model(ModelSource(**source), open_registry(storage).model(name), version)
+        stored = ModelSource(**source).upload(open_registry(storage).model(name), version)
     if "preprocessing.json" not in stored.files:
         echo(
             f"{stored.version} has no preprocessing.json: podium predict needs --data for it",
@@ -405,7 +405,6 @@ def verify(
 def _read(
     models: "list[Model]", ref: str | None, key: "PublicKey | None", quick: bool
 ) -> "tuple[list[int], list[Finding]]":
-    """Return the sizes of the files that were read, and what is wrong."""
     total = 0
     for model in models if not quick else []:
         with suppress(Damaged):  # which is a finding

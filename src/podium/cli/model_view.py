@@ -4,14 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
+from rich.text import Text
+
 from podium.display.tables import columns, screen_width, table
 from podium.display.text import digits, figure, p_words, size, when
+from podium.models import Overview, Record, Version, Versions
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.text import Text
 
-    from podium.models import Overview, Record, Version, Versions
     from podium.models.comparison import Difference
     from podium.scoring.comparison import Change
 
@@ -21,24 +23,18 @@ _WIDEST_PICTURE = 56
 """Columns."""
 
 
-def models(overviews: Sequence["Overview"]) -> str:
-    """List the models of a registry."""
-    from podium.models import Overview
-
+def models(overviews: Sequence[Overview]) -> str:
     rows, drop = [row.cells() for row in overviews], ("METRIC", "SINCE (UTC)", ">VERSIONS")
     return table(Overview.HEADS, rows, width=screen_width(), drop=drop, shorten="MODEL")
 
 
-def versions(of: "Versions") -> str:
-    """List the versions of a model, the newest last."""
+def versions(of: Versions) -> str:
     drop = ("DATASET", ">SIZE", "METRIC", "CREATED (UTC)")
     return table(of.HEADS, of.rows(), width=screen_width(), drop=drop, shorten="VERSION")
 
 
-def history(records: "Iterable[Record]") -> list[str]:
+def history(records: Iterable[Record]) -> list[str]:
     """List the history of a model, the newest last, in two or more lines per event."""
-    from rich.markup import escape
-
     colors = {
         "promotion": "green",
         "rollback": "yellow",
@@ -57,7 +53,7 @@ def history(records: "Iterable[Record]") -> list[str]:
     return lines
 
 
-def _why(record: "Record") -> str:
+def _why(record: Record) -> str:
     grounds = record.grounds
     if grounds.value is None and not grounds.reasons:
         return grounds.reason or "-"
@@ -76,9 +72,6 @@ def _why(record: "Record") -> str:
 
 
 def _facts(pairs: Mapping[str, str | None]) -> list[str]:
-    """Format names and values; long values are wrapped and indented."""
-    from rich.markup import escape
-
     label = max(map(len, pairs)) + 2
     lines = []
     for name, value in pairs.items():
@@ -92,12 +85,10 @@ def _facts(pairs: Mapping[str, str | None]) -> list[str]:
 
 
 def version(
-    of: "Version", aliases: Mapping[str, "Record"], later: "Record | None" = None
-) -> "list[Text | str]":
+    of: Version, aliases: Mapping[str, Record], later: Record | None = None
+) -> list[Text | str]:
     """Describe a version: its origin, metrics and files, and how it did later on another test
     part."""
-    from rich.text import Text
-
     from podium.models.described import described
 
     held = {alias: record for alias, record in aliases.items() if record.version == of.version}
@@ -117,15 +108,21 @@ def version(
     ]
 
 
-def confusion(matrix: Sequence[Sequence[int]], classes: Sequence[str]) -> "list[Text | str]":
+def mistakes(
+    matrix: Sequence[Sequence[int]], classes: Sequence[str], pairs: Sequence[Mapping[str, Any]]
+) -> list[Text | str]:
+    """Draw a confusion matrix, and the classes that are confused most."""
+    confused = _confused(pairs)
+    return ["", *_confusion(matrix, classes), "", "[bold]most confused[/]", *confused]
+
+
+def _confusion(matrix: Sequence[Sequence[int]], classes: Sequence[str]) -> list[Text | str]:
     """Draw a confusion matrix: a row for each true class, a column for each predicted one; zeros
     are dots.
 
     Larger shares of a row have stronger colors. The last column is recall, the last row precision,
     in percent.
     """
-    from rich.text import Text
-
     label = max(len("predicted →"), *map(len, classes))
     room = (columns() - label - 2 - 9) // len(classes)
     need = len(str(max(map(max, matrix)))) + 1
@@ -149,9 +146,7 @@ def confusion(matrix: Sequence[Sequence[int]], classes: Sequence[str]) -> "list[
     return lines
 
 
-def _cell(count: int, hit: bool, total: int, width: int) -> "Text":
-    from rich.text import Text
-
+def _cell(count: int, hit: bool, total: int, width: int) -> Text:
     text = str(count) if count else "·"
     share = count / total if total else 0.0
     styles = [(0.05, "bold white on red"), (0.02, "red"), (0.005, "yellow"), (0.0, "dim")]
@@ -159,10 +154,7 @@ def _cell(count: int, hit: bool, total: int, width: int) -> "Text":
     return Text(" " * (width - len(text))) + Text(text, style)
 
 
-def confused(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Draw bars for the most confused pairs, the worst first."""
-    from rich.markup import escape
-
+def _confused(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
     if not pairs:
         return ["  [green]none: every item is right[/]"]
     named = [escape(f"{pair['label']} taken for {pair['taken_for']}") for pair in pairs]
@@ -192,8 +184,6 @@ def difference(
         pictures: The pictures of the test part, uint8 [n, rows, columns] or [n, rows, columns, 3].
         drawn: How many of them to draw each way.
     """
-    from rich.markup import escape
-
     listed = _flips if change.classes else _moved
     titles = ("right in second only", "right in first only")
     if not change.classes:
@@ -266,8 +256,6 @@ def _verdict(change: "Difference") -> str:
 
 
 def _classes(change: "Difference") -> list[str]:
-    from rich.markup import escape
-
     width = max(5, *map(len, change.classes))
     top = max((abs(row["change"]) for row in change.classes.values()), default=0.0) or 1.0
     lines = [f"  [dim]{'class':<{width}}    first   second    change     items[/]"]
@@ -281,8 +269,6 @@ def _classes(change: "Difference") -> list[str]:
 
 
 def _moved(title: str, changes: "Sequence[Change]", most: int) -> list[str]:
-    from rich.markup import escape
-
     if not changes:
         return [f"  {title}: none"]
     rows = [("item", "true", "first", "second")]
@@ -298,8 +284,6 @@ def _moved(title: str, changes: "Sequence[Change]", most: int) -> list[str]:
 
 
 def _flips(title: str, flips: "Sequence[Change]", most: int) -> list[str]:
-    from rich.markup import escape
-
     groups: dict[tuple[str, str], list[int]] = {}
     for flip in flips:
         groups.setdefault((flip.target, _wrong(flip)), []).append(flip.item)
@@ -321,8 +305,6 @@ def _flips(title: str, flips: "Sequence[Change]", most: int) -> list[str]:
 
 def _pictures(images: "np.ndarray | None", flips: "Sequence[Change]") -> list[str]:
     """Draw pictures side by side, two of their rows to a line; large ones are thinned out."""
-    from rich.markup import escape
-
     if images is None or not flips:
         return []
     step = -(-images.shape[2] // _WIDEST_PICTURE)

@@ -1,17 +1,13 @@
 """`podium models`: show versions, compare them, and choose the champion."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from podium import __version__
-from podium.cli import model_view as view
-from podium.cli.model_deploy import deploy
-from podium.cli.model_drift import drift
-from podium.cli.model_metrics import metrics
+from podium.cli.model_serving import deploy, drift, metrics
 from podium.cli.model_upkeep import COMMANDS
 from podium.cli.options import Commands, open_registry, read_token, registry_options
 from podium.display import tables
@@ -43,6 +39,8 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
       podium models list mnist --json
       podium models list mnist --storage s3://models
     """
+    from podium.cli import model_view as view
+
     registry = open_registry(storage)
     if name:
         versions = registry[name].versions
@@ -66,6 +64,7 @@ def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
       podium models show mnist
       podium models show mnist champion --json
     """
+    from podium.cli import model_view as view
     from podium.scoring.comparison import confused_pairs
 
     model = open_registry(storage)[name]
@@ -80,24 +79,10 @@ def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
         lambda: tables.paint(
             [
                 *view.version(version, model.aliases(), model.measured_since(version)),
-                *_report(matrix, classes, pairs),
+                *(view.mistakes(matrix, classes, pairs) if matrix else []),
             ]
         ),
     )
-
-
-def _report(
-    matrix: Sequence[Sequence[int]], classes: Sequence[str], pairs: list[dict[str, Any]]
-) -> list[Any]:
-    if not matrix:
-        return []
-    return [
-        "",
-        *view.confusion(matrix, classes),
-        "",
-        "[bold]most confused[/]",
-        *view.confused(pairs),
-    ]
 
 
 @models.command()
@@ -151,6 +136,7 @@ def diff(
       podium models diff mnist champion staging --data podium-work/data/mnist --json
       podium models diff mnist champion staging --data podium-work/data/mnist --draw 4
     """
+    from podium.cli import model_view as view
     from podium.models.comparison import chosen_metric, difference
     from podium.models.shared_items import predictions
 
@@ -201,6 +187,8 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
       podium models history mnist
       podium models history mnist --json
     """
+    from podium.cli import model_view as view
+
     records = open_registry(storage)[name].records()
     output(
         as_json,

@@ -51,15 +51,10 @@ class Notice:
     """succeeded, failed or stopped."""
 
     model: str | None = None
-    """Name in the registry."""
-
     version: str | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     report: str | None = None
-    """Path of the run's report."""
-
     reason: str = ""
-    """Reason of the failure."""
 
     def fail(self, status: str, reason: str) -> None:
         """Make it the notice of a failure, with the first line of the reason."""
@@ -67,7 +62,6 @@ class Notice:
         self.event, self.status, self.reason = "failure", status, first
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON body."""
         fields = asdict(self)
         del fields["what"], fields["reason"]
         return {"text": self.text, **fields}
@@ -87,7 +81,7 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class Webhook:
+class _Webhook:
     """A URL that takes JSON by POST. Its path may be a secret, so only its host is ever shown."""
 
     url: str
@@ -211,7 +205,7 @@ def _webhook(text: str) -> Target:
             "for anything else name a command: it gets the JSON on stdin",
         )
     _check_url(text)
-    return Webhook(text)
+    return _Webhook(text)
 
 
 _NOTIFIERS = Table[Callable[[str], Target]]("notifiers", {"http": _webhook, "https": _webhook})

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from podium.cli.notify import Notice, Target
     from podium.cluster.base import Cluster
     from podium.kfp.client import Server
+    from podium.kfp.runs import ServerRuns
+    from podium.kfp.schedules import Schedules
     from podium.models import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -313,12 +315,23 @@ class ServerOptions:
     token_file: Path | None
 
     def open(self) -> "Server":
-        """Connect to it."""
         from podium.kfp.client import Server
 
         return Server(
             self.host, self.namespace, read_token(self.token_file) if self.token_file else None
         )
+
+    def runs(self) -> "ServerRuns":
+        """Connect to it; return its runs."""
+        from podium.kfp.runs import ServerRuns
+
+        return ServerRuns(self.open())
+
+    def schedules(self) -> "Schedules":
+        """Connect to it; return its recurring runs."""
+        from podium.kfp.schedules import Schedules
+
+        return Schedules(self.open())
 
 
 def read_token(file: Path) -> str:
@@ -383,7 +396,6 @@ class Notifier:
 
     targets: "tuple[Target, ...]" = ()
     texts: tuple[str, ...] = ()
-    """As given."""
 
     @contextmanager
     def about(self, what: str, **known: Any) -> "Iterator[Notice]":

@@ -121,14 +121,11 @@ def predict(
 
 @dataclass
 class _Tally:
-    """Number of predicted items, and those that could not be predicted."""
-
     strict: bool
     count: int = 0
     problems: "list[Problem]" = field(default_factory=list)
 
     def good(self, results: "Iterable[Outcome | Problem]") -> "Iterator[Outcome]":
-        """Yield and count the outcomes; report problems at once and collect them."""
         from podium.prediction import Outcome
 
         for result in results:
@@ -211,7 +208,6 @@ def _print_json(outcomes: "Iterable[Outcome]", model: str, problems: "list[Probl
 
 
 def _write_csv(outcomes: "Iterable[Outcome]", output: Path) -> None:
-    """Write a row for each outcome into a file that appears complete or not at all."""
     try:
         with appearing(output) as draft, draft.open("w", newline="", encoding="utf-8") as stream:
             writer = csv.writer(stream)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import click
 
 from podium.cli.options import json_option
-from podium.display.terminal import echo, echo_error, echo_json, paused
+from podium.display.terminal import echo, echo_error, output, paused
 from podium.errors import InvalidInput
 
 
@@ -61,12 +61,15 @@ def reap(cluster: str, delete: bool, every: float | None, port: int | None, as_j
                 reaper.run()
         found = look(namespace)
         orphaned = found.orphans
-        if as_json:
-            echo_json([asdict(orphan) for orphan in orphaned])
-        for orphan in orphaned if not as_json else []:
-            echo(
-                f"{orphan.kind:<11} {orphan.name:<42} {orphan.phase:<10} since {orphan.created}  {orphan.why}"
-            )
+        lines = [
+            f"{orphan.kind:<11} {orphan.name:<42} {orphan.phase:<10} since {orphan.created}  {orphan.why}"
+            for orphan in orphaned
+        ]
+        output(
+            as_json,
+            [asdict(orphan) for orphan in orphaned],
+            lambda: "\n".join(lines),
+        )
         if delete:
             delete_all(namespace, orphaned)
     for about, error in found.errors.items():

@@ -17,7 +17,7 @@ from podium.cli.options import (
     notify_option,
     supply_options,
 )
-from podium.display.terminal import echo, echo_json, output
+from podium.display.terminal import echo, output
 from podium.errors import InvalidInput
 from podium.files.documents import write_file
 
@@ -73,14 +73,15 @@ def run(
     """Run a pipeline on this machine; no cluster, no Docker.
 
     PIPELINE is tune_and_promote, train_and_promote, or a file with any KFP v2 pipeline: FILE.py,
-    FILE.py:function if it has several, or a compiled FILE.yaml. Without one, podium.yaml in the working
-    directory names the pipeline and gives parameters (see podium init); where there is none it is
-    tune_and_promote. PARAMETERS are written name=value or --name value. The run is stored under
-    podium-work/runs/, models under podium-work/store/ (PODIUM_HOME moves both). --resume continues
-    an earlier run with its parameters: finished steps and trials are not repeated, unless --from
-    names the first step to repeat. The remaining steps use the current code, from the directory it
-    was packed from or from code=DIR. What a pipeline takes from a cluster comes from --volume,
-    --secret, --config-map and --image-dir, or is refused before its first step.
+    FILE.py:function if it has several, or a compiled FILE.yaml. Without one, podium.yaml in the
+    working directory names the pipeline and gives parameters (see podium init); where there is
+    none it is tune_and_promote. PARAMETERS are written name=value or --name value. The run is
+    stored under podium-work/runs/, models under podium-work/store/ (PODIUM_HOME moves both).
+    --resume continues an earlier run with its parameters: finished steps and trials are not
+    repeated, unless --from names the first step to repeat. The remaining steps use the current
+    code, from the directory it was packed from or from code=DIR. What a pipeline takes from a
+    cluster comes from --volume, --secret, --config-map and --image-dir, or is refused before its
+    first step.
 
     \b
     Examples:
@@ -206,9 +207,7 @@ def _show_parameters(pipeline: str, as_json: bool) -> None:
     from podium.kfp.definition import load
 
     rows = load(pipeline).parameters
-    if as_json:
-        echo_json([{**vars(parameter), "type": parameter.type.__name__} for parameter in rows])
-        return
+    value = [{**vars(parameter), "type": parameter.type.__name__} for parameter in rows]
     shown = [
         parameter.name
         if parameter.required
@@ -216,5 +215,8 @@ def _show_parameters(pipeline: str, as_json: bool) -> None:
         for parameter in rows
     ]
     width = max(map(len, shown), default=0) + 2
-    for parameter, text in zip(rows, shown, strict=True):
-        echo((text.ljust(width) + parameter.description).rstrip())
+    lines = [
+        (text.ljust(width) + parameter.description).rstrip()
+        for parameter, text in zip(rows, shown, strict=True)
+    ]
+    output(as_json, value, lambda: "\n".join(lines))

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 import podium
 from podium.api.sweep_list import ListedSweep, list_sweeps
 from podium.cli.completion import run_and_sweep_names, run_names
+from podium.cli.experiment import show_status
 from podium.cli.options import (
     Commands,
     Notifier,
@@ -31,13 +32,15 @@ from podium.display.tables import Row, fold, screen_width, table
 from podium.display.terminal import Styled, doing, echo, echo_json, output, styled
 from podium.display.text import cut, duration, harmless, size, when
 from podium.errors import InvalidInput, NotFound, PodiumError
+from podium.kfp.parameters import pairs
+from podium.runner import outcome as outcomes
+from podium.runner.record import annotate
+from podium.runner.run import Run
+from podium.runner.runs import HEADS, Runs, StoredRun, StoredRuns, cells_of, differing
 from podium.system.settings import STORAGE
 
 if TYPE_CHECKING:
     from podium.kfp.runs import ServerRun
-    from podium.runner.run import Run
-    from podium.runner.runs import Runs, StoredRun, StoredRuns
-
 
 _stored_option = click.option(
     "--storage",
@@ -81,14 +84,12 @@ def list_(
       podium runs list --host http://127.0.0.1:8888
     """
     if context.get_parameter_source("host") is ParameterSource.COMMANDLINE:
-        from podium.kfp.runs import newest_runs
-
         if tags:
             raise InvalidInput(
                 f"runs of a server have no tags, but got --tag {tags[0]}",
                 "leave out --tag or --host",
             )
-        on_server = newest_runs(server.open(), last)
+        on_server = server.runs().newest(last)
         output(as_json, [run.to_json() for run in on_server], lambda: _listed(on_server))
         return
     tagged = [run for run in podium.runs().all if set(tags) <= set(run.record.tags)]
@@ -109,8 +110,6 @@ def _sweeps() -> list[ListedSweep]:
 
 
 def _drawn(rows: Sequence[Mapping[str, Any]]) -> Styled:
-    from podium.runner.runs import HEADS, cells_of
-
     width = screen_width()
     about = None if width is None else 14 if width < 120 else 30
     result = None if about is None or width is None else max(18, width - 39 - about)
@@ -150,22 +149,18 @@ def show(name: str, as_json: bool, server: ServerOptions) -> None:
       podium runs show latest
       podium runs show 8c1d29f0 --host http://127.0.0.1:8888
     """
-    from podium.kfp.runs import ServerRun
-    from podium.runner.outcome import outcome_of
-    from podium.runner.outcome import show as show_outcome
-
     try:
         run = _here_or_on(server, name)
     except NotFound:
         if not _show_sweep(name, as_json):
             raise
         return
-    if isinstance(run, ServerRun):
+    if not isinstance(run, Run):
         _show_of_server(run, as_json)
         return
     outcome = None
     with suppress(PodiumError):
-        outcome = outcome_of(run.record)
+        outcome = outcomes.outcome_of(run.record)
     if as_json:
         echo_json({**run.to_json(), "outcome": outcome})
         return
@@ -187,7 +182,7 @@ def show(name: str, as_json: bool, server: ServerOptions) -> None:
     heads, drop = ("STEP", "NAME", "STATE", ">TOOK"), ("NAME", "STATE")
     drawn = table(heads, steps, width=width, drop=drop, shorten="STEP")
     echo(Styled(f"\n{drawn}\n"))
-    echo(show_outcome(outcome) if outcome else f"directory  {run.directory}")
+    echo(outcomes.show(outcome) if outcome else f"directory  {run.directory}")
     if run.record.cause:
         echo(fold(f"failed: {run.record.cause}", width))
     if run.state not in ("succeeded", "running"):
@@ -195,8 +190,6 @@ def show(name: str, as_json: bool, server: ServerOptions) -> None:
 
 
 def _show_sweep(name: str, as_json: bool) -> bool:
-    from podium.cli.experiment import show_status
-
     try:
         sweep = podium.open_sweep(name)
     except NotFound:
@@ -229,16 +222,12 @@ def _show_of_server(run: "ServerRun", as_json: bool) -> None:
 
 
 def _here_or_on(server: ServerOptions, name: str) -> "Run | ServerRun":
-    """Return a run on this machine, or else of the server if one is named."""
-    from podium.kfp.runs import find_run, pipeline_names, server_run
-
     try:
         return podium.runs()[name]
     except NotFound:
         if not server.host:
             raise
-    kfp_server = server.open()
-    return server_run(find_run(kfp_server, name), pipeline_names(kfp_server))
+    return server.runs()[name]
 
 
 @runs.command()
@@ -255,8 +244,7 @@ def note(name: str, text: str, as_json: bool) -> None:
     """
     run = podium.runs()[name]
     run.note = text
-    if as_json:
-        echo_json({"run": run.id, "note": run.note})
+    output(as_json, {"run": run.id, "note": run.note})
     echo(
         f"run {run.id} has {'a note' if run.note else 'no note'}: podium runs show {run.id}",
         err=True,
@@ -276,14 +264,11 @@ def tag(name: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
       podium runs tag latest baseline
       podium runs tag latest baseline --remove
     """
-    from podium.runner.record import annotate
-
     run = podium.runs()[name]
     now = annotate(
         run.directory, lambda written: written.untagged(tags) if remove else written.tagged(tags)
     ).tags
-    if as_json:
-        echo_json({"run": run.id, "tags": now})
+    output(as_json, {"run": run.id, "tags": now})
     echo(f"run {run.id} has {'the tags ' + ', '.join(now) if now else 'no tags'}", err=True)
 
 
@@ -301,10 +286,8 @@ def stop(name: str, server: ServerOptions) -> None:
       podium runs stop latest
       podium runs stop 8c1d29f0 --host http://127.0.0.1:8888
     """
-    from podium.kfp.runs import OVER, ServerRun, terminate
-
     run = _here_or_on(server, name)
-    if not isinstance(run, ServerRun):
+    if isinstance(run, Run):
         if run.state != "running":
             echo(f"run {run.id} is over: {run.state}", err=True)
             return
@@ -312,10 +295,10 @@ def stop(name: str, server: ServerOptions) -> None:
             run.stop()
         echo(f"run {run.id} is {run.state}; continue with: {run.record.resume_command}", err=True)
         return
-    if run.state.upper() in OVER:
+    if run.is_over:
         echo(f"run {run.id} is over: {run.state}", err=True)
         return
-    terminate(server.open(), run.id)
+    server.runs().terminate(run.id)
     echo(f"run {run.id} is being cancelled: podium runs show {run.id}", err=True)
 
 
@@ -381,8 +364,6 @@ def logs(name: str, what: str | None, storage: str | None, server: ServerOptions
       podium runs logs latest sweep-285315287b-w8cqfcdq
       podium runs logs 8c1d29f0 train --storage s3://models/podium
     """
-    from podium.runner.runs import StoredRuns
-
     try:
         run = podium.runs()[name] if storage is None else None
     except NotFound:
@@ -390,7 +371,8 @@ def logs(name: str, what: str | None, storage: str | None, server: ServerOptions
         if not storage:
             if not server.host:
                 raise
-            name, storage = _of_server(name, server)
+            found = server.runs()[name]
+            name, storage = found.id, found.storage
     for line in run.printed(what) if run else StoredRuns(str(storage)).logs(name).lines(what):
         echo(line)
 
@@ -405,8 +387,6 @@ def compare(ids: tuple[str, ...], as_json: bool) -> None:
     Example:
       podium runs compare 20261122-0916 latest
     """
-    from podium.runner.runs import differing
-
     known = podium.runs()
     chosen = [known[name] for name in ids]
     names = differing(chosen)
@@ -420,7 +400,7 @@ def compare(ids: tuple[str, ...], as_json: bool) -> None:
     output(as_json, rows, lambda: _compared(chosen, shown))
 
 
-def _compared(chosen: "Sequence[Run]", shown: Sequence[str]) -> Styled:
+def _compared(chosen: Sequence[Run], shown: Sequence[str]) -> Styled:
     """Draw a row for each run, or where that is too wide some lines: no parameter is left out."""
     from rich.cells import cell_len
 
@@ -530,10 +510,7 @@ def prune(
     _delete(_known(storage).old(keep=keep, older_than=older_than), dry_run=dry_run, as_json=as_json)
 
 
-def _known(storage: str | None) -> "Runs | StoredRuns":
-    """Return the runs on this machine, or what runs left in a storage."""
-    from podium.runner.runs import StoredRuns
-
+def _known(storage: str | None) -> Runs | StoredRuns:
     return StoredRuns(storage) if storage else podium.runs()
 
 
@@ -542,29 +519,19 @@ def _cut(line: str, width: int | None) -> str:
     return harmless(line) if width is None else cut(line, width)
 
 
-def _text(run: "Run", name: str) -> str:
+def _text(run: Run, name: str) -> str:
     value = run.parameters.get(name, "")
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _typed(run: "Run", name: str) -> str:
+def _typed(run: Run, name: str) -> str:
     """Return a value in a line: of a file's text the file that was typed; --json has all of it."""
-    from podium.kfp.parameters import pairs
-
     text = _text(run, name)
     typed = dict(pairs(run.record.words or [])).get(name, text) if "\n" in text else text
     return f"{cut(typed, 60)} ({len(text.splitlines())} lines)" if "\n" in typed else typed
 
 
-def _of_server(name: str, server: ServerOptions) -> tuple[str, str]:
-    """Return the id of a run on the server, and where it keeps its logs."""
-    from podium.kfp.runs import find_run, storage_of
-
-    run = find_run(server.open(), name)
-    return str(run.run_id), storage_of(run)
-
-
-def _delete(chosen: "Sequence[Run | StoredRun]", *, dry_run: bool, as_json: bool) -> None:
+def _delete(chosen: Sequence[Run | StoredRun], *, dry_run: bool, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     for run in chosen:
         rows.append({"run": run.id, "bytes": run.size, "deleted": not dry_run})

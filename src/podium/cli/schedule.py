@@ -1,12 +1,14 @@
 """`podium schedule`: recurring runs as code."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from podium.cli.options import GROUP, Commands, ServerOptions, json_option, server_options
-from podium.display.terminal import echo, echo_json
+from podium.display.terminal import echo, output
+from podium.kfp.schedule_files import default_path, load, next_times
 
 if TYPE_CHECKING:
     from podium.kfp.schedules import Change
@@ -37,18 +39,15 @@ def schedule() -> None:
 def plan(paths: tuple[Path, ...], as_json: bool, server: ServerOptions) -> None:
     """Show what apply would do, and when each schedule fires next; nothing is changed.
 
-    _PATHS are YAML files or directories of them, or a podium.yaml with a schedule; by default
+    PATHS are YAML files or directories of them, or a podium.yaml with a schedule; by default
     schedules/, else podium.yaml. The exit code is 0 even if there is a difference.
 
     \b
     Example:
       podium schedule plan
     """
-    from podium.kfp.schedule_files import default_path, load
-    from podium.kfp.schedules import plan as compare
-
     wanted = load(paths or [default_path()])
-    _show(compare(server.open(), wanted), as_json)
+    _show(server.schedules().plan(wanted), as_json)
 
 
 @schedule.command()
@@ -72,18 +71,11 @@ def apply(
     Example:
       podium schedule apply
     """
-    from podium.kfp import schedules
-    from podium.kfp.schedule_files import default_path, load
-
     wanted = load(paths or [default_path()])
-    kfp_server = server.open()
-    changes = schedules.plan(kfp_server, wanted)
-    if not now:
-        again = ["podium", "schedule", "apply", *map(str, paths)]
-        for change in changes:
-            schedules.require_idle(kfp_server, change.schedule.name, change.running, again)
-    for change in changes:
-        schedules.apply(kfp_server, change, group)
+    schedules = server.schedules()
+    changes = schedules.plan(wanted)
+    command = shlex.join(["podium", "schedule", "apply", *map(str, paths)])
+    schedules.apply(changes, group, now=now, command=command)
     _show(changes, as_json)
 
 
@@ -97,17 +89,13 @@ def list_(as_json: bool, server: ServerOptions) -> None:
     Example:
       podium schedule list
     """
-    from podium.kfp.schedules import present, settings_of
-
-    rows = [{"name": str(run.display_name), **settings_of(run)} for run in present(server.open())]
-    if as_json:
-        echo_json(rows)
-        return
-    for row in rows:
-        state = "enabled" if row["enabled"] else "paused"
-        echo(
-            f"{row['name']:<28} {state:<8} {row['cron'] or 'interval':<18} version {row['version']}"
-        )
+    rows = server.schedules().all()
+    lines = [
+        f"{row['name']:<28} {'enabled' if row['enabled'] else 'paused':<8} "
+        f"{row['cron'] or 'interval':<18} version {row['version']}"
+        for row in rows
+    ]
+    output(as_json, rows, lambda: "\n".join(lines))
 
 
 @schedule.command()
@@ -122,11 +110,7 @@ def pause(name: str, server: ServerOptions) -> None:
     Example:
       podium schedule pause nightly-tune
     """
-    from podium.kfp.schedules import find, switch
-
-    kfp_server = server.open()
-    for recurring_run in find(kfp_server, name):
-        switch(kfp_server, recurring_run, on=False)
+    server.schedules().pause(name)
     echo(f"{name} paused", err=True)
 
 
@@ -144,22 +128,12 @@ def delete(name: str, now: bool, server: ServerOptions) -> None:
     Example:
       podium schedule delete nightly-tune
     """
-    from podium.kfp.schedules import find, in_flight, remove, require_idle
-
-    kfp_server = server.open()
-    ids = find(kfp_server, name)
-    if not now:
-        require_idle(
-            kfp_server, name, in_flight(kfp_server, ids), ["podium", "schedule", "delete", name]
-        )
-    for recurring_run in ids:
-        remove(kfp_server, recurring_run)
+    command = shlex.join(["podium", "schedule", "delete", name])
+    server.schedules().delete(name, now=now, command=command)
     echo(f"{name} deleted", err=True)
 
 
 def _show(changes: "list[Change]", as_json: bool) -> None:
-    from podium.kfp.schedule_files import next_times
-
     rows: list[dict[str, Any]] = [
         {
             "name": change.schedule.name,
@@ -176,21 +150,19 @@ def _show(changes: "list[Change]", as_json: bool) -> None:
         }
         for change in changes
     ]
-    if as_json:
-        echo_json(rows)
-        return
-    for row in rows:
-        echo(
-            f"{row['action']:<8} {row['name']}  {row['pipeline']} {row['version']}  cron {row['cron']}"
-        )
-        for difference in row["differences"]:
-            echo(f"         {difference}")
-        for run in row["running"]:
-            echo(
-                f"         run {run} is in flight: apply refuses until it has ended, or ends it with --now"
-            )
-        echo(
-            f"         next {'  '.join(row['next'])}"
-            if row["enabled"]
-            else "         paused: it does not fire"
-        )
+    output(as_json, rows, lambda: "\n".join(line for row in rows for line in _lines(row)))
+
+
+def _lines(row: dict[str, Any]) -> list[str]:
+    details = [
+        *row["differences"],
+        *(
+            f"run {run} is in flight: apply refuses until it has ended, or ends it with --now"
+            for run in row["running"]
+        ),
+        f"next {'  '.join(row['next'])}" if row["enabled"] else "paused: it does not fire",
+    ]
+    head = (
+        f"{row['action']:<8} {row['name']}  {row['pipeline']} {row['version']}  cron {row['cron']}"
+    )
+    return [head, *(f"         {line}" for line in details)]

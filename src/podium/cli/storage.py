@@ -5,7 +5,6 @@ import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,10 +12,8 @@ from podium.cli.options import Commands, json_option
 from podium.display.terminal import Styled, echo, echo_json, output, progress_bar, styled
 from podium.display.text import harmless, plural, size
 from podium.errors import NotFound
+from podium.storage import Entry, connect, local_path
 from podium.system.settings import Settings
-
-if TYPE_CHECKING:
-    from podium.storage import Entry
 
 
 @click.group(cls=Commands)
@@ -41,7 +38,6 @@ def check(url: str | None, create: bool, as_json: bool) -> None:
       podium storage check
       MINIO_ENDPOINT=http://localhost:9000 podium storage check minio://models --create
     """
-    from podium.storage import connect, local_path
     from podium.storage.check import check as run
 
     directory = local_path(url) if url else None
@@ -83,7 +79,6 @@ def put(source: Path, url: str, create: bool, overwrite: bool, as_json: bool) ->
       podium storage put podium-work/data/mnist s3://datasets/mnist --create
       podium storage put houses.csv s3://raw/houses.csv
     """
-    from podium.storage import connect
     from podium.storage.transfer import bytes_in, put
 
     folder, _, last = url.rpartition("/")
@@ -111,7 +106,6 @@ def get(url: str, directory: Path, as_json: bool) -> None:
     Example:
       podium storage get s3://models/runs/nightly/trials/random-k2f9 model
     """
-    from podium.storage import connect
     from podium.storage.transfer import get
 
     opened = connect(url)
@@ -130,8 +124,6 @@ def list_(url: str | None, as_json: bool) -> None:
     Example:
       podium storage list s3://datasets
     """
-    from podium.storage import connect
-
     entries = connect(url or Settings.from_environment().storage).list()
     if as_json:
         echo_json([_row(entry) for entry in entries])
@@ -162,25 +154,19 @@ def cache(empty: bool, as_json: bool) -> None:
         {"files": len(files), "bytes": sum(file.bytes for file in files)}
         for files in (opened.files(), removed)
     )
-    if as_json:
-        report = {
-            "directory": str(opened.directory),
-            "limit": opened.limit,
-            **kept,
-            "removed": freed,
-        }
-        echo_json(report)
-        return
-    if empty:
-        echo(f"removed {plural(freed['files'], 'file')}, {size(freed['bytes'])}")
+    report = {"directory": str(opened.directory), "limit": opened.limit, **kept, "removed": freed}
     held = f"{plural(kept['files'], 'file')}, {size(kept['bytes'])}"
-    echo(f"{held} of at most {opened.limit / 1e9:g} GB, in {opened.directory}")
+    lines = [
+        *([f"removed {plural(freed['files'], 'file')}, {size(freed['bytes'])}"] if empty else []),
+        f"{held} of at most {opened.limit / 1e9:g} GB, in {opened.directory}",
+    ]
+    output(as_json, report, lambda: "\n".join(lines))
 
 
-def _report(entries: "list[Entry]", where: str, as_json: bool) -> None:
+def _report(entries: list[Entry], where: str, as_json: bool) -> None:
     text = f"copied {plural(len(entries), 'file')}, {sum(entry.size for entry in entries):,} bytes, {where}"
     output(as_json, [_row(entry) for entry in entries], lambda: text)
 
 
-def _row(entry: "Entry") -> dict[str, str | int]:
+def _row(entry: Entry) -> dict[str, str | int]:
     return {"key": entry.key, "bytes": entry.size, "modified": entry.modified.isoformat()}

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from podium.cli.notify import Notice
 
 KEYS = [library.key for library in LIBRARIES]
-SIMPLE = ", ".join(
+_SIMPLE = ", ".join(
     [AUTO, *(name for name, algorithm in ALGORITHMS.own.items() if not algorithm.required)]
 )
 
@@ -75,7 +75,7 @@ SIMPLE = ", ".join(
     default="",
     help="How the program takes parameters: flags, hydra, papermill, env or config:FILE.",
 )
-@click.option("--algorithm", default=AUTO, show_default=True, help=f"{SIMPLE}.")
+@click.option("--algorithm", default=AUTO, show_default=True, help=f"{_SIMPLE}.")
 @click.option(
     "--stop", type=click.Choice(["median", "asha"]), help="Stop unpromising trials early."
 )
@@ -307,7 +307,6 @@ def _read(
 
 
 def _save(planned: "Plan", file: Path) -> None:
-    """Write an Experiment as it is created on its cluster."""
     from podium.api.experiments import with_store
     from podium.cluster.traits import traits_of
     from podium.files.yaml_loader import dump

@@ -8,7 +8,7 @@ import click
 
 from podium import __version__
 from podium.cli.options import ServerOptions, open_registry, registry_options, server_options
-from podium.display.terminal import echo, echo_json
+from podium.display.terminal import output
 from podium.display.text import plural
 
 if TYPE_CHECKING:
@@ -34,43 +34,33 @@ def upgrade(check: bool, storage: str | None, as_json: bool, server: ServerOptio
       podium upgrade --check
       podium upgrade --check --storage s3://models/podium --host http://127.0.0.1:8888
     """
+    from podium.kfp.upgrades import Pinned
+
     models = open_registry(storage).select()
     findings = [finding for model in models for finding in model.verify(contents=False)]
-    schedules: list[Pinned] = []
-    if server.host:
-        from podium.kfp.upgrades import pinned
-
-        schedules = pinned(server.open())
-    if as_json:
-        listed = [asdict(schedule) | {"advice": schedule.advice} for schedule in schedules]
-        echo_json(
-            {
-                "podium": __version__,
-                "findings": [asdict(finding) for finding in findings],
-                "schedules": listed,
-            }
-        )
-    else:
-        counts = f"{plural(len(models), 'model')}, {plural(len(findings), 'finding') if findings else 'no findings'}"
-        echo(f"podium {__version__}")
-        echo(f"registry   {counts}")
-        for finding in findings:
-            echo(f"  {finding.where}\n    {finding.what}")
-        echo(
-            f"schedules  {plural(len(schedules), 'schedule')}"
-            if server.host
-            else "schedules  not looked at: no --host"
-        )
-        for schedule in schedules:
-            _show(schedule)
+    schedules = Pinned.on(server.open()) if server.host else []
+    value = {
+        "podium": __version__,
+        "findings": [asdict(finding) for finding in findings],
+        "schedules": [asdict(schedule) | {"advice": schedule.advice} for schedule in schedules],
+    }
+    counts = plural(len(findings), "finding") if findings else "no findings"
+    listed = plural(len(schedules), "schedule") if server.host else "not looked at: no --host"
+    lines = [
+        f"podium {__version__}",
+        f"registry   {plural(len(models), 'model')}, {counts}",
+        *(f"  {finding.where}\n    {finding.what}" for finding in findings),
+        f"schedules  {listed}",
+        *map(_line, schedules),
+    ]
+    output(as_json, value, lambda: "\n".join(lines))
     if findings or any(schedule.advice for schedule in schedules):
         sys.exit(1)
 
 
-def _show(schedule: "Pinned") -> None:
-    if not schedule.version:
-        echo(f"  {schedule.schedule}: its version is no longer on the server, so it cannot start")
-    else:
+def _line(schedule: "Pinned") -> str:
+    text = "its version is no longer on the server, so it cannot start"
+    if schedule.version:
         steps = "this podium's steps" if schedule.current else "another podium's steps"
         newer = f", newest {schedule.newest}" if schedule.newest != schedule.version else ""
         whose = (
@@ -78,6 +68,6 @@ def _show(schedule: "Pinned") -> None:
             if schedule.ours
             else "not podium's pipeline"
         )
-        echo(f"  {schedule.schedule}: {schedule.pipeline} {schedule.version}{newer}: {whose}")
-    if schedule.advice:
-        echo(f"    to do: {schedule.advice}")
+        text = f"{schedule.pipeline} {schedule.version}{newer}: {whose}"
+    advice = f"\n    to do: {schedule.advice}" if schedule.advice else ""
+    return f"  {schedule.schedule}: {text}{advice}"

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,10 +20,12 @@ from podium.cli.options import (
 )
 from podium.display.terminal import doing, echo, echo_json
 from podium.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from podium.kfp.client import Server
-    from podium.kfp.project import Project
+from podium.files.documents import read_text
+from podium.kfp import versions
+from podium.kfp.client import Server
+from podium.kfp.compiling import compile_pipeline
+from podium.kfp.definition import is_file
+from podium.kfp.project import Project, choose
 
 _FREE = {"ignore_unknown_options": True}
 
@@ -56,13 +58,10 @@ def upload(
       podium upload my_pipeline.py epochs=5
       podium compile -o pipeline.yaml && podium upload pipeline.yaml
     """
-    from podium.kfp.project import choose
-    from podium.kfp.versions import upload as upload_text
-
     pipeline, words, project = choose(pipeline, parameters)
     text = _text(pipeline, words, project, title=name, **images)
     kfp_server = server.open()
-    version = upload_text(kfp_server, text, name)
+    version = versions.upload(kfp_server, text, name)
     link = kfp_server.link(f"pipelines/details/{version.pipeline_id}/version/{version.id}")
     if as_json:
         fields = ("pipeline", "pipeline_id", "name", "id", "created", "digest", "new")
@@ -75,17 +74,12 @@ def upload(
 def _text(
     pipeline: str,
     words: Sequence[str] = (),
-    project: "Project | None" = None,
+    project: Project | None = None,
     title: str | None = None,
     **images: Any,
 ) -> str:
-    from podium.files.documents import read_text
-    from podium.kfp.versions import read_spec
-
     file = Path(pipeline)
     if file.suffix not in (".yaml", ".yml"):
-        from podium.kfp.compiling import compile_pipeline
-
         return compile_pipeline(pipeline, words, project=project, title=title, **images)
     if words or any(images.values()):
         raise InvalidInput(
@@ -96,7 +90,7 @@ def _text(
         text = read_text(file)
     except OSError as error:
         raise InvalidInput(f"{pipeline} cannot be read: {error.strerror}") from error
-    read_spec(text, pipeline)
+    versions.read_spec(text, pipeline)
     return text
 
 
@@ -147,14 +141,7 @@ def submit(
       podium submit tune-and-promote --version v3-1a2b3c4d max_trials=6
       podium submit my_pipeline.py epochs=5
     """
-    from podium.kfp.definition import is_file
-    from podium.kfp.project import choose as choose_pipeline
-    from podium.kfp.runs import follow
-    from podium.kfp.runs import submit as start
-    from podium.kfp.versions import choose
-    from podium.kfp.versions import upload as upload_text
-
-    pipeline, words, project = choose_pipeline(pipeline, parameters)
+    pipeline, words, project = choose(pipeline, parameters)
     if notifier.targets and not wait:
         raise InvalidInput("--notify needs --wait", "the server does not notify")
     from_file = is_file(pipeline)
@@ -163,21 +150,30 @@ def submit(
             f"{pipeline} is a file, which has no version {version}", "name the pipeline instead"
         )
     text = _text(pipeline, project=project) if from_file else ""
-    kfp_server = server.open()
+    runs = server.runs()
     uploaded = project.title if project else pipeline
-    chosen = upload_text(kfp_server, text) if from_file else choose(kfp_server, uploaded, version)
-    run = start(
-        kfp_server, chosen, words, project=project, named=version is not None, tell=_say, **options
+    chosen = (
+        versions.upload(runs.server, text)
+        if from_file
+        else versions.choose(runs.server, uploaded, version)
+    )
+    run = runs.submit(
+        chosen,
+        words,
+        project=project,
+        named=version is not None,
+        tell=partial(echo, err=True),
+        **options,
     )
     echo(f"{run.run_id}  {run.link}", err=as_json)
     tasks: dict[str, str] = {}
     if wait:
-        watched = doing(lambda: f"{time.strftime('%H:%M:%S')}  {_doing(kfp_server, tasks)}")
+        watched = doing(lambda: f"{time.strftime('%H:%M:%S')}  {_doing(runs.server, tasks)}")
         with (
             notifier.about("run", run=run.run_id, pipeline=chosen.pipeline, report=run.link),
             watched,
         ):
-            state = follow(kfp_server, run.run_id, partial(_tell, tasks), timeout)
+            state = runs.follow(run.run_id, partial(_tell, tasks), timeout)
     else:
         state = "SUBMITTED"
     if as_json:
@@ -186,11 +182,7 @@ def submit(
         echo(state)
 
 
-def _say(line: str) -> None:
-    echo(line, err=True)
-
-
-def _doing(server: "Server", tasks: Mapping[str, str]) -> str:
+def _doing(server: Server, tasks: Mapping[str, str]) -> str:
     running = [task for task, state in tasks.items() if state == "RUNNING"]
     state = f"running: {', '.join(running)}" if running else "waiting for the server"
     if server.silent_since is None:

@@ -102,11 +102,6 @@ def _command(words: tuple[str, ...], notifier: Notifier) -> list[str]:
 
 
 def _run(words: tuple[str, ...], command: list[str]) -> None:
-    """Run the command to its end.
-
-    Raises:
-        Failed: Its exit code is not 0.
-    """
     _say(f"running: podium {shlex.join(words)}")
     process = subprocess.Popen(command, start_new_session=True)
     try:

@@ -8,7 +8,6 @@ which goes when something is printed; in a file by a line before fifteen seconds
 All printing passes `printing`, so nothing is written into the middle of that line.
 """
 
-import logging
 import os
 import shutil
 import sys
@@ -44,12 +43,12 @@ def echo_json(value: Any) -> None:
     echo(json.dumps(value, indent=1, default=str))
 
 
-def output(as_json: bool, value: Any, text: Callable[[], str]) -> None:
-    """Print a value as JSON, or its text."""
+def output(as_json: bool, value: Any, text: Callable[[], str] | None = None) -> None:
+    """Print a value as JSON, or its text if there is one."""
     if as_json:
         echo_json(value)
-    else:
-        echo(text())
+    elif text and (shown := text()):
+        echo(shown)
 
 
 def echo_error(message: str, hint: str | None = None) -> None:
@@ -59,14 +58,6 @@ def echo_error(message: str, hint: str | None = None) -> None:
     echo(message, err=True)
     if hint:
         echo(f"hint: {hint}", err=True)
-
-
-class EchoHandler(logging.Handler):
-    """Prints log messages of podium's library modules to stderr."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print a record."""
-        echo(record.getMessage(), err=True)
 
 
 def styled(text: str, **style: Any) -> Styled:
@@ -164,7 +155,7 @@ _Doing = str | Callable[[], str]
 whole message, or nothing yet."""
 
 
-class Heartbeat:
+class _Heartbeat:
     """Watches how long nothing was printed, in a thread that lives as long as something is being
     done.
 
@@ -271,7 +262,7 @@ def _is_file(stream: TextIO) -> bool:
         return False
 
 
-_heartbeat = Heartbeat()
+_heartbeat = _Heartbeat()
 doing, paused, stopping, printing = (
     _heartbeat.doing,
     _heartbeat.paused,

@@ -1,7 +1,12 @@
-"""A connection to a Kubeflow Pipelines server whose errors quote the server."""
+"""A connection to a Kubeflow Pipelines server whose errors quote the server.
+
+Requests go through the generated client alone where they can: ``kfp.Client`` (2.17,
+kfp/client/client.py) offers the same calls, but loads the Kubernetes client, a second of CPU.
+"""
 
 import contextlib
 import io
+import json
 import logging
 import os
 import socket
@@ -14,23 +19,22 @@ from urllib.parse import urlsplit
 
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.files.documents import load_json
-from podium.kfp.services import Services
 from podium.system.pod import pod_namespace
 
-ENDPOINT = "KF_PIPELINES_ENDPOINT"
+_ENDPOINT = "KF_PIPELINES_ENDPOINT"
 """The kfp client's own variable for the server's address."""
 
-IAP_CLIENT = "KF_PIPELINES_IAP_OAUTH2_CLIENT_ID"
+_IAP_CLIENT = "KF_PIPELINES_IAP_OAUTH2_CLIENT_ID"
 """The kfp client's own variable for a server behind Google's proxy."""
 
 CONTEXT = Path.home() / ".config/kfp/context.json"
 """The kfp client's namespace and cookies."""
 
-HINT = f"give --host or set {ENDPOINT}, for example: kubectl -n kubeflow port-forward svc/ml-pipeline 8888"
+HINT = f"give --host or set {_ENDPOINT}, for example: kubectl -n kubeflow port-forward svc/ml-pipeline 8888"
 
 
 class Server:
-    """A Kubeflow Pipelines API server.
+    """A Kubeflow Pipelines API server: ``runs``, ``pipelines`` … are the generated client's.
 
     Args:
         host: Address such as ``http://127.0.0.1:8888``; None for KF_PIPELINES_ENDPOINT, else the
@@ -46,9 +50,11 @@ class Server:
     def __init__(
         self, host: str | None = None, namespace: str | None = None, token: str | None = None
     ) -> None:
+        import kfp_server_api
+
         if host:
             _require_listener(host)
-        address = host or os.environ.get(ENDPOINT) or ""
+        address = host or os.environ.get(_ENDPOINT) or ""
         with _quiet():
             try:
                 opened = (
@@ -58,10 +64,15 @@ class Server:
                 )
             except Exception as error:
                 raise _no_server(error, host or _address(error)) from error
-        self.services, own = opened
+        self.api_client, own = opened
         self.namespace = namespace or own or None
-        self.address = self.services.host
-        ui = os.environ.get("KF_PIPELINES_UI_ENDPOINT", host or os.environ.get(ENDPOINT))
+        self.address = str(self.api_client.configuration.host)
+        self.runs = kfp_server_api.RunServiceApi(self.api_client)
+        self.pipelines = kfp_server_api.PipelineServiceApi(self.api_client)
+        self.uploads = kfp_server_api.PipelineUploadServiceApi(self.api_client)
+        self.recurring_runs = kfp_server_api.RecurringRunServiceApi(self.api_client)
+        self.experiments = kfp_server_api.ExperimentServiceApi(self.api_client)
+        ui = os.environ.get("KF_PIPELINES_UI_ENDPOINT", host or os.environ.get(_ENDPOINT))
         self.silent_since: float | None = None
         """Start of the current outage, by time.monotonic; None while the server answers."""
         self.ui = (
@@ -73,7 +84,10 @@ class Server:
         )
 
     def call(self, doing: str, function: Callable[..., Any], **arguments: Any) -> Any:
-        """Call a function of the services and suppress its output.
+        """Call a function of the generated client and suppress its output.
+
+        Args:
+            **arguments: Those that are None are left out: the client would send them as text.
 
         Raises:
             NotFound, Conflict, InvalidInput, PodiumError: "cannot DOING: " and the server's
@@ -82,9 +96,10 @@ class Server:
         from kfp_server_api import ApiException
         from urllib3.exceptions import HTTPError
 
+        given = {name: value for name, value in arguments.items() if value is not None}
         try:
             with _quiet():
-                answer = function(**arguments)
+                answer = function(**given)
             self.silent_since = None
             return answer
         except ApiException as error:
@@ -119,16 +134,30 @@ class Server:
 
     def group(self, name: str) -> str:
         """Return the id of a KFP experiment (a folder of runs); create it if there is none."""
-        doing, arguments = "open the group of runs", {"name": name, "namespace": self.namespace}
-        try:
-            group = self.call(doing, self.services.find_group, **arguments)
-        except NotFound:
-            group = self.call(doing, self.services.create_group, **arguments)
+        from kfp_server_api import V2beta1Experiment
+
+        doing = "open the group of runs"
+        listed = self.call(
+            doing,
+            self.experiments.experiment_service_list_experiments,
+            filter=named(name),
+            namespace=self.namespace,
+        ).experiments
+        body = V2beta1Experiment(display_name=name, namespace=self.namespace)
+        create = self.experiments.experiment_service_create_experiment
+        group = listed[0] if listed else self.call(doing, create, experiment=body)
         return str(group.experiment_id)
 
     def link(self, path: str) -> str:
         """Return the address of a page of the UI."""
         return f"{self.ui.rstrip('/')}/#/{path}"
+
+
+def named(name: str) -> str:
+    """Return the filter of a list call for items of this display name."""
+    return json.dumps(
+        {"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]}
+    )
 
 
 def _is_plain(address: str, token: str | None) -> bool:
@@ -137,14 +166,14 @@ def _is_plain(address: str, token: str | None) -> bool:
     if not address or (CONTEXT.exists() and not token):
         return False
     return bool(token) or not (
-        os.environ.get(IAP_CLIENT) or urlsplit(address).netloc.endswith("googleusercontent.com")
+        os.environ.get(_IAP_CLIENT) or urlsplit(address).netloc.endswith("googleusercontent.com")
     )
 
 
-def _plain(address: str, token: str | None) -> tuple[Services, str]:
+def _plain(address: str, token: str | None) -> tuple[Any, str]:
     """Connect to an address, with a token or nothing; return the user's namespace as well, if the
     server has such."""
-    from kfp_server_api import ApiClient, Configuration
+    from kfp_server_api import ApiClient, Configuration, HealthzServiceApi
 
     configuration = Configuration()
     configuration.host = (address if address.startswith("http") else f"https://{address}").rstrip(
@@ -155,12 +184,12 @@ def _plain(address: str, token: str | None) -> tuple[Services, str]:
             token,
             "Bearer",
         )
-    services = Services(ApiClient(configuration))
-    many = services.health().multi_user is True
-    return services, (pod_namespace() or "" if many else "")
+    connection = ApiClient(configuration)
+    many = HealthzServiceApi(connection).healthz_service_get_healthz().multi_user is True
+    return connection, (pod_namespace() or "" if many else "")
 
 
-def _as_kfp_does(host: str | None, token: str | None) -> tuple[Services, str]:
+def _as_kfp_does(host: str | None, token: str | None) -> tuple[Any, str]:
     """Connect as the kfp client does: in the cluster, by the kubeconfig, with its context file or
     Google's proxy."""
     from kfp.client import Client
@@ -171,8 +200,8 @@ def _as_kfp_does(host: str | None, token: str | None) -> tuple[Services, str]:
             return self.healthzs.healthz_service_get_healthz()
 
     client = ImpatientClient(host=host, existing_token=token)
-    services = Services(client.healthzs.healthz_service_get_healthz.__self__.api_client)
-    return services, str(client.get_user_namespace() or "")
+    connection = client.healthzs.healthz_service_get_healthz.__self__.api_client
+    return connection, str(client.get_user_namespace() or "")
 
 
 @contextlib.contextmanager
@@ -206,7 +235,6 @@ def _require_listener(host: str) -> None:
 
 
 def _message_of(error: Any) -> str:
-    """Return the server's message from a JSON body, else the exception's."""
     try:
         body = load_json(error.body, "the answer")
         return str(body.get("message") or body.get("error")).strip()

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from podium.errors import InvalidInput, require
 from podium.kfp.importing import import_kfp
 
-POLICIES = ("Always", "IfNotPresent", "Never")
-SECRET_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
+_POLICIES = ("Always", "IfNotPresent", "Never")
+_SECRET_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
 """Keys of the Secret of KFP's own store, and the variables that S3 clients read."""
 
 
@@ -47,7 +47,7 @@ def _configure(
     from kfp import kubernetes
 
     if secret:
-        kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env=SECRET_KEYS)
+        kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env=_SECRET_KEYS)
     if timeout:
         kubernetes.set_timeout(task, timeout)
     if retries:
@@ -79,14 +79,14 @@ def read_settings(words: Sequence[str]) -> dict[str, Any]:
     Raises:
         InvalidInput: There is no such setting, or its value breaks a rule.
     """
-    from podium.kfp.parameters import parameters_of, read_parameters
+    from podium.kfp.parameters import Parameters
 
-    settings = read_parameters(words, parameters_of(_configure)[1:])
+    settings = Parameters(Parameters.of(_configure)[1:]).read(words)
     for name in ("timeout", "retries"):
         require(settings.get(name, 1) >= 1, f"{name} >= 1", **{name: settings.get(name)})
     policy = settings.get("pull_policy", "Always")
-    if policy not in POLICIES:
-        raise InvalidInput(f"no pull_policy is called {policy!r}", f"one of {', '.join(POLICIES)}")
+    if policy not in _POLICIES:
+        raise InvalidInput(f"no pull_policy is called {policy!r}", f"one of {', '.join(_POLICIES)}")
     names = ("key", "operator", "value", "effect", "tolerationSeconds")
     for toleration in settings.get("tolerations", []):
         if not isinstance(toleration, dict) or not toleration.keys() <= set(names):
@@ -149,7 +149,8 @@ def compile_pipeline(
             Experiment's file is replaced by its text.
         steps_image: Image of the steps; the one the components name if None.
         trainer_image: Image of podium's own trainer; the one the components name if None.
-        platform: Settings for kfp-kubernetes as ``name=value``, see podium.kfp.compiling._configure.
+        platform: Settings for kfp-kubernetes as ``name=value``, see
+            podium.kfp.compiling._configure.
         project: Project with the parameters, name and images that are not given otherwise.
         title: Name of the compiled pipeline; the project's if None, else the pipeline's own.
 
@@ -200,12 +201,11 @@ def _defaults(
     """
     from podium.kfp.code import with_code
     from podium.kfp.definition import reaching
-    from podium.kfp.parameters import with_defaults
     from podium.kfp.project import check_reachable, read_given
     from podium.kfp.values import check_values, with_experiment_text
 
     known, given = definition.parameters, read_given(words, definition.parameters, project)
-    values = with_defaults(given, known)
+    values = known.with_defaults(given)
     texts = with_experiment_text(values, names=reaching(definition.spec, "experiment"))
     texts, code = with_code(texts, reaching(definition.spec, "code"))
     if definition.ours:

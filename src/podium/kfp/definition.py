@@ -18,7 +18,7 @@ from typing import Any
 from podium.errors import InvalidInput, suggestion
 from podium.files.documents import load_yaml, read_text
 from podium.kfp.importing import import_kfp
-from podium.kfp.parameters import Parameter, parameters_in, parameters_of
+from podium.kfp.parameters import Parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,6 @@ class Definition:
     something else."""
 
     documents: tuple[dict[str, Any], ...] = ()
-    """The compiled YAML."""
 
     @cached_property
     def spec(self) -> dict[str, Any]:
@@ -53,15 +52,16 @@ class Definition:
         return dict(MessageToDict(getattr(self.pipeline, name)))
 
     @cached_property
-    def parameters(self) -> list[Parameter]:
+    def parameters(self) -> Parameters:
         """Its parameters, in the order of the function's."""
         if self.pipeline is None:
-            return parameters_in(self.spec)
+            return Parameters.within(self.spec)
         function = self.pipeline.pipeline_func
         if self.ours:
-            return parameters_of(function)
+            return Parameters.of(function)
         order = list(signature(function).parameters)
-        return sorted(parameters_in(self.spec), key=lambda parameter: order.index(parameter.name))
+        compiled = Parameters.within(self.spec)
+        return Parameters(sorted(compiled, key=lambda parameter: order.index(parameter.name)))
 
 
 def is_file(reference: str) -> bool:
@@ -69,7 +69,7 @@ def is_file(reference: str) -> bool:
     return reference.partition(":")[0].endswith(".py")
 
 
-COMPILED = (".yaml", ".yml", ".json")
+_COMPILED = (".yaml", ".yml", ".json")
 """Endings of a compiled pipeline's file."""
 
 
@@ -84,7 +84,7 @@ def load(reference: str) -> Definition:
         InvalidInput: There is no such pipeline, or the file cannot be imported; the message names
             file and line.
     """
-    if reference.endswith(COMPILED):
+    if reference.endswith(_COMPILED):
         return Definition(documents=_read(Path(reference)), ours=False)
     import_kfp()
     if not is_file(reference):
@@ -96,11 +96,6 @@ def load(reference: str) -> Definition:
 
 
 def _read(file: Path) -> tuple[dict[str, Any], ...]:
-    """Read a compiled pipeline.
-
-    Raises:
-        InvalidInput: It is none, or one of KFP 1.
-    """
     if not file.is_file():
         raise InvalidInput(f"there is no file {file}", "a compiled pipeline, or FILE.py")
     text = read_text(file)
@@ -183,7 +178,6 @@ _KFP_1 = re.compile(
 
 
 def _broken(file: Path, error: BaseException) -> InvalidInput:
-    """Say in one sentence where in the user's code an import failed."""
     folder = str(file.parent.absolute())
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     own = [(name, line) for name, line in frames if str(Path(name).absolute()).startswith(folder)]
@@ -225,7 +219,7 @@ def constants(spec: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
     return [holder for holder in holders.values() if "constant" in holder]
 
 
-LAUNCHING = ("comp-katib-sweep", "comp-train-distributed")
+_LAUNCHING = ("comp-katib-sweep", "comp-train-distributed")
 """Components that launch the user's code; KFP numbers further ones."""
 
 
@@ -241,7 +235,7 @@ def _sources(spec: Mapping[str, Any], group: Mapping[str, Any], field: str) -> l
                 source.get("componentInputParameter") for source in _sources(spec, inner, field)
             }
         else:
-            names = {field} if name.rstrip("-0123456789") in LAUNCHING else set()
+            names = {field} if name.rstrip("-0123456789") in _LAUNCHING else set()
         given = task.get("inputs", {}).get("parameters", {})
         holders += [given[name] for name in names if name in given]
     return holders

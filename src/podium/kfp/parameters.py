@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
+from typing import Any, Self
 
 from podium.errors import InvalidInput, suggestion
 from podium.files.documents import load_json
@@ -90,21 +90,7 @@ _ARTICLES: dict[type, str] = {
 }
 
 
-def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
-    """List a pipeline function's parameters in order, described by its docstring's ``Args:``."""
-    descriptions = _descriptions(inspect.getdoc(function) or "")
-    return [
-        Parameter(
-            name=name,
-            type=given.annotation,
-            default=given.default,
-            description=descriptions.get(name, ""),
-        )
-        for name, given in inspect.signature(function).parameters.items()
-    ]
-
-
-TYPES: dict[str, type] = {
+_TYPES: dict[str, type] = {
     "NUMBER_INTEGER": int,
     "NUMBER_DOUBLE": float,
     "BOOLEAN": bool,
@@ -114,14 +100,78 @@ TYPES: dict[str, type] = {
 }
 
 
-def parameters_in(spec: Mapping[str, Any]) -> list[Parameter]:
-    """List the parameters of a compiled pipeline."""
-    definitions = spec.get("root", {}).get("inputDefinitions", {}).get("parameters", {})
-    return [_parameter(name, definition) for name, definition in definitions.items()]
+class Parameters(list[Parameter]):
+    """The parameters of a pipeline, in its order."""
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Self:
+        """List those of a pipeline function, described by its docstring's ``Args:``."""
+        descriptions = _descriptions(inspect.getdoc(function) or "")
+        return cls(
+            Parameter(
+                name=name,
+                type=given.annotation,
+                default=given.default,
+                description=descriptions.get(name, ""),
+            )
+            for name, given in inspect.signature(function).parameters.items()
+        )
+
+    @classmethod
+    def within(cls, spec: Mapping[str, Any]) -> Self:
+        """List those of a compiled pipeline."""
+        definitions = spec.get("root", {}).get("inputDefinitions", {}).get("parameters", {})
+        return cls(_parameter(name, definition) for name, definition in definitions.items())
+
+    def require_all(self, values: Mapping[str, Any]) -> None:
+        """Refuse values that lack a parameter without a default.
+
+        Raises:
+            InvalidInput: Some are missing; the message names them.
+        """
+        missing = [
+            parameter.name
+            for parameter in self
+            if parameter.required and parameter.name not in values
+        ]
+        if missing:
+            problem = f"the pipeline needs {', '.join(missing)}"
+            raise InvalidInput(problem, f"for example {missing[0]}=VALUE")
+
+    def with_defaults(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a value for every parameter: the given one, else its default."""
+        defaults = {
+            parameter.name: parameter.default for parameter in self if not parameter.required
+        }
+        return {**defaults, **values}
+
+    def read(self, words: Iterable[str]) -> dict[str, Any]:
+        """Read ``name=value``, ``--name=value`` and ``--name value``; dashes in names are
+        underscores.
+
+        Args:
+            words: Arguments of the command line.
+
+        Returns:
+            The given values by name.
+
+        Raises:
+            InvalidInput: A name is unknown (with a suggestion), is given twice, or has no value or
+                one of another type.
+        """
+        table = {parameter.name: parameter for parameter in self}
+        values: dict[str, Any] = {}
+        for name, text in pairs(words):
+            if name not in table:
+                raise InvalidInput(f"there is no parameter {name!r}", suggestion(name, table))
+            if name in values:
+                raise InvalidInput(f"{name} is given twice, the second time as {text!r}")
+            values[name] = table[name].parse(text)
+        return values
 
 
 def _parameter(name: str, definition: Mapping[str, Any]) -> Parameter:
-    kind, default = TYPES.get(definition["parameterType"], str), definition.get("defaultValue")
+    kind, default = _TYPES.get(definition["parameterType"], str), definition.get("defaultValue")
     if kind is int and isinstance(default, float) and default.is_integer():
         default = int(default)  # a compiled pipeline writes all numbers as doubles
     required = default is None and not definition.get("isOptional")
@@ -134,54 +184,8 @@ def _parameter(name: str, definition: Mapping[str, Any]) -> Parameter:
     )
 
 
-def require_all(values: Mapping[str, Any], known: Iterable[Parameter]) -> None:
-    """Refuse values that lack a parameter without a default.
-
-    Raises:
-        InvalidInput: Some are missing; the message names them.
-    """
-    missing = [
-        parameter for parameter in known if parameter.required and parameter.name not in values
-    ]
-    if missing:
-        names = ", ".join(parameter.name for parameter in missing)
-        raise InvalidInput(f"the pipeline needs {names}", f"for example {missing[0].name}=VALUE")
-
-
-def with_defaults(values: Mapping[str, Any], known: Iterable[Parameter]) -> dict[str, Any]:
-    """Return a value for every parameter: the given one, else its default."""
-    return {
-        **{parameter.name: parameter.default for parameter in known if not parameter.required},
-        **values,
-    }
-
-
-def read_parameters(words: Iterable[str], known: list[Parameter]) -> dict[str, Any]:
-    """Read ``name=value``, ``--name=value`` and ``--name value``; dashes in names are underscores.
-
-    Args:
-        words: Arguments of the command line.
-
-    Returns:
-        The given values by name.
-
-    Raises:
-        InvalidInput: A name is unknown (with a suggestion), is given twice, or has no value or one
-            of another type.
-    """
-    table = {parameter.name: parameter for parameter in known}
-    values: dict[str, Any] = {}
-    for name, text in pairs(words):
-        if name not in table:
-            raise InvalidInput(f"there is no parameter {name!r}", suggestion(name, table))
-        if name in values:
-            raise InvalidInput(f"{name} is given twice, the second time as {text!r}")
-        values[name] = table[name].parse(text)
-    return values
-
-
 def pairs(words: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield name and text of each parameter as read_parameters reads them.
+    """Yield name and text of each parameter as Parameters.read reads them.
 
     Raises:
         InvalidInput: A word is no parameter, or one without its value.

@@ -13,7 +13,8 @@ from typing import Any
 from podium.display.terminal import echo
 from podium.errors import InvalidInput, suggestion
 from podium.files.documents import load_yaml, read_text
-from podium.kfp.parameters import Parameter, read_parameters
+from podium.kfp.definition import is_file
+from podium.kfp.parameters import Parameter, Parameters
 
 FILE = "podium.yaml"
 PIPELINE = "tune_and_promote"
@@ -53,8 +54,6 @@ class Project:
     """Relative paths in it start from its folder."""
 
     pipeline: str = PIPELINE
-    """Name or file of the pipeline."""
-
     name: str = ""
     """Name of its pipeline on a server; empty for the model's, or else the folder's."""
 
@@ -94,7 +93,7 @@ class Project:
                 f"{file}: name is text, pipeline a name or a file, and schedule holds name and cron",
                 'schedule: {name: nightly, cron: "@daily"}',
             )
-        pipeline = str(file.parent / pipeline) if _is_file(pipeline) else pipeline
+        pipeline = str(file.parent / pipeline) if is_file(pipeline) else pipeline
         server = _server_settings(file, content.pop("server", {}))
         return cls(
             file=file,
@@ -149,9 +148,9 @@ def _server_settings(file: Path, given: Any) -> ServerSettings:
     return ServerSettings(**given)
 
 
-def find_project(folder: Path = Path()) -> Project | None:
-    """Return the project of a folder; None if it has no ``podium.yaml``."""
-    return Project.load(folder / FILE) if (folder / FILE).is_file() else None
+def find_project() -> Project | None:
+    """Return the project of the working directory; None if it has no ``podium.yaml``."""
+    return Project.load(Path(FILE)) if Path(FILE).is_file() else None
 
 
 def choose(first: str, rest: Sequence[str]) -> tuple[str, list[str], Project | None]:
@@ -176,29 +175,23 @@ def choose(first: str, rest: Sequence[str]) -> tuple[str, list[str], Project | N
 
 
 def _same(first: str, second: str) -> bool:
-    if _is_file(first):
+    if is_file(first):
         return Path(first).absolute() == Path(second).absolute()
     return first.replace("-", "_") == second.replace("-", "_")
 
 
-def _is_file(pipeline: str) -> bool:
-    return pipeline.partition(":")[0].endswith(".py")
-
-
 def read_given(
-    words: Sequence[str], known: list[Parameter], project: Project | None = None
+    words: Sequence[str], known: Parameters, project: Project | None = None
 ) -> dict[str, Any]:
     """Return the user's parameters: from the command line, else from the project.
 
     Raises:
         InvalidInput: A parameter is unknown or of another type.
     """
-    return {**(project.parameters(known) if project else {}), **read_parameters(words, known)}
+    return {**(project.parameters(known) if project else {}), **known.read(words)}
 
 
 def _from_folder(folder: Path, name: str, value: Any) -> Any:
-    """Return a value with its path, if it is a relative one, resolved against the project's
-    folder."""
     if not isinstance(value, str) or folder == Path():
         return value
     if name in ("experiment", "code") and (folder / value).exists():

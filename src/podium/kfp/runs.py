@@ -1,4 +1,4 @@
-"""Submit a run to a server and follow its tasks."""
+"""The runs of a server: submitted, listed, followed, stopped."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,17 +13,16 @@ from podium.display.text import cut, duration, when
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.kfp.client import Server
 from podium.kfp.code import store_code
-from podium.kfp.parameters import with_defaults
 from podium.kfp.project import Project, ServerSettings, read_given
 from podium.kfp.values import PipelineSettings
-from podium.kfp.versions import PipelineVersion
+from podium.kfp.versions import PipelineVersion, pipeline_names
 from podium.system.pod import STEPS, has_kubeconfig
 from podium.training.kept_logs import KeptLogs
 
 POLL_SECONDS = 2.0
 """Longest polling interval: the server has no watch, and many runs end soon after they start."""
 
-FIRST_POLL_SECONDS = 0.05
+_FIRST_POLL_SECONDS = 0.05
 """Before the second poll; each pause is half as long again as the one before."""
 
 PATIENCE = 120.0
@@ -32,7 +31,7 @@ PATIENCE = 120.0
 LATE = 10.0
 """Seconds to wait after a run's end for its failed task, which 2.0.5 reports later (observed)."""
 
-DEFAULT_ROOT = "minio://mlpipeline/v2/artifacts"
+_DEFAULT_ROOT = "minio://mlpipeline/v2/artifacts"
 """KFP's artifact root unless its ConfigMap kfp-launcher or the run sets another."""
 
 LINES = 20
@@ -41,11 +40,11 @@ LINES = 20
 NAMESPACE = "kubeflow"
 """Namespace of the steps on a single-user server."""
 
-OVER = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
+_OVER = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Submitted:
+class _Submitted:
     """A run that was started."""
 
     run_id: str
@@ -56,65 +55,185 @@ class Submitted:
     """URL of the run's page."""
 
 
-def submit(
-    server: Server,
-    version: PipelineVersion,
-    words: Sequence[str],
-    *,
-    group: str,
-    name: str | None = None,
-    service_account: str | None = None,
-    pipeline_root: str | None = None,
-    project: Project | None = None,
-    named: bool = False,
-    tell: Callable[[str], None] = lambda line: None,
-) -> Submitted:
-    """Start a run of a version.
+class ServerRuns:
+    """The runs of a server."""
 
-    Args:
-        words: Parameters as ``name=value``, checked against the version's own; an Experiment's file
-            is sent as text.
-        group: KFP experiment that the run is listed under.
-        name: Display name; the pipeline's name and the time if None.
-        service_account: Service account of the steps; the project's if None, else the server's
-            default.
-        pipeline_root: URL below which the server keeps the run's artifacts; the same.
-        project: Project with the parameters that are not among the words.
-        named: Whether the user named this very version.
-        tell: Called with a description of the run, before it starts.
+    def __init__(self, server: Server) -> None:
+        self.server = server
 
-    Raises:
-        InvalidInput: A parameter is unknown, of another type, or breaks a rule of its pipeline, or
-            a shared name holds somebody's project; nothing was started.
-    """
-    given = read_given(words, version.parameters(), project)
-    if not named:
-        version.require_own(given)
-    values, code = version.sendable(given)
-    tell(_announced(version, given))
-    own = project.server if project else ServerSettings()
-    service_account = service_account or own.service_account or None
-    if version.ours:
-        for line in _beyond_quotas(
-            with_defaults(given, version.parameters()), service_account, server.namespace
-        ):
-            tell(f"warning: {line}")
-    store_code(code)
-    title = name or f"{version.pipeline} {time.strftime('%Y-%m-%d %H:%M:%S')}"
-    run = server.call(
-        f"run {version.pipeline}",
-        server.services.create_run,
-        group=server.group(group),
-        name=title,
-        parameters=values,
-        pipeline_id=version.pipeline_id,
-        version_id=version.id,
-        service_account=service_account,
-        pipeline_root=pipeline_root or own.pipeline_root or None,
-    )
-    return Submitted(
-        run_id=str(run.run_id), name=title, link=server.link(f"runs/details/{run.run_id}")
-    )
+    def __getitem__(self, name: str) -> "ServerRun":
+        """Return a run by its id, the beginning of the id of one of the newest thousand, or
+        ``latest``.
+
+        Raises:
+            NotFound: There is none.
+            InvalidInput: Several begin so.
+        """
+        return ServerRun.read(self._find(name), pipeline_names(self.server))
+
+    def _find(self, name: str) -> Any:
+        reading, read = f"read run {name}", self.server.runs.run_service_get_run
+        if name == "latest":
+            matching = [str(run.run_id) for run in self._listed(1)]
+        else:
+            with suppress(NotFound, InvalidInput):  # 2.0.5 says an id it lacks is invalid
+                return self.server.call(reading, read, run_id=name)
+            listed = [str(run.run_id) for run in self._listed(1000)]
+            matching = [run_id for run_id in listed if name and run_id.startswith(name)]
+        if len(matching) > 1:
+            raise InvalidInput(
+                f"{len(matching)} runs begin with {name!r}", f"one of {', '.join(matching[:5])}"
+            )
+        if not matching:
+            raise NotFound(
+                f"the server has no run {name!r}", "podium runs list --host URL shows the newest"
+            )
+        return self.server.call(reading, read, run_id=matching[0])
+
+    def newest(self, limit: int) -> list["ServerRun"]:
+        """Return at most so many of the runs, the newest last."""
+        names = pipeline_names(self.server)
+        return [ServerRun.read(run, names) for run in reversed(self._listed(limit))]
+
+    def submit(
+        self,
+        version: PipelineVersion,
+        words: Sequence[str],
+        *,
+        group: str,
+        name: str | None = None,
+        service_account: str | None = None,
+        pipeline_root: str | None = None,
+        project: Project | None = None,
+        named: bool = False,
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> _Submitted:
+        """Start a run of a version.
+
+        Args:
+            words: Parameters as ``name=value``, checked against the version's own; an Experiment's
+                file is sent as text.
+            group: KFP experiment that the run is listed under.
+            name: Display name; the pipeline's name and the time if None.
+            service_account: Service account of the steps; the project's if None, else the server's
+                default.
+            pipeline_root: URL below which the server keeps the run's artifacts; the same.
+            project: Project with the parameters that are not among the words.
+            named: Whether the user named this very version.
+            tell: Called with a description of the run, before it starts.
+
+        Raises:
+            InvalidInput: A parameter is unknown, of another type, or breaks a rule of its
+                pipeline, or a shared name holds somebody's project; nothing was started.
+        """
+        from kfp_server_api import V2beta1Run
+
+        given = read_given(words, version.parameters(), project)
+        if not named:
+            version.require_own(given)
+        values, code = version.sendable(given)
+        tell(_announced(version, given))
+        own = project.server if project else ServerSettings()
+        service_account = service_account or own.service_account or None
+        if version.ours:
+            for line in _beyond_quotas(
+                version.parameters().with_defaults(given), service_account, self.server.namespace
+            ):
+                tell(f"warning: {line}")
+        store_code(code)
+        title = name or f"{version.pipeline} {time.strftime('%Y-%m-%d %H:%M:%S')}"
+        body = V2beta1Run(
+            experiment_id=self.server.group(group),
+            display_name=title,
+            service_account=service_account,
+            **version.body(values, pipeline_root or own.pipeline_root or None),
+        )
+        run = self.server.call(
+            f"run {version.pipeline}",
+            self.server.runs.run_service_create_run,
+            run=body,
+        )
+        return _Submitted(
+            run_id=str(run.run_id), name=title, link=self.server.link(f"runs/details/{run.run_id}")
+        )
+
+    def follow(
+        self, run_id: str, report: Callable[[str, str], None], timeout: float | None = None
+    ) -> str:
+        """Wait for the end of a run and report each task's state as it changes; the server may be
+        unavailable for two minutes.
+
+        Args:
+            report: Called with a task's name and its state.
+            timeout: Seconds; None waits without a limit.
+
+        Returns:
+            ``SUCCEEDED``.
+
+        Raises:
+            Failed: The run failed or was cancelled; the message names the failed tasks. Or the
+                timeout passed.
+        """
+        end = float("inf") if timeout is None else time.monotonic() + timeout
+        known: dict[str, str] = {}
+        answered, over, cancelled = time.monotonic(), float("inf"), False
+        pause = _FIRST_POLL_SECONDS
+        while True:
+            try:
+                run = self.server.call(
+                    f"read run {run_id}", self.server.runs.run_service_get_run, run_id=run_id
+                )
+                answered = time.monotonic()
+            except PodiumError:
+                if time.monotonic() - answered > PATIENCE:
+                    raise
+                time.sleep(pause := min(POLL_SECONDS, 1.5 * pause))
+                continue
+            cancelled = cancelled or _cancelled(run)  # 2.16.1 does not always report it (observed)
+            for task, state in _tasks_of(run).items():
+                if known.get(task) != state:
+                    known[task] = state
+                    report(task, state)
+            if run.state in _OVER:
+                over = min(over, time.monotonic())
+                explained = run.state == "SUCCEEDED" or "FAILED" in known.values() or cancelled
+                if explained or time.monotonic() - over > LATE:
+                    return _end(run, known, cancelled)
+            elif time.monotonic() > end:
+                raise Failed(
+                    f"run {run_id} did not end within {timeout:g} s and is still running",
+                    "look at it in the UI",
+                )
+            time.sleep(pause := min(POLL_SECONDS, 1.5 * pause))
+
+    def in_flight(self, recurring: Sequence[str]) -> tuple[str, ...]:
+        """Return the ids of the runs of recurring runs that are not over, newest first, among the
+        newest thousand: servers cannot filter runs by what started them."""
+        return tuple(
+            str(run.run_id)
+            for run in self._listed(1000)
+            if run.state not in _OVER and run.recurring_run_id in recurring
+        )
+
+    def terminate(self, run_id: str) -> None:
+        """Cancel a run; its steps clean up after themselves.
+
+        Raises:
+            NotFound: There is no such run.
+        """
+        terminate = self.server.runs.run_service_terminate_run
+        self.server.call(f"stop run {run_id}", terminate, run_id=run_id)
+
+    def _listed(self, limit: int) -> list[Any]:
+        """Return the server's answers, the newest first."""
+        runs = self.server.pages(
+            "list runs",
+            self.server.runs.run_service_list_runs,
+            "runs",
+            namespace=self.server.namespace,
+            sort_by="created_at desc",
+        )
+        return list(islice(runs, limit))
 
 
 def _beyond_quotas(
@@ -150,7 +269,6 @@ def _beyond_quotas(
 
 
 def _announced(version: PipelineVersion, given: Mapping[str, Any]) -> str:
-    """Describe a run: pipeline, data, model, and parameters that differ from podium's defaults."""
     defaults = {parameter.name: parameter.default for parameter in version.parameters()}
     main = {
         name: str((defaults | dict(given))[name])
@@ -161,71 +279,6 @@ def _announced(version: PipelineVersion, given: Mapping[str, Any]) -> str:
     others = {name: value for name, value in version.changes(given).items() if name not in main}
     shown = [f"{name}={cut(str(value), 60)}" for name, value in others.items()]
     return ", ".join([f"pipeline {version.pipeline} {version.name}", *words, *shown])
-
-
-def storage_of(run: Any) -> str:
-    """Return the storage in which a run keeps its models and logs.
-
-    Args:
-        run: Result of find_run.
-
-    Returns:
-        Its parameter ``storage``; else ``podium`` in the bucket of its artifacts, of KFP's own
-        bucket if it names none.
-    """
-    config = run.runtime_config
-    if given := (config.parameters or {}).get("storage") if config else None:
-        return str(given)
-    root = urlsplit((config.pipeline_root if config else "") or DEFAULT_ROOT)
-    return f"{root.scheme}://{root.netloc}/podium"
-
-
-def follow(
-    server: Server, run_id: str, report: Callable[[str, str], None], timeout: float | None = None
-) -> str:
-    """Wait for the end of a run and report each task's state as it changes.
-
-    Args:
-        server: The server; it may be unavailable for two minutes.
-        report: Called with a task's name and its state.
-        timeout: Seconds; None waits without a limit.
-
-    Returns:
-        ``SUCCEEDED``.
-
-    Raises:
-        Failed: The run failed or was cancelled; the message names the failed tasks. Or the timeout
-            passed.
-    """
-    end = float("inf") if timeout is None else time.monotonic() + timeout
-    known: dict[str, str] = {}
-    answered, over, cancelled = time.monotonic(), float("inf"), False
-    pause = FIRST_POLL_SECONDS
-    while True:
-        try:
-            run = server.call(f"read run {run_id}", server.services.get_run, run_id=run_id)
-            answered = time.monotonic()
-        except PodiumError:
-            if time.monotonic() - answered > PATIENCE:
-                raise
-            time.sleep(pause := min(POLL_SECONDS, 1.5 * pause))
-            continue
-        cancelled = cancelled or _cancelled(run)  # 2.16.1 does not always report it (observed)
-        for task, state in _tasks_of(run).items():
-            if known.get(task) != state:
-                known[task] = state
-                report(task, state)
-        if run.state in OVER:
-            over = min(over, time.monotonic())
-            explained = run.state == "SUCCEEDED" or "FAILED" in known.values() or cancelled
-            if explained or time.monotonic() - over > LATE:
-                return _end(run, known, cancelled)
-        elif time.monotonic() > end:
-            raise Failed(
-                f"run {run_id} did not end within {timeout:g} s and is still running",
-                "look at it in the UI",
-            )
-        time.sleep(pause := min(POLL_SECONDS, 1.5 * pause))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +305,40 @@ class ServerRun:
 
     error: str
     """The server's message about the failure, without the steps' own errors."""
+
+    storage: str
+    """Where it keeps its models and logs: its parameter ``storage``; else ``podium`` in the bucket
+    of its artifacts, of KFP's own bucket if it names none."""
+
+    @classmethod
+    def read(cls, run: Any, pipelines: Mapping[str, str]) -> "ServerRun":
+        """Read a server's answer.
+
+        Args:
+            pipelines: Names by id, see pipeline_names.
+        """
+        reference = run.pipeline_version_reference
+        end = (
+            run.finished_at if run.finished_at and run.finished_at.year > 1970 else None
+        )  # 1970 while it runs (2.0.5)
+        canceled = _cancelled(run) and run.state in _OVER
+        return cls(
+            id=str(run.run_id),
+            name=str(run.display_name),
+            state="canceled" if canceled else str(run.state or "pending").lower(),
+            began=run.created_at,
+            pipeline=pipelines.get(str(reference.pipeline_id), "") if reference else "",
+            seconds=max(0.0, ((end or datetime.now(UTC)) - run.created_at).total_seconds()),
+            parameters=dict((run.runtime_config.parameters if run.runtime_config else None) or {}),
+            tasks=_tasks_of(run),
+            error=str(run.error.message or "") if run.error else "",
+            storage=_storage_of(run),
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.state.upper() in _OVER
 
     @property
     def result(self) -> str:
@@ -292,96 +379,12 @@ class ServerRun:
         }
 
 
-def newest_runs(server: Server, limit: int) -> list[ServerRun]:
-    """Return at most so many of the server's runs, the newest last."""
-    names = pipeline_names(server)
-    return [server_run(run, names) for run in reversed(_newest(server, limit))]
-
-
-def server_run(run: Any, pipelines: Mapping[str, str]) -> ServerRun:
-    """Return a run of the server's list.
-
-    Args:
-        run: Result of find_run.
-        pipelines: Names by id, see pipeline_names.
-    """
-    reference = run.pipeline_version_reference
-    end = (
-        run.finished_at if run.finished_at and run.finished_at.year > 1970 else None
-    )  # 1970 while it runs (2.0.5)
-    state = (
-        "canceled" if _cancelled(run) and run.state in OVER else str(run.state or "pending").lower()
-    )
-    return ServerRun(
-        id=str(run.run_id),
-        name=str(run.display_name),
-        state=state,
-        began=run.created_at,
-        pipeline=pipelines.get(str(reference.pipeline_id), "") if reference else "",
-        seconds=max(0.0, ((end or datetime.now(UTC)) - run.created_at).total_seconds()),
-        parameters=dict((run.runtime_config.parameters if run.runtime_config else None) or {}),
-        tasks=_tasks_of(run),
-        error=str(run.error.message or "") if run.error else "",
-    )
-
-
-def pipeline_names(server: Server) -> dict[str, str]:
-    """Return the names of the server's pipelines by id."""
-    listed = server.pages(
-        "list pipelines", server.services.list_pipelines, "pipelines", namespace=server.namespace
-    )
-    return {str(known.pipeline_id): str(known.display_name) for known in listed}
-
-
-def find_run(server: Server, name: str) -> Any:
-    """Return a run by its id, the beginning of the id of one of the newest thousand, or ``latest``,
-    as the client does.
-
-    Raises:
-        NotFound: There is none.
-        InvalidInput: Several begin so.
-    """
-    reading, read = f"read run {name}", server.services.get_run
-    if name == "latest":
-        matching = [str(run.run_id) for run in _newest(server, 1)]
-    else:
-        with suppress(NotFound, InvalidInput):  # 2.0.5 calls an id that is none of its ids invalid
-            return server.call(reading, read, run_id=name)
-        matching = [
-            str(run.run_id)
-            for run in _newest(server, 1000)
-            if name and str(run.run_id).startswith(name)
-        ]
-    if len(matching) > 1:
-        raise InvalidInput(
-            f"{len(matching)} runs begin with {name!r}", f"one of {', '.join(matching[:5])}"
-        )
-    if not matching:
-        raise NotFound(
-            f"the server has no run {name!r}", "podium runs list --host URL shows the newest"
-        )
-    return server.call(reading, read, run_id=matching[0])
-
-
-def _newest(server: Server, limit: int) -> list[Any]:
-    arguments = {"namespace": server.namespace, "sort_by": "created_at desc"}
-    return list(
-        islice(server.pages("list runs", server.services.list_runs, "runs", **arguments), limit)
-    )
-
-
-def live_runs(server: Server) -> list[Any]:
-    """Return the runs that are not over among the newest thousand."""
-    return [run for run in _newest(server, 1000) if run.state not in OVER]
-
-
-def terminate(server: Server, run_id: str) -> None:
-    """Cancel a run; its steps clean up after themselves.
-
-    Raises:
-        NotFound: There is no such run.
-    """
-    server.call(f"stop run {run_id}", server.services.terminate_run, run_id=run_id)
+def _storage_of(run: Any) -> str:
+    config = run.runtime_config
+    if given := (config.parameters or {}).get("storage") if config else None:
+        return str(given)
+    root = urlsplit((config.pipeline_root if config else "") or _DEFAULT_ROOT)
+    return f"{root.scheme}://{root.netloc}/podium"
 
 
 def _tasks_of(run: Any) -> dict[str, str]:
@@ -397,8 +400,6 @@ def _tasks_of(run: Any) -> dict[str, str]:
 
 
 def _is_own(task: Any) -> bool:
-    """Return whether a task is the pipeline's own: not a driver, an executor or the workflow
-    itself."""
     name = task.display_name or ""
     machinery = name in ("", "root", "executor") or name.endswith("-driver")
     # The pods of the workflow's children begin with the workflow's name.
@@ -439,7 +440,7 @@ def _said_by(run: Any, step: str) -> tuple[str, str]:
     did.
     """
     try:
-        kept = KeptLogs(storage_of(run), str(run.run_id))
+        kept = KeptLogs(_storage_of(run), str(run.run_id))
         names = kept.names()
         if names and f"steps/{step}" not in names:
             unsaid = (

@@ -16,7 +16,7 @@ from podium.errors import InvalidInput, require, suggestion
 from podium.files.documents import load_yaml, read_text
 from podium.kfp.project import FILE, Project
 
-DESCRIPTORS = {
+_DESCRIPTORS = {
     "@yearly": "0 0 0 1 1 *",
     "@annually": "0 0 0 1 1 *",
     "@monthly": "0 0 0 1 * *",
@@ -40,11 +40,11 @@ def check(expression: str) -> str:
             range, or it uses what the scheduler does not support: @every, L, W, #, day-of-week 7.
     """
     text = " ".join(expression.split())
-    text = DESCRIPTORS.get(text.lower(), text)
+    text = _DESCRIPTORS.get(text.lower(), text)
     if text.startswith("@"):
         raise InvalidInput(
             f"no schedule is called {expression!r}",
-            f"six fields, or one of {', '.join(DESCRIPTORS)}",
+            f"six fields, or one of {', '.join(_DESCRIPTORS)}",
         )
     count = len(text.split())
     if count == 5:

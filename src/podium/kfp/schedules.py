@@ -16,7 +16,7 @@ from podium.display.text import one_line
 from podium.errors import Conflict, InvalidInput, NotFound, suggestion
 from podium.kfp.client import Server
 from podium.kfp.code import store_code
-from podium.kfp.runs import live_runs, terminate
+from podium.kfp.runs import ServerRuns
 from podium.kfp.schedule_files import LATEST, Schedule, check
 from podium.kfp.versions import PipelineVersion, choose, versions_of
 
@@ -48,35 +48,183 @@ class Change:
     """Packed code that the parameters name, by URI."""
 
 
-def present(server: Server) -> list[Any]:
-    """Return the server's recurring runs, by name."""
-    listed = server.pages(
-        "list schedules",
-        server.services.list_recurring_runs,
-        "recurring_runs",
-        namespace=server.namespace,
-    )
-    return sorted(listed, key=lambda run: (str(run.display_name), run.created_at))
+class Schedules:
+    """The recurring runs of a server, also those that podium did not make."""
 
+    def __init__(self, server: Server) -> None:
+        self._server, self._runs = server, ServerRuns(server)
 
-def in_flight(server: Server, recurring: Sequence[str]) -> tuple[str, ...]:
-    """Return the ids of the runs of recurring runs that are not over, newest first."""
-    # Servers cannot filter runs by what started them, so the newest are looked through.
-    return tuple(str(run.run_id) for run in live_runs(server) if run.recurring_run_id in recurring)
+    def all(self) -> list[dict[str, Any]]:
+        """Return each recurring run by name: its ``name``, ``pipeline_id`` and, by the names
+        of a schedule's fields, its settings; ``version`` is an id."""
+        return [_settings_of(run) for run in self._listed()]
 
+    def _listed(self) -> list[Any]:
+        recurring = self._server.recurring_runs.recurring_run_service_list_recurring_runs
+        listed = self._server.pages(
+            "list schedules", recurring, "recurring_runs", namespace=self._server.namespace
+        )
+        return sorted(listed, key=lambda run: (str(run.display_name), run.created_at))
 
-def plan(server: Server, schedules: Sequence[Schedule]) -> list[Change]:
-    """Compare schedules with the server; nothing is changed.
+    def plan(self, schedules: Sequence[Schedule]) -> list[Change]:
+        """Compare schedules with the server; nothing is changed.
 
-    Raises:
-        NotFound: A pipeline or version is not on the server.
-        InvalidInput: The version does not take a parameter, or its value breaks a rule.
-    """
-    listed = present(server)
-    return [
-        _compare(server, schedule, [run for run in listed if run.display_name == schedule.name])
-        for schedule in schedules
-    ]
+        Raises:
+            NotFound: A pipeline or version is not on the server.
+            InvalidInput: The version does not take a parameter, or its value breaks a rule.
+        """
+        listed = self._listed()
+        return [
+            self._compare(schedule, [run for run in listed if run.display_name == schedule.name])
+            for schedule in schedules
+        ]
+
+    def _compare(self, schedule: Schedule, runs: list[Any]) -> Change:
+        version = choose(
+            self._server,
+            schedule.pipeline,
+            None if schedule.version == LATEST else schedule.version,
+        )
+        parameters, code = _sendable(schedule, version)
+        change = Change(
+            schedule=schedule,
+            version=version,
+            parameters=parameters,
+            code=code,
+            action="create",
+            present=tuple(str(run.recurring_run_id) for run in runs),
+        )
+        if not runs:
+            return change
+        wanted, actual = _wanted(change), _settings_of(runs[-1])
+        different = [key for key, value in wanted.items() if actual[key] != value]
+        if "version" in different:
+            names = {known.id: known.name for known in versions_of(self._server, version.pipeline)}
+            actual["version"], wanted["version"] = (
+                names.get(actual["version"], "of another pipeline"),
+                version.name,
+            )
+        differences = [
+            line for key in different for line in _differences(key, actual[key], wanted[key])
+        ]
+        if len(runs) > 1:
+            differences.insert(0, f"{len(runs)} schedules have this name")
+        only_state = len(runs) == 1 and different == ["enabled"]
+        action = (
+            "keep"
+            if not differences
+            else ("resume" if schedule.enabled else "pause")
+            if only_state
+            else "replace"
+        )
+        running = self._runs.in_flight(change.present) if action == "replace" else ()
+        return replace(change, action=action, differences=tuple(differences), running=running)
+
+    def apply(
+        self, changes: Sequence[Change], group: str, *, now: bool = True, command: str = ""
+    ) -> None:
+        """Carry out changes; applying twice changes nothing the second time. What is replaced ends
+        its run in flight.
+
+        Args:
+            now: Also where a run is in flight.
+            command: The command that ends it, for the hint.
+
+        Raises:
+            Conflict: A run is in flight; nothing was changed.
+        """
+        for change in changes if not now else ():
+            self._require_idle(change.schedule.name, change.running, command)
+        for change in changes:
+            if change.action in ("resume", "pause"):
+                self._switch(change.present[-1], on=change.action == "resume")
+            if change.action in ("create", "replace"):
+                store_code(change.code)
+                self._create(change, group)  # first: a failure must not leave a night without a run
+                for recurring_run_id in change.present:
+                    self._remove(recurring_run_id)
+
+    def pause(self, name: str) -> None:
+        """Stop the recurring runs of this name from firing.
+
+        Raises:
+            NotFound: There are none.
+        """
+        for recurring_run_id in self._find(name):
+            self._switch(recurring_run_id, on=False)
+
+    def delete(self, name: str, *, now: bool = True, command: str = "") -> None:
+        """End the runs in flight of the recurring runs of this name, as cancelled, and delete them;
+        their runs stay listed. Arguments as of apply.
+
+        Raises:
+            NotFound: There are none.
+            Conflict: A run is in flight; nothing was changed.
+        """
+        ids = self._find(name)
+        if not now:
+            self._require_idle(name, self._runs.in_flight(ids), command)
+        for recurring_run_id in ids:
+            self._remove(recurring_run_id)
+
+    def _require_idle(self, name: str, running: Sequence[str], command: str) -> None:
+        """A server deletes the workflow with what started it, and lists the run as running for ever
+        (observed)."""
+        if running:
+            host = f"--host {shlex.quote(self._server.address)}"
+            shown = f"podium runs show {running[0]} {host}"
+            raise Conflict(
+                f"schedule {name} has a run in flight, {', '.join(running)}, "
+                "which would end with it",
+                f"wait for its end: {shown}; or cancel it: {command} --now {host}",
+            )
+
+    def _create(self, change: Change, group: str) -> None:
+        from kfp_server_api import (
+            RecurringRunMode,
+            V2beta1CronSchedule,
+            V2beta1RecurringRun,
+            V2beta1Trigger,
+        )
+
+        schedule = change.schedule
+        body = V2beta1RecurringRun(
+            experiment_id=self._server.group(group),
+            display_name=schedule.name,
+            description="kept by podium schedule",
+            service_account=schedule.service_account or None,
+            mode=RecurringRunMode.ENABLE if schedule.enabled else RecurringRunMode.DISABLE,
+            no_catchup=not schedule.catchup,
+            max_concurrency=schedule.max_concurrency,
+            trigger=V2beta1Trigger(cron_schedule=V2beta1CronSchedule(cron=check(schedule.cron))),
+            **change.version.body(change.parameters, schedule.pipeline_root or None),
+        )
+        create = self._server.recurring_runs.recurring_run_service_create_recurring_run
+        self._server.call(f"create schedule {schedule.name}", create, recurring_run=body)
+
+    def _find(self, name: str) -> list[str]:
+        listed = self._listed()
+        ids = [str(run.recurring_run_id) for run in listed if run.display_name == name]
+        if not ids:
+            names = [str(run.display_name) for run in listed]
+            raise NotFound(f"the server has no schedule {name!r}", suggestion(name, names))
+        return ids
+
+    def _switch(self, recurring_run_id: str, *, on: bool) -> None:
+        service = self._server.recurring_runs
+        switch = (
+            service.recurring_run_service_enable_recurring_run
+            if on
+            else service.recurring_run_service_disable_recurring_run
+        )
+        doing = "resume the schedule" if on else "pause the schedule"
+        self._server.call(doing, switch, recurring_run_id=recurring_run_id)
+
+    def _remove(self, recurring_run_id: str) -> None:
+        for run_id in self._runs.in_flight([recurring_run_id]):
+            self._runs.terminate(run_id)
+        delete = self._server.recurring_runs.recurring_run_service_delete_recurring_run
+        self._server.call("delete the schedule", delete, recurring_run_id=recurring_run_id)
 
 
 def _sendable(
@@ -97,46 +245,6 @@ def _sendable(
         return version.sendable(checked, schedule.folder)
     except InvalidInput as error:
         raise InvalidInput(f"{schedule.name}: {error.message}", error.hint) from error
-
-
-def _compare(server: Server, schedule: Schedule, runs: list[Any]) -> Change:
-    version = choose(
-        server, schedule.pipeline, None if schedule.version == LATEST else schedule.version
-    )
-    parameters, code = _sendable(schedule, version)
-    change = Change(
-        schedule=schedule,
-        version=version,
-        parameters=parameters,
-        code=code,
-        action="create",
-        present=tuple(str(run.recurring_run_id) for run in runs),
-    )
-    if not runs:
-        return change
-    wanted, actual = _wanted(change), settings_of(runs[-1])
-    different = [key for key, value in wanted.items() if actual[key] != value]
-    if "version" in different:
-        names = {known.id: known.name for known in versions_of(server, version.pipeline)}
-        actual["version"], wanted["version"] = (
-            names.get(actual["version"], "of another pipeline"),
-            version.name,
-        )
-    differences = [
-        line for key in different for line in _differences(key, actual[key], wanted[key])
-    ]
-    if len(runs) > 1:
-        differences.insert(0, f"{len(runs)} schedules have this name")
-    only_state = len(runs) == 1 and different == ["enabled"]
-    action = (
-        "keep"
-        if not differences
-        else ("resume" if schedule.enabled else "pause")
-        if only_state
-        else "replace"
-    )
-    running = in_flight(server, change.present) if action == "replace" else ()
-    return replace(change, action=action, differences=tuple(differences), running=running)
 
 
 def _differences(key: str, actual: Any, wanted: Any) -> list[str]:
@@ -166,11 +274,13 @@ def _wanted(change: Change) -> dict[str, Any]:
     }
 
 
-def settings_of(run: Any) -> dict[str, Any]:
+def _settings_of(run: Any) -> dict[str, Any]:
     """Return a recurring run's settings by the names of a schedule's fields."""
     cron = run.trigger.cron_schedule.cron if run.trigger and run.trigger.cron_schedule else None
     reference = run.pipeline_version_reference
     return {
+        "name": str(run.display_name),
+        "pipeline_id": str(reference.pipeline_id) if reference else "",
         "cron": cron,
         "version": (reference.pipeline_version_id if reference else None)
         or run.pipeline_version_id,
@@ -181,97 +291,3 @@ def settings_of(run: Any) -> dict[str, Any]:
         "service_account": run.service_account or "",
         "pipeline_root": (run.runtime_config.pipeline_root if run.runtime_config else None) or "",
     }
-
-
-def require_idle(server: Server, name: str, running: Sequence[str], again: Sequence[str]) -> None:
-    """Refuse to delete a recurring run whose run is in flight.
-
-    A server deletes the workflow with what started it, and lists the run as running for ever
-    (observed).
-
-    Args:
-        running: The runs in flight, see in_flight.
-        again: Words of the command that ends them.
-
-    Raises:
-        Conflict: There are some.
-    """
-    if running:
-        host = ["--host", server.address]
-        shown = shlex.join(["podium", "runs", "show", running[0], *host])
-        raise Conflict(
-            f"schedule {name} has a run in flight, {', '.join(running)}, which would end with it",
-            f"wait for its end: {shown}; or cancel it: {shlex.join([*again, '--now', *host])}",
-        )
-
-
-def apply(server: Server, change: Change, group: str) -> None:
-    """Carry out one change; applying twice changes nothing the second time. What is replaced ends
-    its run in flight."""
-    if change.action in ("resume", "pause"):
-        switch(server, change.present[-1], on=change.action == "resume")
-    if change.action not in ("create", "replace"):
-        return
-    store_code(change.code)
-    _create(
-        server, change, group
-    )  # before the old one goes: a failure here must not leave a night without a run
-    for recurring_run_id in change.present:
-        remove(server, recurring_run_id)
-
-
-def _create(server: Server, change: Change, group: str) -> None:
-    schedule = change.schedule
-    server.call(
-        f"create schedule {schedule.name}",
-        server.services.create_recurring_run,
-        group=server.group(group),
-        name=schedule.name,
-        description="kept by podium schedule",
-        cron=check(schedule.cron),
-        max_concurrency=schedule.max_concurrency,
-        no_catchup=not schedule.catchup,
-        parameters=change.parameters,
-        pipeline_id=change.version.pipeline_id,
-        version_id=change.version.id,
-        enabled=schedule.enabled,
-        service_account=schedule.service_account or None,
-        pipeline_root=schedule.pipeline_root or None,
-    )
-
-
-def find(server: Server, name: str) -> list[str]:
-    """Return the ids of the recurring runs with this name.
-
-    Raises:
-        NotFound: There are none.
-    """
-    listed = present(server)
-    ids = [str(run.recurring_run_id) for run in listed if run.display_name == name]
-    if not ids:
-        names = [str(run.display_name) for run in listed]
-        raise NotFound(f"the server has no schedule {name!r}", suggestion(name, names))
-    return ids
-
-
-def switch(server: Server, recurring_run_id: str, *, on: bool) -> None:
-    """Resume or pause a recurring run."""
-    services = server.services
-    method = services.enable_recurring_run if on else services.disable_recurring_run
-    server.call(
-        "resume the schedule" if on else "pause the schedule",
-        method,
-        recurring_run_id=recurring_run_id,
-    )
-
-
-def remove(server: Server, recurring_run_id: str) -> None:
-    """End the runs in flight of a recurring run, as cancelled, and delete it; its runs stay
-    listed."""
-    for run_id in in_flight(server, [recurring_run_id]):
-        terminate(server, run_id)
-    server.call(
-        "delete the schedule",
-        server.services.delete_recurring_run,
-        recurring_run_id=recurring_run_id,
-    )

@@ -6,10 +6,9 @@ from typing import Any
 
 from podium.kfp.client import Server
 from podium.kfp.definition import load
-from podium.kfp.runs import pipeline_names
-from podium.kfp.schedules import present, settings_of
+from podium.kfp.schedules import Schedules
 from podium.kfp.values import PIPELINES, own_name
-from podium.kfp.versions import PipelineVersion, pipeline_spec, versions_of
+from podium.kfp.versions import PipelineVersion, pipeline_names, pipeline_spec, versions_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,14 +21,8 @@ class Pinned:
     """Name of the version; empty if the server has it no more."""
 
     newest: str
-    """Name of the pipeline's newest version."""
-
     images: tuple[str, ...]
-    """Images of its steps."""
-
     ours: bool
-    """Whether it is one of podium's pipelines."""
-
     current: bool
     """Whether its steps are those of this podium; True for another pipeline, about which nothing is
     known."""
@@ -50,35 +43,34 @@ class Pinned:
         applied = "podium schedule apply, with version: latest in its file"
         return applied if self.newest_current else f"{again}, then {applied}"
 
+    @classmethod
+    def on(cls, server: Server) -> "list[Pinned]":
+        """Return each schedule of a server with the version that it runs; nothing is changed.
 
-def pinned(server: Server) -> list[Pinned]:
-    """Return each schedule of a server with the version that it runs; nothing is changed.
-
-    Raises:
-        PodiumError: The server does not answer.
-    """
-    names, versions, found = pipeline_names(server), dict[str, list[PipelineVersion]](), []
-    for run in present(server):
-        reference = run.pipeline_version_reference
-        pipeline = names.get(str(reference.pipeline_id), "") if reference else ""
-        if pipeline and pipeline not in versions:
-            versions[pipeline] = versions_of(server, pipeline)
-        known = versions.get(pipeline, [])
-        version = next((each for each in known if each.id == settings_of(run)["version"]), None)
-        newest = known[0] if known else None
-        found.append(
-            Pinned(
-                schedule=str(run.display_name),
-                pipeline=pipeline,
-                version=version.name if version else "",
-                newest=newest.name if newest else "",
-                images=_images(version.spec) if version else (),
-                ours=bool(version and version.ours),
-                current=bool(version and _is_current(version)),
-                newest_current=bool(newest and _is_current(newest)),
+        Raises:
+            PodiumError: The server does not answer.
+        """
+        names, versions, found = pipeline_names(server), dict[str, list[PipelineVersion]](), []
+        for schedule in Schedules(server).all():
+            pipeline = names.get(schedule["pipeline_id"], "")
+            if pipeline and pipeline not in versions:
+                versions[pipeline] = versions_of(server, pipeline)
+            known = versions.get(pipeline, [])
+            version = next((each for each in known if each.id == schedule["version"]), None)
+            newest = known[0] if known else None
+            found.append(
+                cls(
+                    schedule=schedule["name"],
+                    pipeline=pipeline,
+                    version=version.name if version else "",
+                    newest=newest.name if newest else "",
+                    images=_images(version.spec) if version else (),
+                    ours=bool(version and version.ours),
+                    current=bool(version and _is_current(version)),
+                    newest_current=bool(newest and _is_current(newest)),
+                )
             )
-        )
-    return found
+        return found
 
 
 def _is_current(version: PipelineVersion) -> bool:

@@ -20,7 +20,7 @@ PIPELINES = ("tune-and-promote", "train-and-promote")
 """Names of the compiled pipelines; another pipeline may mean something else by the same
 parameters."""
 
-WITH_COLUMNS = ("table", "text")
+_WITH_COLUMNS = ("table", "text")
 """Sources whose items are rows of a file."""
 
 _FOR_PROJECT = "podium's {} for a project: "
@@ -101,16 +101,13 @@ class PipelineSettings:
         The training of a sweep's winner is known before it runs if it uses podium's trainer.
         """
         from podium.training.identity import RunIdentity, StepContext
-        from podium.training.settings import plan
 
         experiment = self.experiment()
         if experiment:
             yield "the sweep", experiment
         if self.train and self.target and (experiment is None or experiment.uses_builtin_trainer):
             step = StepContext.of(RunIdentity(id="check"), "s3://bucket")
-            planned = plan(
-                "s3://bucket/data", "train", settings=self.train, target=self.target, step=step
-            )
+            planned = self.train.plan("s3://bucket/data", "train", target=self.target, step=step)
             yield "the training", planned.job
 
 
@@ -160,7 +157,6 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
 
 
 def _check_bounds(rule: "PromotionRule", experiment: "Experiment | None") -> None:
-    """Refuse a bound on a metric that no trial will report."""
     recorded = experiment.objective.metrics if experiment else ()
     for bound in rule.bounds:
         if bound.metric not in recorded:
@@ -173,15 +169,14 @@ def _check_bounds(rule: "PromotionRule", experiment: "Experiment | None") -> Non
 
 
 def _check_columns(rule: "PromotionRule", data: "DataSettings | None") -> None:
-    """Refuse a rule about columns or times if the data have none."""
     if rule.window and data and not data.is_prepared and not data.data_options.get("time"):
         words = f"the rule has window={rule.window}, but the data are not divided by time"
         raise InvalidInput(words, "data_options='{\"time\": COLUMN}', or leave it out")
     reader = data.reader.name if data and not data.is_prepared else ""
     for column in rule.columns:
-        if reader and reader not in WITH_COLUMNS and (reader, column) != ("images", "folder"):
+        if reader and reader not in _WITH_COLUMNS and (reader, column) != ("images", "folder"):
             words = f"the rule has slice={column}, but {data and data.dataset} has no columns"
-            hint = f"leave it out; only {' and '.join(WITH_COLUMNS)} have columns, and images have slice=folder"
+            hint = f"leave it out; only {' and '.join(_WITH_COLUMNS)} have columns, and images have slice=folder"
             raise InvalidInput(words, hint)
 
 

@@ -12,13 +12,12 @@ from typing import Any
 from podium.code.bundle import Bundle
 from podium.errors import Conflict, InvalidInput, NotFound, suggestion
 from podium.files.documents import load_yaml, with_whole_numbers
-from podium.kfp.client import Server
+from podium.kfp.client import Server, named
 from podium.kfp.code import with_code
 from podium.kfp.definition import load as load_definition
 from podium.kfp.definition import reaching
-from podium.kfp.parameters import Parameter, parameters_in, require_all, with_defaults
+from podium.kfp.parameters import Parameters
 from podium.kfp.project import check_reachable
-from podium.kfp.services import named
 from podium.kfp.values import PIPELINES, check_values, own_name, with_experiment_text
 
 
@@ -39,7 +38,6 @@ class PipelineVersion:
     platform_spec}``."""
 
     new: bool = False
-    """Whether this upload created it."""
 
     @property
     def ours(self) -> bool:
@@ -47,9 +45,8 @@ class PipelineVersion:
         parameter's name."""
         return own_name(pipeline_spec(self.spec)) is not None
 
-    def parameters(self) -> list[Parameter]:
-        """Return the pipeline's parameters."""
-        return parameters_in(pipeline_spec(self.spec))
+    def parameters(self) -> Parameters:
+        return Parameters.within(pipeline_spec(self.spec))
 
     def sendable(
         self, given: Mapping[str, Any], folder: Path = Path()
@@ -68,15 +65,25 @@ class PipelineVersion:
                 pipeline.
         """
         known, spec = self.parameters(), pipeline_spec(self.spec)
-        require_all(given, known)
-        values = with_defaults(
-            with_experiment_text(given, folder, reaching(spec, "experiment")), known
+        known.require_all(given)
+        values = known.with_defaults(
+            with_experiment_text(given, folder, reaching(spec, "experiment"))
         )
         values, code = with_code(values, reaching(spec, "code") & given.keys(), folder)
         if self.ours:
             check_reachable(values)
             check_values(values)
         return {name: values[name] for name in given}, code
+
+    def body(self, parameters: Mapping[str, Any], pipeline_root: str | None) -> dict[str, Any]:
+        """Return the fields of a request that name the version and its parameters."""
+        from kfp_server_api import V2beta1PipelineVersionReference, V2beta1RuntimeConfig
+
+        reference = V2beta1PipelineVersionReference(
+            pipeline_id=self.pipeline_id, pipeline_version_id=self.id
+        )
+        runtime = V2beta1RuntimeConfig(parameters=parameters, pipeline_root=pipeline_root)
+        return {"pipeline_version_reference": reference, "runtime_config": runtime}
 
     def require_own(self, given: Mapping[str, Any]) -> None:
         """Refuse a version uploaded from a project under the name of one of podium's own pipelines.
@@ -113,7 +120,7 @@ class PipelineVersion:
             if name not in defaults or value != defaults[name]
         }
 
-    def _defaults(self) -> list[Parameter]:
+    def _defaults(self) -> Parameters:
         own = own_name(pipeline_spec(self.spec))
         return load_definition(own).parameters if own else self.parameters()
 
@@ -155,11 +162,21 @@ def _digest_of(spec: Any) -> str:
     ).hexdigest()
 
 
+def pipeline_names(server: Server) -> dict[str, str]:
+    """Return the names of the server's pipelines by id."""
+    listed = server.pages(
+        "list pipelines",
+        server.pipelines.pipeline_service_list_pipelines,
+        "pipelines",
+        namespace=server.namespace,
+    )
+    return {str(known.pipeline_id): str(known.display_name) for known in listed}
+
+
 def _find_pipeline(server: Server, name: str) -> str | None:
-    """Return a pipeline's id by its name, or None."""
     pipelines = server.pages(
         f"look for pipeline {name}",
-        server.services.list_pipelines,
+        server.pipelines.pipeline_service_list_pipelines,
         "pipelines",
         namespace=server.namespace,
         filter=named(name),
@@ -179,10 +196,7 @@ def versions_of(server: Server, pipeline: str) -> list[PipelineVersion]:
         pipeline_id = _find_pipeline(server, name)
         if pipeline_id:
             return _versions(server, name, pipeline_id)
-    listed = server.pages(
-        "list pipelines", server.services.list_pipelines, "pipelines", namespace=server.namespace
-    )
-    names = [str(known.display_name) for known in listed]
+    names = list(pipeline_names(server).values())
     hint = suggestion(pipeline, names) if names else "upload it first: podium upload"
     raise NotFound(f"the server has no pipeline {pipeline!r}", hint)
 
@@ -190,7 +204,7 @@ def versions_of(server: Server, pipeline: str) -> list[PipelineVersion]:
 def _versions(server: Server, pipeline: str, pipeline_id: str) -> list[PipelineVersion]:
     listed = server.pages(
         f"list versions of {pipeline}",
-        server.services.list_pipeline_versions,
+        server.pipelines.pipeline_service_list_pipeline_versions,
         "pipeline_versions",
         pipeline_id=pipeline_id,
     )
@@ -265,10 +279,10 @@ def upload(server: Server, text: str, name: str | None = None) -> PipelineVersio
         try:
             made = server.call(
                 f"upload {pipeline} {version}",
-                server.services.upload_version,
-                file=str(file),
+                server.uploads.upload_pipeline_version,
+                uploadfile=str(file),
                 name=version,
-                pipeline_id=pipeline_id,
+                pipelineid=pipeline_id,
             )
         except Conflict:  # another process uploaded the same content at the same time
             return choose(server, pipeline, version)
@@ -291,11 +305,12 @@ def _check_defaults(spec: dict[str, Any]) -> None:
 
 
 def _make(server: Server, pipeline: str) -> str:
-    create, namespace = server.services.create_pipeline, server.namespace
+    from kfp_server_api import V2beta1Pipeline
+
+    body = V2beta1Pipeline(display_name=pipeline, name=pipeline, namespace=server.namespace)
+    create = server.pipelines.pipeline_service_create_pipeline
     try:
-        made = server.call(
-            f"create pipeline {pipeline}", create, name=pipeline, namespace=namespace
-        )
+        made = server.call(f"create pipeline {pipeline}", create, pipeline=body)
     except Conflict:
         return str(_find_pipeline(server, pipeline))
     return str(made.pipeline_id)

@@ -192,7 +192,6 @@ class Change:
 
     @property
     def tools(self) -> Mapping[str, Any]:
-        """The tools by name."""
         return {
             tool.__name__: tool
             for tool in (

@@ -194,7 +194,6 @@ class Look:
 
     @property
     def tools(self) -> Mapping[str, Any]:
-        """The tools by name."""
         return {
             tool.__name__: tool
             for tool in (
@@ -218,7 +217,6 @@ def _entry(run: Run) -> Answer:
 
 
 def _test_metrics(run: Run) -> dict[str, float]:
-    """Return the metrics of a run's version on the test part; none where it has no version."""
     with suppress(PodiumError):
         return run.metrics
     return {}

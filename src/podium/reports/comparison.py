@@ -37,8 +37,6 @@ class Compared:
     """Its parameters, and the hyperparameters of its model."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """Metrics on the test part."""
-
     metric: str = ""
     """The one its model was chosen by."""
 
@@ -49,8 +47,6 @@ class Compared:
     """Metrics of each epoch of its model's training."""
 
     steps: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by step, in the order they ran."""
-
     test: str = ""
     """Checksum of the test items; empty if unknown."""
 
@@ -98,7 +94,6 @@ def render_comparison(rows: Sequence[Compared], what: str) -> str:
 
 
 def _metric(rows: Sequence[Compared]) -> tuple[str, bool]:
-    """Return the most common metric of the rows, and whether more of it is better."""
     chosen = Counter((row.metric, row.maximize) for row in rows if row.metric)
     return (
         chosen.most_common(1)[0][0]
@@ -113,8 +108,6 @@ def _differing(rows: Sequence[Compared]) -> list[str]:
 
 
 def _against(rows: Sequence[Compared], parameter: str, metrics: Sequence[str]) -> plots.Figure:
-    """Return metrics against a parameter, of which the page shows one at a time, the first of them
-    first."""
     measured = [row for row in rows if row.metrics]
     texts = [row.parameters.get(parameter, "default") for row in measured]
     numbers = [_number(text) for text in texts]
@@ -164,8 +157,6 @@ def _number(text: str) -> float | None:
 
 
 def _curves(rows: Sequence[Compared], metric: str, maximize: bool) -> dict[str, str]:
-    """Return the figure ``curves``: the metric by epoch, one line each; nothing if none recorded
-    it."""
     traces: list[dict[str, Any]] = []
     for at, row in enumerate(rows):
         color, dash = COLORS[at % len(COLORS)], DASHES[at // len(COLORS) % len(DASHES)]
@@ -196,7 +187,6 @@ def _curves(rows: Sequence[Compared], metric: str, maximize: bool) -> dict[str, 
 
 
 def _durations(rows: Sequence[Compared]) -> plots.Figure:
-    """Return the durations of the steps: a bar for each run, of one part for each step."""
     timed = [row for row in rows if row.steps]
     traces = [
         {

@@ -39,8 +39,6 @@ class LeaderboardRow:
     """95 % interval of the objective, if known."""
 
     tied: bool = False
-    """Whether it cannot be told from the best trial."""
-
     repeats: str = ""
     """Name of the trial that it runs again with a fresh seed."""
 
@@ -139,7 +137,6 @@ class Leaderboard:
 
     @property
     def has_intervals(self) -> bool:
-        """Whether a trial has an interval of its objective."""
         return any(row.interval for row in self.rows)
 
     @property

@@ -27,9 +27,7 @@ class Failure:
     name: str
     state: str
     message: str
-
     lines: Sequence[str] = ()
-    """Last lines of its log."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +45,6 @@ class SweepPage:
 
     message: str
     cluster: str
-    """URL."""
-
     no_best: str = "has a result"
     """Ends the sentence "no trial …" if there is no best one."""
 
@@ -56,8 +52,6 @@ class SweepPage:
     """Descriptions of the sweep's options, by title."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """Metrics of the best trial."""
-
     command: str = ""
     """The command that trains as the best trial did."""
 

@@ -82,7 +82,6 @@ class _Window:
 
     @property
     def said(self) -> str:
-        """Note below the axis about the values outside."""
         lie = "1 worse value lies" if self.outside == 1 else f"{self.outside:,} worse values lie"
         return f"{lie} {'below' if self.below else 'above'} what is shown"
 
@@ -145,13 +144,8 @@ def objectives(sweep: Mapping[str, Any]) -> dict[str, bool]:
     return {sweep["objective"]["metric"]: sweep["objective"]["maximize"], **further}
 
 
-def pareto(sweep: Mapping[str, Any], first: str, second: str) -> Figure:
-    """Return each trial by two of its objectives, with the Pareto front.
-
-    Of two objectives the front is a line, with what it dominates on one side; of more it is its
-    trials alone, for in the picture of two of them one may lie behind another.
-    """
-    goals, own = objectives(sweep), sweep["objective"]["metric"]
+def _by_two(sweep: Mapping[str, Any], first: str, second: str) -> list[dict[str, Any]]:
+    own = sweep["objective"]["metric"]
     rows = [
         {
             "x": row["judged"].get(second),
@@ -161,10 +155,17 @@ def pareto(sweep: Mapping[str, Any], first: str, second: str) -> Figure:
         for row in sweep["trials"]
         if row["value"] is not None
     ]
-    rows = sorted(
-        (row for row in rows if None not in (row["x"], row["y"])),
-        key=lambda row: (row["x"], row["y"]),
-    )
+    known = [row for row in rows if None not in (row["x"], row["y"])]
+    return sorted(known, key=lambda row: (row["x"], row["y"]))
+
+
+def pareto(sweep: Mapping[str, Any], first: str, second: str) -> Figure:
+    """Return each trial by two of its objectives, with the Pareto front.
+
+    Of two objectives the front is a line, with what it dominates on one side; of more it is its
+    trials alone, for in the picture of two of them one may lie behind another.
+    """
+    goals, rows = objectives(sweep), _by_two(sweep, first, second)
     groups: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
         "infeasible": (
             [row for row in rows if row["infeasible"]],
@@ -426,7 +427,6 @@ def coordinates(sweep: Mapping[str, Any]) -> Figure:
 def _lines(
     color: str, shown: Sequence[int], places: Sequence[Sequence[float]], rows: Sequence[Any]
 ) -> dict[str, Any]:
-    """Return the lines of some trials as one trace, with a gap between two of them."""
     return {
         "type": "scatter",
         "mode": "lines",
@@ -451,8 +451,6 @@ def _bounds(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _axis_of_some(parameter: Mapping[str, Any], values: Sequence[str | None]) -> dict[str, Any]:
-    """Return one axis, with a place below all others for trials in which the parameter does not
-    count."""
     axis = _axis(parameter, [value for value in values if value is not None])
     drawn, counts = iter(axis["values"]), [value is not None for value in values]
     if all(counts):
@@ -473,8 +471,6 @@ def _axis_of_some(parameter: Mapping[str, Any], values: Sequence[str | None]) ->
 
 
 def _axis(parameter: Mapping[str, Any], values: Sequence[str]) -> dict[str, Any]:
-    """Return one axis: on a log scale if the parameter was searched on one, evenly spaced for
-    categories."""
     name, space = parameter["name"], parameter["feasibleSpace"]
     if parameter["parameterType"] == "categorical":
         categories = list(dict.fromkeys([*space["list"], *values]))
@@ -816,7 +812,6 @@ def _dots(points: Mapping[str, Sequence[float]]) -> dict[str, Any]:
 
 
 def titled(title: str, **axis: Any) -> dict[str, Any]:
-    """Return an axis with a title."""
     return {"title": {"text": title}, **axis}
 
 
@@ -840,12 +835,10 @@ def noted(title: str, shown: _Window | None) -> str:
 
 
 def each_one(title: str, count: int) -> dict[str, Any]:
-    """Return an axis of whole numbers from 1, all of them written out if they are few."""
     return titled(title, dtick=1) if count <= 20 else titled(title)
 
 
 def figure_of(traces: Sequence[Mapping[str, Any]], **layout: Any) -> Figure:
-    """Return a figure with the layout of all."""
     legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom"}
     return {
         "data": list(traces),

@@ -66,7 +66,6 @@ def checked(
             cannot run a step.
     """
     from podium.kfp.definition import load
-    from podium.kfp.parameters import with_defaults
     from podium.runner.checks import check_here
     from podium.runner.interpreter import check_runs
 
@@ -80,7 +79,7 @@ def checked(
     )
     if definition.ours:
         try:
-            check_here(with_defaults(values, definition.parameters), packed.get("code", ""))
+            check_here(definition.parameters.with_defaults(values), packed.get("code", ""))
         except InvalidInput as error:
             raise _with_project(error, order) from None
     check_runs(Compiled(definition.spec, definition.platform), values, order)
@@ -171,7 +170,6 @@ def _values(
     """
     from podium.kfp.code import with_code
     from podium.kfp.definition import reaching
-    from podium.kfp.parameters import require_all
     from podium.kfp.project import Project, read_given
     from podium.kfp.values import with_experiment_text
 
@@ -179,7 +177,7 @@ def _values(
     given = read_given(
         order.words, known, Project.load(Path(order.project)) if order.project else None
     )
-    require_all(given, known)
+    known.require_all(given)
     values = with_experiment_text(given, names=reaching(definition.spec, "experiment"))
     own = {
         **order.defaults,

@@ -328,7 +328,6 @@ class Run:
             Conflict: It is running.
         """
         from podium.kfp.definition import load, reaching
-        from podium.kfp.parameters import read_parameters
         from podium.kfp.values import with_experiment_text
 
         record = RunRecord.read(self.directory)
@@ -336,7 +335,7 @@ class Run:
             hint = f"podium runs rerun {self.id} NAME=VALUE, or --from STEP"
             raise InvalidInput("neither a value nor a step is named", hint)
         definition = load(record.pipeline)
-        changed = read_parameters(words, definition.parameters)
+        changed = definition.parameters.read(words)
         if code := changed.keys() & reaching(definition.spec, "code"):
             hint = f"{record.resume_command} {min(code)}=DIR"
             raise InvalidInput(f"{min(code)} is code, which a run takes when it is resumed", hint)

@@ -17,7 +17,7 @@ from podium.scoring.threshold import THRESHOLD, Threshold
 from podium.storage import connect
 from podium.training.base import say
 from podium.training.origin import Origin
-from podium.training.trained import TrainedMetrics, check_data
+from podium.training.trained import TrainedMetrics
 
 if TYPE_CHECKING:
     from podium.training.predict_job import PredictJobs
@@ -28,13 +28,8 @@ class Candidate:
     """A model that may be uploaded."""
 
     directory: ModelDirectory
-
     origin: Origin
-    """The trial or job that trained it."""
-
     trained: TrainedMetrics
-    """Metrics that its training reported."""
-
     info: DatasetInfo
     """Of the dataset that it is judged on."""
 
@@ -51,7 +46,7 @@ class Candidate:
         """
         directory = ModelDirectory(uri)
         trained = TrainedMetrics.read(directory)
-        check_data(uri, trained, info)
+        trained.check_data(uri, info)
         origin = Origin.read(directory)
         return cls(directory=directory, origin=origin, trained=trained, info=info, jobs=jobs)
 
@@ -101,7 +96,7 @@ class Candidate:
         origin = self.origin
         predicted = self.jobs.predict(
             self.directory,
-            origin.runtime,
+            origin,
             part.inputs,
             part=name,
             classes=classes,
@@ -143,20 +138,16 @@ class Judged:
     """A candidate on the validation part."""
 
     candidate: Candidate
-
     scores: Scores
-
     threshold: Threshold | None
     """By which it decides; None for the most probable class."""
 
     @property
     def origin(self) -> Origin:
-        """The trial or job that trained it."""
         return self.candidate.origin
 
     @property
     def trained(self) -> TrainedMetrics:
-        """Metrics that its training reported."""
         return self.candidate.trained
 
     def order(self, metric: Metric) -> tuple[float, float]:

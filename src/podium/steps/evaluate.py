@@ -28,7 +28,7 @@ from podium.scoring import Metric, Scores, choose_metric
 from podium.scoring.threshold import require_tunable, split
 from podium.steps.candidate import Candidate, Judged
 from podium.training.base import say
-from podium.training.examples import regression_points, worst_examples
+from podium.training.examples import Example, Picture, Points
 from podium.training.handover import (
     DataSummary,
     EvaluatedDataset,
@@ -42,7 +42,6 @@ from podium.training.handover import (
     per_class,
 )
 from podium.training.identity import StepContext, code_version
-from podium.training.pictures import Picture, pictures_among
 
 _MOSTLY = 0.9
 """Share of a class from which accuracy is not advised."""
@@ -137,10 +136,8 @@ def evaluate(
     winner = ranked[0]
     say(f"winner: {winner.origin.title}, {_why(ranked, chosen_by)}")
     tested = _test(data, test or data, winner, Path(predictions), chosen_by)
-    scores = tested.scores
     _say_tested(winner, tested, chosen_by)
-    matrix = [] if scores.confusion is None else scores.confusion.tolist()
-    Evaluation(
+    measured = Evaluation(
         run_id=step.run.id,
         dataset=EvaluatedDataset.of(info),
         metric=MetricChoice(**chosen_by.to_json()),
@@ -158,39 +155,44 @@ def evaluate(
             files=tested.files,
             etags=tested.etags,
         ),
-        test=WinnerScores(
-            **asdict(PartScores.of(scores)),
-            left_out=tested.left_out,
-            confusion=matrix,
-            classes=per_class(matrix, info.classes),
-            examples=worst_examples(info, tested.part, scores, tested.items),
-            points=regression_points(scores) if info.kind == "regression" else [],
-            calibration=_calibration(scores) if info.kind == "classification" else {},
-            constant=_constant(scores, chosen_by, info),
-            threshold=str(winner.threshold or ""),
-        ),
+        test=_winner_scores(tested, info, chosen_by, str(winner.threshold or "")),
         sweep=sweep,
         data=_summary(data, info, tested.part),
         trained_with=tested.environment,
         evaluated_with=_versions(),
         pictures=tested.pictures,
-    ).write(Path(evaluation))
-    metrics = {
-        **scores.metrics,
-        **{f"validation_{name}": value for name, value in winner.scores.metrics.items()},
-    }
-    metadata = {
-        "origin": winner.origin.kind,
-        "name": winner.origin.name,
-        "uri": winner.origin.uri,
-        **metrics,
-    }
+    )
+    measured.write(Path(evaluation))
+    origin = winner.origin
     return EvaluationResult(
-        winner=winner.origin.uri,
+        winner=origin.uri,
         classes=list(info.classes),
+        confusion=measured.test.confusion,
+        metrics=measured.metrics,
+        metadata={
+            "origin": origin.kind,
+            "name": origin.name,
+            "uri": origin.uri,
+            **measured.metrics,
+        },
+    )
+
+
+def _winner_scores(
+    tested: "_Tested", info: DatasetInfo, metric: Metric, threshold: str
+) -> WinnerScores:
+    scores = tested.scores
+    matrix = [] if scores.confusion is None else scores.confusion.tolist()
+    return WinnerScores(
+        **asdict(PartScores.of(scores)),
+        left_out=tested.left_out,
         confusion=matrix,
-        metrics=metrics,
-        metadata=metadata,
+        classes=per_class(matrix, info.classes),
+        examples=Example.worst(info, tested.part, scores, tested.items),
+        points=Points.of(scores) if info.kind == "regression" else [],
+        calibration=_calibration(scores) if info.kind == "classification" else {},
+        constant=_constant(scores, metric, info),
+        threshold=threshold,
     )
 
 
@@ -271,26 +273,16 @@ def _rare_class(info: DatasetInfo) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Tested:
-    """The winner on the test part."""
-
     scores: Scores
     """On the items that it has not seen."""
 
     files: dict[str, str]
-    """sha256 of each of its files."""
-
     etags: dict[str, str]
-    """Etag of each at that time."""
-
     environment: dict[str, Any]
     """Versions and hardware that its training recorded; empty if it recorded nothing."""
 
     pictures: list[Picture]
-    """That its trainer left."""
-
     part: Split
-    """The test part."""
-
     items: np.ndarray
     """Positions in it of the items that were scored."""
 
@@ -299,7 +291,6 @@ class _Tested:
 
     @property
     def left_out(self) -> int:
-        """Number of items it has seen."""
         return len(self.part.target) - len(self.items)
 
 
@@ -324,7 +315,7 @@ def _test(
         entries = candidate.directory.fetch(directory)
         files = {name: sha256_of(directory / name)[0] for name in entries}
         recorded = read_json(directory / _ENVIRONMENT) if _ENVIRONMENT in files else {}
-        pictures = pictures_among(directory, files)
+        pictures = Picture.among(directory, files)
         predicted = candidate.predict(
             part, "test", copy=directory, target=predictions / PREDICTIONS
         )

@@ -28,20 +28,15 @@ class _Prepared:
 
     run_id: str
     counts: Mapping[str, int]
-    """Items of each part."""
-
     shows: str = ""
     """What the test part can show, said again where the data are taken from the cache."""
 
     @property
     def items(self) -> int:
-        """In all parts."""
         return sum(self.counts.values())
 
     @classmethod
     def read(cls, storage: Storage, settings: DataSettings) -> "_Prepared | None":
-        """Read what was prepared last from the source of some settings; None if that is not
-        known."""
         key = _key(settings)
         try:
             prepared: _Prepared = parse(cls, load_json(storage.get(key), key), key)
@@ -50,7 +45,6 @@ class _Prepared:
         return prepared
 
     def write(self, storage: Storage, settings: DataSettings) -> None:
-        """Keep it for the next run."""
         storage.put(_key(settings), json.dumps(asdict(self)).encode())
 
 

@@ -1,9 +1,9 @@
 """The process of a step: signals unwind it, its errors are printed without a traceback, what it
 prints is kept with its run.
 
-Kubeflow Pipelines and `podium run` run each step in a process of its own. On a cluster the run id is
-the label ``pipeline/runid`` of its pod. Placeholders such as ``PIPELINE_JOB_ID`` do not help: KFP
-2.0.5 passes them to the step unreplaced (observed).
+Kubeflow Pipelines and `podium run` run each step in a process of its own. On a cluster the run id
+is the label ``pipeline/runid`` of its pod. Placeholders such as ``PIPELINE_JOB_ID`` do not help:
+KFP 2.0.5 passes them to the step unreplaced (observed).
 """
 
 import io
@@ -54,7 +54,6 @@ class _Recorder(io.TextIOBase):
         self._writer = Background(self._write_now_and_then, "kept-log")
 
     def write(self, text: str) -> int:
-        """Add text."""
         with self._lock:
             self._text.add(text)
             self._length += len(text)
@@ -78,12 +77,10 @@ class _Recorder(io.TextIOBase):
             self._writer.start()
 
     def fail(self, error: BaseException) -> None:
-        """Note how the step ended."""
         self.write(_describe_error(error))
         self._error = error
 
     def end(self) -> None:
-        """Write what is left."""
         self._over.set()
         if self._kept:
             self._writer.join(INTERVAL)

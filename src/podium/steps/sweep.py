@@ -27,12 +27,11 @@ from podium.training.follow import show_log
 from podium.training.handover import TrialTable
 from podium.training.identity import RunIdentity, StepContext, object_name
 from podium.training.kept_logs import TrialLogs, trial_logs
-from podium.training.launch import launched
 from podium.training.origin import Origin
 from podium.training.own_files import complete
 from podium.training.recipe import Recipe
 from podium.training.settings import SweepSettings
-from podium.training.target import LaunchTarget, data_url, local_path, say_kind
+from podium.training.target import LaunchTarget, data_url, launched, local_path, say_kind
 from podium.training.trial_table import trial_table
 
 __all__ = ["LaunchTarget", "SweepSettings", "sweep"]
@@ -56,8 +55,6 @@ class SweepResult:
     """How the best trial was trained, as Recipe.parse reads it."""
 
     trial: str
-    """Name of the best trial."""
-
     model: str
     """URI of its model directory."""
 
@@ -127,7 +124,7 @@ def sweep(
             ended = cluster.experiment(name)
             ended_trials = [trial.judged_as(ended) for trial in cluster.trials(name)]
             best = _best(cluster, ended, ended_trials)
-            note = other_choice(ended, ended_trials, best)
+            note = _other_choice(ended, ended_trials, best)
             table = trial_table(
                 ended, ended_trials, best, lambda trial: f"{root}/{trial.name}", note, in_run=True
             )
@@ -177,7 +174,7 @@ def _watch(
             _say_news(trials, seen, logs)
             if new := _ended(seen) - ended:
                 given.check(*_named(new, seen))
-                if left := time_left(experiment, trials):
+                if left := _time_left(experiment, trials):
                     say(left)
             first = next((trial for trial in trials if trial.phase == "Running"), None)
             if first and not shown:
@@ -209,7 +206,7 @@ def _show_epochs(cluster: Cluster, experiment: Experiment, trial: Trial) -> None
     threading.Thread(target=show, name=f"log of {trial.name}", daemon=True).start()
 
 
-def time_left(experiment: Experiment, trials: Sequence[Trial]) -> str:
+def _time_left(experiment: Experiment, trials: Sequence[Trial]) -> str:
     """Estimate what is left of a sweep by the trials that ended; empty if that says nothing or is
     not worth a word."""
     took = [trial.seconds for trial in trials if trial.is_good and trial.seconds is not None]
@@ -270,7 +267,7 @@ def _describe(trial: Trial, phase: str) -> str:
 
 
 def _best(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> Trial:
-    best, failed, name = best_trial(trials), first_failure(trials), experiment.name
+    best, failed, name = best_trial(trials), _first_failure(trials), experiment.name
     has_succeeded = experiment.state.succeeded
     if best and has_succeeded:
         return best
@@ -284,7 +281,7 @@ def _best(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
     raise cluster.failure("Experiment", name)
 
 
-def first_failure(trials: Sequence[Trial]) -> Trial | None:
+def _first_failure(trials: Sequence[Trial]) -> Trial | None:
     """Return the trial that failed first; what failed later may have been ended with the
     Experiment."""
     failed = [trial for trial in trials if trial.phase in ("Failed", "MetricsUnavailable")]
@@ -310,7 +307,7 @@ def _failure(cluster: Cluster, experiment: Experiment, trial: Trial) -> Failed:
     return Failed("\n".join([error.message, *why]), "; ".join(filter(None, hints)) or None)
 
 
-def other_choice(experiment: Experiment, trials: Sequence[Trial], best: Trial) -> str | None:
+def _other_choice(experiment: Experiment, trials: Sequence[Trial], best: Trial) -> str | None:
     """Explain why the best trial is not Katib's currentOptimalTrial; None if it is, or if there is
     none."""
     optimal = experiment.optimal_trial

@@ -14,10 +14,9 @@ from podium.system.interrupts import Terminated
 from podium.training.base import say
 from podium.training.follow import follow
 from podium.training.identity import StepContext, object_name
-from podium.training.kept_logs import KeptLogs, keep_replicas, only_warned
-from podium.training.launch import launched
-from podium.training.settings import TrainingResult, TrainSettings, plan
-from podium.training.target import LaunchTarget, data_url, say_kind
+from podium.training.kept_logs import KeptLogs, only_warned
+from podium.training.settings import TrainingResult, TrainSettings
+from podium.training.target import LaunchTarget, data_url, launched, say_kind
 
 __all__ = ["LaunchTarget", "TrainSettings", "train"]
 
@@ -45,9 +44,7 @@ def train(
     given = GivenData(data, run.resumed_as)
     with connect(target.cluster_url()) as cluster:
         data = data_url(data, step, cluster)
-        planned = plan(
-            data, name, settings=settings, target=target, step=step, admits=cluster.admits
-        )
+        planned = settings.plan(data, name, target=target, step=step, admits=cluster.admits)
         job, recipe = planned.job, planned.recipe
         if not target.code and planned.repeats_trial(info.digest):
             say(
@@ -83,9 +80,8 @@ def _logs_kept(cluster: Cluster, job: Workload, step: StepContext) -> Iterator[N
         if reachable:
             with only_warned("what the training prints"):
                 folder = f"train/{step.run.step or job.name}"
-                keep_replicas(
-                    cluster, job.kind, job.name, KeptLogs(step.storage, step.run.id), folder
-                )
+                kept = KeptLogs(step.storage, step.run.id)
+                kept.keep_replicas(cluster, job.kind, job.name, folder)
 
 
 def _title(job: Workload) -> str:

@@ -74,13 +74,7 @@ def _metadata(files: Mapping[str, Content], measured: Evaluation) -> dict[str, A
         "run_id": measured.run_id,
         "hyperparameters": winner.hyperparameters,
         "metric": written["metric"],
-        "metrics": {
-            **measured.test.metrics,
-            **{
-                f"validation_{name}": value
-                for name, value in measured.chosen.validation.metrics.items()
-            },
-        },
+        "metrics": measured.metrics,
         "constant": written["test"]["constant"] or None,
         "report": {name: written["test"][name] for name in ("classes", "confusion")},
         "predictions": PREDICTIONS,

@@ -30,7 +30,7 @@ summary = logging.getLogger("podium.data.summary")
 SMALL = 4 << 20
 """Bytes of data that are read as a whole before a run begins."""
 
-LEAST_LIMIT = 20
+_LEAST_LIMIT = 20
 """Items of a limited dataset at least, train and validation together."""
 
 
@@ -57,8 +57,8 @@ class DataSettings:
 
     def __post_init__(self) -> None:
         require(
-            self.limit == 0 or self.limit >= LEAST_LIMIT,
-            f"limit >= {LEAST_LIMIT}",
+            self.limit == 0 or self.limit >= _LEAST_LIMIT,
+            f"limit >= {_LEAST_LIMIT}",
             "train and validation together; 0 takes all",
             limit=self.limit,
         )

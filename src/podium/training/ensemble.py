@@ -45,11 +45,8 @@ LEAST = 1e-15
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Member:
-    """A trial that may become a member."""
-
     name: str
     directory: ModelDirectory
-
     predictions: Array
     """float64 [n, classes] or [n, values]: what it predicts of the validation part."""
 
@@ -138,7 +135,6 @@ def choose(predictions: Sequence[Array], target: Array) -> dict[int, float]:
 
 
 def _loss(predicted: Array, target: Array, is_class: bool) -> float:
-    """Return the log loss, or the mean squared error by the variance of each value."""
     if is_class:
         true = predicted[np.arange(len(target)), target]
         return -float(np.log(np.maximum(true, LEAST)).mean())
@@ -234,7 +230,6 @@ def _write(
     table: "TrialTable",
     run_id: str,
 ) -> None:
-    """Write the model directory, metrics.json last."""
     directory = ModelDirectory(url)
     directory.put(ONNX, model)
     seen = [each.directory.seen for each in chosen]

@@ -1,10 +1,13 @@
-"""For the report: the items a model is most wrong about, shown as what they are, and points of a
-regression."""
+"""Test items and pictures that the report of a run shows."""
 
 import base64
 import io
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from podium.training.base import say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,12 +16,13 @@ if TYPE_CHECKING:
     from podium.data.split import Split
     from podium.scoring import Scores
 
-MOST_EXAMPLES = 12
+
+_MOST_EXAMPLES = 12
 MOST_POINTS = 2_000
 """Points of a scatter plot; more would make the report slow."""
-LARGEST_SIDE = 160
+_LARGEST_SIDE = 160
 """Pixels of a picture in the report."""
-MOST_COLUMNS = 40
+_MOST_COLUMNS = 40
 """Columns of a row in the report."""
 
 
@@ -38,6 +42,37 @@ class Example:
     """Values by column."""
     text: str | None = None
 
+    @classmethod
+    def worst(
+        cls,
+        info: "DatasetInfo",
+        part: "Split",
+        scores: "Scores",
+        items: "np.ndarray",
+    ) -> "list[Example]":
+        """Describe the items that a model is most wrong about, the worst first; in classification
+        only wrong ones.
+
+        Args:
+            part: The part that was scored.
+            scores: On some of its items.
+            items: Positions of these in the part, [m].
+        """
+        import numpy as np
+
+        order, values = _by_class(scores) if info.kind == "classification" else _by_error(scores)
+        shown = order[:_MOST_EXAMPLES]
+        return [
+            cls(
+                item=int(items[at]),
+                target=_name(info, scores.target[at]),
+                predicted=_name(info, predicted),
+                score=None if np.isnan(values[at]) else float(values[at]),
+                **_shown(info, part, int(items[at])),
+            )
+            for at, predicted in zip(shown, _predicted(scores, shown), strict=True)
+        ]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Points:
@@ -46,35 +81,24 @@ class Points:
     true: list[float]
     predicted: list[float]
 
+    @classmethod
+    def of(cls, scores: "Scores", most: int = MOST_POINTS) -> "list[Points]":
+        """Return true and predicted numbers of some items for a plot, for each number of the
+        target.
 
-def worst_examples(
-    info: "DatasetInfo",
-    part: "Split",
-    scores: "Scores",
-    items: "np.ndarray",
-    most: int = MOST_EXAMPLES,
-) -> list[Example]:
-    """Describe the items that a model is most wrong about, the worst first; in classification only
-    wrong ones.
+        Args:
+            most: How many items; more are thinned out evenly.
+        """
+        import numpy as np
 
-    Args:
-        part: The part that was scored.
-        scores: On some of its items.
-        items: Positions of these in the part, [m].
-    """
-    import numpy as np
-
-    order, values = _by_class(scores) if info.kind == "classification" else _by_error(scores)
-    return [
-        Example(
-            item=int(items[at]),
-            target=_name(info, scores.target[at]),
-            predicted=_name(info, predicted),
-            score=None if np.isnan(values[at]) else float(values[at]),
-            **_shown(info, part, int(items[at])),
+        items = np.unique(np.linspace(0, len(scores.target) - 1, most).astype(int))
+        true, predicted = (
+            array[items].reshape(len(items), -1).T for array in (scores.target, scores.predictions)
         )
-        for at, predicted in zip(order[:most], _predicted(scores, order[:most]), strict=True)
-    ]
+        return [
+            cls(true=values.astype(float).tolist(), predicted=guesses.astype(float).tolist())
+            for values, guesses in zip(true, predicted, strict=True)
+        ]
 
 
 def _by_class(scores: "Scores") -> tuple["np.ndarray", "np.ndarray"]:
@@ -132,7 +156,7 @@ def _shown(info: "DatasetInfo", part: "Split", at: int) -> dict[str, Any]:
 
 
 def _row(described: "InputInfo", values: "np.ndarray") -> dict[str, str]:
-    columns = list(zip(described.columns, values.tolist(), strict=True))[:MOST_COLUMNS]
+    columns = list(zip(described.columns, values.tolist(), strict=True))[:_MOST_COLUMNS]
     return {
         column.name: column.categories[int(value)]
         if column.kind == "category" and 0 <= value < len(column.categories)
@@ -142,7 +166,6 @@ def _row(described: "InputInfo", values: "np.ndarray") -> dict[str, str]:
 
 
 def _text(info: "DatasetInfo", name: str, tokens: "np.ndarray") -> str:
-    """Return the words of a sentence; empty for tokens without a vocabulary."""
     if info.preprocessing.get("tokens") != name:
         return ""
     vocabulary = info.preprocessing.get("vocabulary", [])
@@ -159,25 +182,72 @@ def _picture_url(picture: "np.ndarray") -> str:
         low, high = float(pixels.min()), float(pixels.max())
         pixels = ((pixels - low) / (high - low or 1) * 255).astype(np.uint8)
     image = Image.fromarray(pixels)
-    image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
+    image.thumbnail((_LARGEST_SIDE, _LARGEST_SIDE))
     file = io.BytesIO()
     image.save(file, "PNG")
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def regression_points(scores: "Scores", most: int = MOST_POINTS) -> list[Points]:
-    """Return true and predicted numbers of some items for a plot, for each number of the target.
+MOST, LARGEST, ALTOGETHER = 8, 512 * 2**10, 2 * 2**20
+"""Pictures, bytes of one and bytes of all: the report is one file that is opened whole and handed
+around."""
 
-    Args:
-        most: How many items; more are thinned out evenly.
-    """
-    import numpy as np
+PNG, JPEG = "image/png", "image/jpeg"
 
-    items = np.unique(np.linspace(0, len(scores.target) - 1, most).astype(int))
-    true, predicted = (
-        array[items].reshape(len(items), -1).T for array in (scores.target, scores.predictions)
+_BEGINNINGS = {PNG: b"\x89PNG\r\n\x1a\n", JPEG: b"\xff\xd8\xff"}
+_NAMED_SO = (".png", ".jpg", ".jpeg", ".svg", ".gif", ".webp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A picture as it goes into the report."""
+
+    name: str
+    media: str
+    """PNG or JPEG; an SVG may hold scripts, and is never shown."""
+
+    base64: str
+
+    @classmethod
+    def among(cls, directory: Path, names: Iterable[str]) -> "list[Picture]":
+        """Read the PNG and JPEG files of a model directory, and say which pictures are left out,
+        and why.
+
+        What a file is its first bytes say, whatever its name is.
+
+        Args:
+            directory: Where the files are.
+            names: Of the files; those in folders below are a matter of the model, such as its
+                items.
+        """
+        pictures, total = list[Picture](), 0
+        for name in sorted(name for name in names if "/" not in name):
+            path = directory / name
+            media, size = _media(path), path.stat().st_size
+            if media is None:
+                if name.lower().endswith(_NAMED_SO):
+                    _left_out(name, "it is neither a PNG nor a JPEG")
+            elif size > LARGEST:
+                _left_out(name, f"it has {size:,} bytes, and at most {LARGEST:,} are shown")
+            elif len(pictures) == MOST:
+                _left_out(name, f"there are {MOST} already")
+            elif total + size > ALTOGETHER:
+                _left_out(name, f"all together would have more than {ALTOGETHER:,} bytes")
+            else:
+                total += size
+                pictures.append(
+                    cls(name=name, media=media, base64=base64.b64encode(path.read_bytes()).decode())
+                )
+        return pictures
+
+
+def _media(path: Path) -> str | None:
+    with path.open("rb") as file:
+        head = file.read(max(map(len, _BEGINNINGS.values())))
+    return next(
+        (media for media, beginning in _BEGINNINGS.items() if head.startswith(beginning)), None
     )
-    return [
-        Points(true=values.astype(float).tolist(), predicted=guesses.astype(float).tolist())
-        for values, guesses in zip(true, predicted, strict=True)
-    ]
+
+
+def _left_out(name: str, why: str) -> None:
+    say(f"the picture {name} is not in the report: {why}")

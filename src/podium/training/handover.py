@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 from podium.errors import InvalidInput
 from podium.files.documents import parse, read_json
 from podium.metrics import Constraint, Goal, objective_value
-from podium.training.examples import Example, Points
+from podium.training.examples import Example, Picture, Points
 from podium.training.origin import Origin
-from podium.training.pictures import Picture
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +26,6 @@ class PartScores:
 
     metrics: dict[str, float]
     count: int
-    """Number of items that were scored."""
 
     @classmethod
     def of(cls, scores: "Scores") -> Self:
@@ -74,7 +72,7 @@ class Winner(_Judged):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassScores:
+class _ClassScores:
     """Scores of a class; a ratio of 0/0 is None."""
 
     name: str
@@ -91,7 +89,7 @@ class WinnerScores(PartScores):
     left_out: int
     """Test items that the winner, or the weights it began with, has seen; count is without them."""
     confusion: list[list[int]]
-    classes: list[ClassScores]
+    classes: list[_ClassScores]
     """Empty for regression, as the confusion matrix is."""
     examples: list[Example]
     points: list[Points]
@@ -117,7 +115,6 @@ class EvaluatedDataset:
     target: str
     counts: dict[str, int]
     warnings: list[str]
-    """Warnings of its preparation."""
     source: str = ""
 
     @classmethod
@@ -138,7 +135,7 @@ class EvaluatedDataset:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TargetRange:
+class _TargetRange:
     """Distribution of a regression's target in a part."""
 
     mean: float
@@ -148,7 +145,7 @@ class TargetRange:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartSummary:
+class _PartSummary:
     """A part of the dataset, as a report shows it."""
 
     name: str
@@ -158,12 +155,12 @@ class PartSummary:
     class_counts: list[int] = field(default_factory=list)
     """Items of each class, in the order of the classes; empty for regression."""
 
-    target: list[TargetRange] = field(default_factory=list)
+    target: list[_TargetRange] = field(default_factory=list)
     """Range of each number of a regression's target; empty for classification."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColumnSummary:
+class _ColumnSummary:
     """A column of a table."""
 
     name: str
@@ -183,11 +180,8 @@ class DataSummary:
     which stay small."""
 
     split: str
-    """How the items were divided."""
-
-    parts: list[PartSummary]
-    columns: list[ColumnSummary]
-    """Columns of all tables among the inputs."""
+    parts: list[_PartSummary]
+    columns: list[_ColumnSummary]
 
     @classmethod
     def of(cls, info: "DatasetInfo", targets: Mapping[str, "np.ndarray"]) -> Self:
@@ -203,7 +197,7 @@ class DataSummary:
         return cls(
             split=info.split,
             parts=[
-                PartSummary(
+                _PartSummary(
                     name=name,
                     items=info.parts[name].count,
                     class_counts=list(info.parts[name].class_counts),
@@ -212,7 +206,7 @@ class DataSummary:
                 for name in PARTS
             ],
             columns=[
-                ColumnSummary(
+                _ColumnSummary(
                     name=column.name,
                     kind=column.kind,
                     categories=len({*column.categories} - {MISSING, UNKNOWN}),
@@ -224,12 +218,12 @@ class DataSummary:
         )
 
 
-def _ranges(target: "np.ndarray") -> list[TargetRange]:
+def _ranges(target: "np.ndarray") -> list[_TargetRange]:
     import numpy as np
 
     columns = np.asarray(target, dtype=np.float64).reshape(len(target), -1).T if len(target) else ()
     return [
-        TargetRange(
+        _TargetRange(
             mean=float(column.mean()),
             median=float(np.median(column)),
             minimum=float(column.min()),
@@ -278,7 +272,6 @@ class TrialRow:
     started: str | None = None
     """RFC3339; None before the start, and in tables of an older podium."""
     ended: str | None = None
-    """As started."""
     interval: tuple[float, float] | None = None
     """95 % interval of the objective; None where the trial left no predictions that give it."""
     tied: bool = False
@@ -296,7 +289,6 @@ class TrialTable:
     best: str
     """Name of the best trial; empty if there is none."""
     trials: list[TrialRow]
-    """Best first."""
     note: str | None = None
     """Why the best trial is another than Katib's, if it is."""
     standing: str = ""
@@ -371,6 +363,14 @@ class Evaluation:
         """The winner as it was among the candidates, with its scores on the validation part."""
         return next(candidate for candidate in self.candidates if candidate.uri == self.winner.uri)
 
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Every metric of the winner on the test part by name, and on the validation part with
+        validation_ before the name."""
+        validation = self.chosen.validation.metrics
+        named = {f"validation_{name}": value for name, value in validation.items()}
+        return {**self.test.metrics, **named}
+
     def write(self, path: Path) -> None:
         """Write it for upload_model and promote."""
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
@@ -385,7 +385,7 @@ class Evaluation:
         return parse(cls, read_json(path), str(path))
 
 
-def per_class(confusion: list[list[int]], classes: Sequence[str]) -> list[ClassScores]:
+def per_class(confusion: list[list[int]], classes: Sequence[str]) -> list[_ClassScores]:
     """Return precision, recall, F1 and number of items of each class.
 
     Args:
@@ -400,7 +400,7 @@ def per_class(confusion: list[list[int]], classes: Sequence[str]) -> list[ClassS
             sum(row[at] for row in confusion),
         )
         rows.append(
-            ClassScores(
+            _ClassScores(
                 name=name,
                 precision=hits / predicted if predicted else None,
                 recall=hits / items if items else None,

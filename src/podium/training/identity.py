@@ -20,13 +20,13 @@ from podium.manifests.labels import KFP_RUN, MANAGED_BY, RUN
 from podium.system.settings import STORAGE
 
 RUN_ID = "PODIUM_RUN_ID"
-CODE_VERSION = "PODIUM_CODE_VERSION"
+_CODE_VERSION = "PODIUM_CODE_VERSION"
 
 ATTEMPT = "."
 """Stands before the number in the id of a later attempt of a run on this machine:
 ``20260102-030405-1a2b.2``."""
 
-NAME_LIMIT = 40
+_NAME_LIMIT = 40
 """Katib refuses Experiments with longer names; trials and pods append to them."""
 
 
@@ -62,9 +62,9 @@ class RunIdentity:
         return {MANAGED_BY: "podium", RUN: self.id}
 
 
-def new_run_id(now: datetime | None = None) -> str:
+def new_run_id() -> str:
     """Make an id for a run on this machine; ids sort by creation time."""
-    return f"{now or datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    return f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def object_name(slug: str, run: str, task: str) -> str:
@@ -81,7 +81,7 @@ def object_name(slug: str, run: str, task: str) -> str:
     digest = sha256(f"{run}\n{_without_attempt(task, run)}".encode()).hexdigest()[:10]
     readable = (
         re.sub(r"[^a-z0-9]+", "-", slug.lower())
-        .strip("-")[: NAME_LIMIT - len(digest) - 1]
+        .strip("-")[: _NAME_LIMIT - len(digest) - 1]
         .rstrip("-")
     )
     if not readable[:1].isalpha():
@@ -108,8 +108,8 @@ def code_version(environ: Mapping[str, str] | None = None, root: Path | None = N
         in ``0.1.0+36088f5c0ffe``, with ``.changed`` if files differ from it; else the version.
     """
     env, root = os.environ if environ is None else environ, root or Path(__file__).parents[3]
-    if env.get(CODE_VERSION):
-        return env[CODE_VERSION]
+    if env.get(_CODE_VERSION):
+        return env[_CODE_VERSION]
     if not (root / ".git").exists():
         return __version__
     command = [

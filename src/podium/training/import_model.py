@@ -34,7 +34,7 @@ from podium.prediction.predictor import (
 )
 from podium.training.handover import EvaluatedDataset, per_class
 from podium.training.origin import Origin
-from podium.training.trained import TrainedMetrics, check_data
+from podium.training.trained import TrainedMetrics
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,58 +74,55 @@ class ModelSource:
                 f"there is no directory {self.uri}", "name a model directory, or the URI of one"
             )
 
+    def upload(self, model: Model, version: str = "") -> Version:
+        """Store the directory as a version; nothing is stored if any of it is refused.
 
-def import_model(source: ModelSource, model: Model, version: str = "") -> Version:
-    """Store a model directory as a version; nothing is stored if any of it is refused.
+        With a dataset the version can be compared with others: it gets the metrics, the
+        predictions and the target of the test part, and its preprocessing if the directory has
+        none. What metrics.json says is stored as ``reported``. A predict command in it runs on
+        this machine, in a temporary copy, if there is data.
 
-    With a dataset the version can be compared with others: it gets the metrics, the predictions and
-    the target of the test part, and its preprocessing if the directory has none. What metrics.json
-    says is stored as ``reported``.
+        Args:
+            version: Its id; a name that follows from the content if empty.
 
-    Args:
-        source: The directory. A predict command in it runs on this machine, in a temporary copy, if
-            there is data.
-        version: Its id; a name that follows from the content if empty.
+        Raises:
+            NotFound: The directory has no model, or the dataset is not there.
+            InvalidInput: The directory holds links, a file of it is not what its name says, or the
+                model does not fit.
+            Damaged: model.onnx is not an ONNX model, or the dataset is damaged.
+            Failed: The model fails on the inputs.
+            Conflict: The version exists with other content, or was judged otherwise.
+        """
+        from podium.data.artifact import describe
 
-    Raises:
-        NotFound: The directory has no model, or the dataset is not there.
-        InvalidInput: The directory holds links, a file of it is not what its name says, or the
-            model does not fit.
-        Damaged: model.onnx is not an ONNX model, or the dataset is damaged.
-        Failed: The model fails on the inputs.
-        Conflict: The version exists with other content, or was judged otherwise.
-    """
-    from podium.data.artifact import describe
-
-    if version:
-        check_name("version", version)
-    original = ModelDirectory(source.uri)
-    original.require_no_links()
-    original.require_model()
-    names = [name for name in original.files if name not in WRITTEN]
-    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        directory, judged = ModelDirectory(Path(scratch, "model")), Path(scratch, "judged")
-        original.fetch(directory.path, names)
-        judged.mkdir()
-        opened = _open(directory, source.uri)
-        metadata = _describe(directory, source, original.url)
-        if source.data:
-            check_model_task(model, Task.of(describe(source.data)))
-            metadata |= _judge(opened, directory, source, judged)
-        files: dict[str, Path | bytes] = {name: directory.path / name for name in names}
-        files |= {file.name: file for file in judged.iterdir()}
-        stored = model.upload(files, metadata, version or None)
-    for key in ("metric", "dataset"):
-        if stored.metadata.get(key) != metadata.get(key):
-            raise Conflict(
-                f"version {stored.version} of {model.name} has these files, but another {key}",
-                "a version never changes; upload it under another name: --version ID",
-            )
-    return stored
+        if version:
+            check_name("version", version)
+        original = ModelDirectory(self.uri)
+        original.require_no_links()
+        original.require_model()
+        names = [name for name in original.files if name not in WRITTEN]
+        with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+            directory, judged = ModelDirectory(Path(scratch, "model")), Path(scratch, "judged")
+            original.fetch(directory.path, names)
+            judged.mkdir()
+            opened = _open(directory, self.uri)
+            metadata = _describe(directory, self, original.url)
+            if self.data:
+                check_model_task(model, Task.of(describe(self.data)))
+                metadata |= _judge(opened, directory, self, judged)
+            files: dict[str, Path | bytes] = {name: directory.path / name for name in names}
+            files |= {file.name: file for file in judged.iterdir()}
+            stored = model.upload(files, metadata, version or None)
+        for key in ("metric", "dataset"):
+            if stored.metadata.get(key) != metadata.get(key):
+                raise Conflict(
+                    f"version {stored.version} of {model.name} has these files, but another {key}",
+                    "a version never changes; upload it under another name: --version ID",
+                )
+        return stored
 
 
 def _open(directory: ModelDirectory, uri: str) -> "OnnxModel | CommandModel":
-    """Load the model of a fetched directory, and read the files that podium reads later."""
     from podium.data import preprocessing
     from podium.scoring import OnnxModel
 
@@ -141,7 +138,6 @@ def _open(directory: ModelDirectory, uri: str) -> "OnnxModel | CommandModel":
 
 
 def _describe(directory: ModelDirectory, source: ModelSource, url: str) -> dict[str, Any]:
-    """Return the metadata that the files themselves give."""
     trained = TrainedMetrics.read(directory)
     metadata: dict[str, Any] = {
         "origin": {"kind": "upload", "source": url},
@@ -175,7 +171,7 @@ def _judge(
 
     info, trained = describe(source.data), TrainedMetrics.read(directory)
     metric = choose_metric(source.metric, info.kind)
-    check_data(source.uri, trained, info)
+    trained.check_data(source.uri, info)
     held_out, classes = HeldOut.open(source.data), len(info.classes) or None
     own = _own_preprocessing(directory.path)
     taken = held_out.inputs_for(own, source.uri)
@@ -233,11 +229,6 @@ def _predict(
     info: "DatasetInfo",
     name: str,
 ) -> "np.ndarray":
-    """Return predictions in the order of the dataset's classes.
-
-    Raises:
-        InvalidInput: The model says that it has other classes.
-    """
     names = tuple(map(str, own)) if isinstance(own, list) and own else info.classes
     if set(names) != set(info.classes):
         raise InvalidInput(
@@ -250,7 +241,6 @@ def _predict(
 
 
 def _decided(predicted: "np.ndarray", directory: Path, info: "DatasetInfo") -> "np.ndarray":
-    """Return class indices by the directory's threshold; the predictions if it has none."""
     threshold = open_model(directory).threshold
     return threshold.decide(predicted, info.classes) if threshold else predicted
 

@@ -35,7 +35,7 @@ _HIDDEN = "********"
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepError:
+class _StepError:
     """Error of a failed step, for whoever follows its run."""
 
     error: str = ""
@@ -121,7 +121,7 @@ class KeptLogs:
 
     def keep_error(self, name: str, error: PodiumError) -> None:
         """Write why the step of a log failed; a log holds what programs print, too."""
-        said = StepError(
+        said = _StepError(
             error=hide(error.message, self._secrets), hint=hide(error.hint or "", self._secrets)
         )
         self.storage.put(self._error_key(name), json.dumps(asdict(said)).encode(errors="replace"))
@@ -131,7 +131,7 @@ class KeptLogs:
         with suppress(NotFound):
             self.storage.delete(self._error_key(name))
 
-    def error(self, name: str) -> StepError:
+    def error(self, name: str) -> _StepError:
         """Return why the step of a log failed; nothing where it left no word.
 
         Raises:
@@ -139,9 +139,9 @@ class KeptLogs:
         """
         key = self._error_key(name)
         try:
-            return parse(StepError, load_json(self.storage.get(key), key), key)
+            return parse(_StepError, load_json(self.storage.get(key), key), key)
         except NotFound:
-            return StepError()
+            return _StepError()
 
     def delete(self) -> None:
         """Remove all logs of the run."""
@@ -155,13 +155,28 @@ class KeptLogs:
 
     @cached_property
     def _secrets(self) -> Sequence[str]:
-        return known_secrets(self.storage)
+        return _known_secrets(self.storage)
 
     def _key(self, name: str) -> str:
         return f"{self.prefix}/{name}.log"
 
     def _error_key(self, name: str) -> str:
         return f"{self.prefix}/{name}.error.json"
+
+    def keep_replicas(self, cluster: Cluster, kind: str, name: str, folder: str) -> None:
+        """Keep the logs of all replicas of a job that ended; a log that cannot be read is a
+        warning.
+
+        Args:
+            folder: ``trials/<trial>`` or ``train/<step>``.
+        """
+        with only_warned(f"the log of {kind} {name}"):
+            for replica in cluster.replicas(kind, name):
+                with only_warned(f"the log of {kind} {name} {replica.name}"):
+                    excerpt = Excerpt()
+                    for line in cluster.logs(kind, name, replica.name):
+                        excerpt.add(f"{line}\n")
+                    self.keep(f"{folder}/{replica.name}", str(excerpt))
 
 
 def _is_of(name: str, what: str | None) -> bool:
@@ -199,7 +214,7 @@ def hide(text: str, secrets: Iterable[str]) -> str:
     return _IN_URL.sub(rf"\1{_HIDDEN}", text)
 
 
-def known_secrets(storage: Storage) -> Sequence[str]:
+def _known_secrets(storage: Storage) -> Sequence[str]:
     """Return the secret values of the environment, which a program that prints it would show, and
     of a storage."""
     named = [
@@ -218,21 +233,6 @@ def only_warned(doing: str) -> Iterator[None]:
     except (PodiumError, OSError) as error:
         text = error.message if isinstance(error, PodiumError) else str(error)
         print(f"warning: {doing} is not kept: {text}", file=sys.stderr, flush=True)
-
-
-def keep_replicas(cluster: Cluster, kind: str, name: str, kept: KeptLogs, folder: str) -> None:
-    """Keep the logs of all replicas of a job that ended; a log that cannot be read is a warning.
-
-    Args:
-        folder: ``trials/<trial>`` or ``train/<step>``.
-    """
-    with only_warned(f"the log of {kind} {name}"):
-        for replica in cluster.replicas(kind, name):
-            with only_warned(f"the log of {kind} {name} {replica.name}"):
-                excerpt = Excerpt()
-                for line in cluster.logs(kind, name, replica.name):
-                    excerpt.add(f"{line}\n")
-                kept.keep(f"{folder}/{replica.name}", str(excerpt))
 
 
 COMPLETE = ("Succeeded", "EarlyStopped", "Failed")
@@ -258,7 +258,7 @@ class TrialLogs:
             if trial.state.finished and trial.name not in self._done:
                 self._done.add(trial.name)
                 job = trial.workload
-                keep_replicas(self.cluster, job.kind, trial.name, self.kept, f"trials/{trial.name}")
+                self.kept.keep_replicas(self.cluster, job.kind, trial.name, f"trials/{trial.name}")
                 if trial.phase == "Failed":
                     self._failed.append(trial)
                 elif trial.phase in COMPLETE:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from podium.training.handover import Evaluation
 
-RUN_TAG = "podium.run"
+_RUN_TAG = "podium.run"
 
 
 def log_to_mlflow(uri: str, measured: "Evaluation", result: Mapping[str, Any], source: str) -> None:
@@ -64,19 +64,18 @@ def _log(
 
 
 def _run(client: "MlflowClient", measured: "Evaluation", result: Mapping[str, Any]) -> str:
-    """Return the id of the run; create it unless an earlier attempt did."""
     from mlflow.entities import Metric, Param
 
     name, run_id = str(result["model_name"]), measured.run_id
     experiment = client.get_experiment_by_name(name)
     experiment_id = str(experiment.experiment_id) if experiment else client.create_experiment(name)
     known = client.search_runs(
-        [experiment_id], f"tags.`{RUN_TAG}` = '{run_id}' and attributes.status = 'FINISHED'"
+        [experiment_id], f"tags.`{_RUN_TAG}` = '{run_id}' and attributes.status = 'FINISHED'"
     )
     if known:
         return str(known[0].info.run_id)
     tags = {
-        RUN_TAG: run_id,
+        _RUN_TAG: run_id,
         "podium.outcome": str(result["outcome"]),
         "podium.dataset": measured.dataset.digest,
     }
@@ -92,8 +91,6 @@ def _run(client: "MlflowClient", measured: "Evaluation", result: Mapping[str, An
 
 
 def _metrics(measured: "Evaluation") -> Iterator[tuple[str, float, int]]:
-    """Yield name, value and epoch of all that is known of the winner: its epochs, validation and
-    test part."""
     for number, epoch in enumerate(measured.chosen.epochs, 1):
         yield from ((name, value, number) for name, value in epoch.items() if name != "epoch")
     yield from (
@@ -106,8 +103,6 @@ def _metrics(measured: "Evaluation") -> Iterator[tuple[str, float, int]]:
 def _version(
     client: "MlflowClient", run: str, result: Mapping[str, Any], locate: Callable[[], str]
 ) -> str:
-    """Return the number of the version in MLflow's registry; create it unless an earlier attempt
-    did."""
     from mlflow.exceptions import MlflowException
 
     name, version = str(result["model_name"]), str(result["version"])

@@ -19,52 +19,25 @@ class Runtime:
     """Environment that a model was trained in: its predict command needs the same."""
 
     image: str = ""
-    """Container image."""
-
     code: str = ""
-    """URI of the code that was brought into the image; empty if there was none."""
-
     install_requirements: bool = False
-    """Whether the code's requirements.txt was installed."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Origin:
+class Origin(Runtime):
     """Origin of a model."""
 
     kind: str
     """``trial`` or ``training``."""
 
     name: str
-    """Name of the trial or job."""
-
     run_id: str
-    """The run."""
-
     uri: str
     """Where the job wrote the model directory."""
 
     hyperparameters: dict[str, Any] = field(default_factory=dict)
-    """Hyperparameters of the job, by flag."""
-
     experiment: str | None = None
     """The Experiment, of a trial."""
-
-    image: str = ""
-    """Container image it was trained in."""
-
-    code: str = ""
-    """URI of the code that was brought into the image; empty if there was none."""
-
-    install_requirements: bool = False
-    """Whether the code's requirements.txt was installed."""
-
-    @property
-    def runtime(self) -> Runtime:
-        """Environment it was trained in."""
-        return Runtime(
-            image=self.image, code=self.code, install_requirements=self.install_requirements
-        )
 
     @property
     def title(self) -> str:

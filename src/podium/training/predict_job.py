@@ -25,9 +25,8 @@ from podium.storage import connect as open_storage
 from podium.training.base import say
 from podium.training.follow import follow
 from podium.training.identity import StepContext, object_name
-from podium.training.launch import DEADLINE, KEPT, launched
 from podium.training.origin import Runtime
-from podium.training.target import LaunchTarget, local_path
+from podium.training.target import DEADLINE, KEPT, LaunchTarget, launched, local_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +40,6 @@ class PredictJobs:
     """The run that they belong to."""
 
     target: LaunchTarget
-    """Cluster and pod settings."""
 
     def predict(
         self,

@@ -17,8 +17,7 @@ from podium.manifests.pytorchjob import CONTAINER, build
 from podium.manifests.workload import Workload
 from podium.metrics import less_is_better
 from podium.training.identity import RunIdentity
-from podium.training.launch import DEADLINE, KEPT
-from podium.training.target import TRAINER_IMAGE, LaunchTarget
+from podium.training.target import DEADLINE, KEPT, TRAINER_IMAGE, LaunchTarget
 
 TRAINER = ("python", "-m", "podium.trainer")
 
@@ -31,8 +30,6 @@ class Recipe:
     """A Job, PyTorchJob or TrainJob."""
 
     container: str
-    """Name of the container that trains."""
-
     hyperparameters: Mapping[str, Any]
     """By name: all flags of podium's trainer but data and output, or the search parameters of
     another."""
@@ -113,7 +110,6 @@ class Recipe:
         )
 
     def to_text(self) -> str:
-        """Write it as JSON."""
         return json.dumps(
             {
                 "workload": self.workload.manifest,

@@ -21,16 +21,11 @@ class Weights:
     """Files of a trial's output that are not in its record."""
 
     trial: str
-    """Its name."""
-
     url: str
-    """Its output."""
-
     keys: tuple[str, ...]
     """Below the output."""
 
     size: int
-    """Bytes of all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,37 +33,34 @@ class Retention:
     """Who stays and who goes."""
 
     kept: tuple[str, ...]
-    """The best trials, best first."""
-
     removed: tuple[Weights, ...]
     """Weights of trials that ended and are not among the best; without those that had none."""
 
+    @classmethod
+    def plan(cls, cluster: Cluster, name: str, best: int) -> "Retention":
+        """Find the weights of all ended trials but the best; nothing is removed.
 
-def plan_retention(cluster: Cluster, name: str, best: int) -> Retention:
-    """Find the weights of all ended trials but the best; nothing is removed.
+        Trials that run, or will run again when a stopped Experiment goes on, are left alone: their
+        checkpoints are needed.
 
-    Trials that run, or will run again when a stopped Experiment goes on, are left alone: their
-    checkpoints are needed.
+        Raises:
+            NotFound: There is no such Experiment.
+            InvalidInput: The trials do not each write to a place of their own.
+        """
+        require(best >= 1, "best >= 1", best=best)
+        cluster.experiment(name)
+        ranked = leaderboard(cluster.trials(name))
+        kept = [trial.name for trial in ranked if trial.is_good and trial.value is not None][:best]
+        losers = [trial.name for trial in ranked if trial.has_ended and trial.name not in kept]
+        outputs = {trial.name: output_of(trial) for trial in ranked}
+        return cls(kept=tuple(kept), removed=tuple(_weights(losers, outputs)))
 
-    Raises:
-        NotFound: There is no such Experiment.
-        InvalidInput: The trials do not each write to a place of their own.
-    """
-    require(best >= 1, "best >= 1", best=best)
-    cluster.experiment(name)
-    ranked = leaderboard(cluster.trials(name))
-    kept = [trial.name for trial in ranked if trial.is_good and trial.value is not None][:best]
-    losers = [trial.name for trial in ranked if trial.has_ended and trial.name not in kept]
-    outputs = {trial.name: output_of(trial) for trial in ranked}
-    return Retention(kept=tuple(kept), removed=tuple(_weights(losers, outputs)))
-
-
-def remove(weights: Iterable[Weights]) -> None:
-    """Remove what plan_retention found."""
-    for removed in weights:
-        storage = connect(removed.url)
-        for key in removed.keys:
-            storage.delete(key)
+    def remove(self) -> None:
+        """Remove the weights of those who go."""
+        for removed in self.removed:
+            storage = connect(removed.url)
+            for key in removed.keys:
+                storage.delete(key)
 
 
 def output_of(trial: Trial) -> str:

@@ -185,8 +185,6 @@ class SweepSettings:
         )
 
     def _as_kind(self, experiment: Experiment, admits: Admits) -> Experiment:
-        """Return the Experiment with the kind of job as its trials that was asked for, or that the
-        cluster runs."""
         own = experiment.template.workload
         workers = (
             self.trial_workers
@@ -223,12 +221,13 @@ class TrainSettings:
     """What the input is: see with_data."""
 
     epochs: int = -1
-    """``--epochs`` of podium's trainer; 0 leaves it to recipe or hyperparameters, and so does -1, but
-    where the trials took fewer than their network usually takes."""
+    """``--epochs`` of podium's trainer; 0 leaves it to recipe or hyperparameters, and so does -1,
+    but where the trials took fewer than their network usually takes."""
 
     workers: int = -1
     """Workers besides the master; -1 takes 1 for podium's trainer, but none for tables and
-    sentences, whose steps take less than to share them, and for another as many as its trials have."""
+    sentences, whose steps take less than to share them, and for another as many as its trials
+    have."""
 
     seed: int = 0
     """``--seed`` of podium's trainer; 0 leaves it to the hyperparameters."""
@@ -297,11 +296,47 @@ class TrainSettings:
         )
 
     def _least_epochs(self) -> int:
-        """Return the usual epochs of the network if the best trial took fewer, else 0."""
         recipe = self.read_recipe()
         given = recipe.hyperparameters if self.recipe and recipe.uses_builtin_trainer else {}
         usual = usual_epochs(str(self.network or given.get("model") or ""))
         return usual if "epochs" in given and float(given["epochs"]) < usual else 0
+
+    def plan(
+        self,
+        data: str,
+        name: str,
+        *,
+        target: LaunchTarget,
+        step: StepContext,
+        admits: Admits = admits_all,
+    ) -> "PlannedTraining":
+        """Return the job that trains, and what is known of it.
+
+        Args:
+            data: URI of the dataset artifact.
+            target: Where and with what to run it.
+            step: Its run and storage.
+
+        Raises:
+            InvalidInput: A setting breaks a rule.
+        """
+        run, output = step.run, step.url(name)
+        recipe, fixed = self.read_recipe(), self.fixed(target.gpus_per_worker)
+        values = {DATA: local_path(data), OUTPUT: local_path(output), NAME: name}
+        is_small = recipe.uses_builtin_trainer and self.data_meaning in ("table", "tokens")
+        job = recipe.job(
+            target,
+            workers=0 if is_small and self.workers < 0 else self.workers,
+            fixed=fixed,
+            values=values,
+            run=run,
+            job_kind=self.job_kind,
+            admits=admits,
+        )
+        given = {**recipe.hyperparameters, **(fixed if recipe.uses_builtin_trainer else {})}
+        return PlannedTraining(
+            job=job, recipe=recipe, data=data, output=output, hyperparameters=given, run=run
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,8 +344,6 @@ class TrainingResult:
     """Result of a training job."""
 
     model: str
-    """URI of the model directory."""
-
     metrics: dict[str, float]
     """Validation metrics of the final weights, measured by the trainer."""
 
@@ -328,13 +361,8 @@ class PlannedTraining:
 
     job: Workload
     recipe: Recipe
-
     data: str
-    """URI of the dataset."""
-
     output: str
-    """URI of the model directory."""
-
     hyperparameters: dict[str, Any]
     run: RunIdentity
 
@@ -381,41 +409,3 @@ class PlannedTraining:
             install_requirements=target.install_requirements,
         ).write()
         return TrainingResult.of(self.output)
-
-
-def plan(
-    data: str,
-    name: str,
-    *,
-    settings: TrainSettings,
-    target: LaunchTarget,
-    step: StepContext,
-    admits: Admits = admits_all,
-) -> PlannedTraining:
-    """Return the job that trains, and what is known of it.
-
-    Args:
-        data: URI of the dataset artifact.
-        target: Where and with what to run it.
-        step: Its run and storage.
-
-    Raises:
-        InvalidInput: A setting breaks a rule.
-    """
-    run, output = step.run, step.url(name)
-    recipe, fixed = settings.read_recipe(), settings.fixed(target.gpus_per_worker)
-    values = {DATA: local_path(data), OUTPUT: local_path(output), NAME: name}
-    is_small = recipe.uses_builtin_trainer and settings.data_meaning in ("table", "tokens")
-    job = recipe.job(
-        target,
-        workers=0 if is_small and settings.workers < 0 else settings.workers,
-        fixed=fixed,
-        values=values,
-        run=run,
-        job_kind=settings.job_kind,
-        admits=admits,
-    )
-    given = {**recipe.hyperparameters, **(fixed if recipe.uses_builtin_trainer else {})}
-    return PlannedTraining(
-        job=job, recipe=recipe, data=data, output=output, hyperparameters=given, run=run
-    )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST = 200
 """Best trials whose predictions are read."""
 
-AGREES = 1e-4
+_AGREES = 1e-4
 """Share by which a reported figure may differ from that of the predictions: lines round it."""
 
 Interval = tuple[float, float]
@@ -99,13 +99,11 @@ class _Read:
     interval: Interval | None
 
     def fits(self, best: "_Read | None") -> bool:
-        """Tell whether it is of the same items as the best trial's."""
         mine, theirs = self.left.target, best.left.target if best else None
         return theirs is not None and mine.shape == theirs.shape and bool((mine == theirs).all())
 
 
 def _metric(experiment: Experiment) -> "Metric | None":
-    """Return the metric that the objective's name stands for; None if it is another one."""
     objective = experiment.objective
     known = METRICS.get(objective.metric)
     if known is None or isinstance(known, FunctionMetric):
@@ -116,8 +114,6 @@ def _metric(experiment: Experiment) -> "Metric | None":
 def _read(
     metric: "Metric", trials: Sequence[Trial], output_of: Callable[[Trial], str]
 ) -> "Iterator[tuple[str, _Read]]":
-    """Yield what the trials left, if its figure is the one that they reported."""
-
     def read(trial: Trial) -> "_Read | None":
         with suppress(NotFound, InvalidInput, IndexError, ValueError):
             left = Validated.read(connect(url)) if (url := output_of(trial)) else None
@@ -145,7 +141,7 @@ def _read(
 
 
 def _agree(value: float, reported: float | None) -> bool:
-    return reported is not None and abs(value - reported) <= AGREES * max(1.0, abs(value))
+    return reported is not None and abs(value - reported) <= _AGREES * max(1.0, abs(value))
 
 
 def _p_value(metric: "Metric", best: Validated, other: Validated) -> float:

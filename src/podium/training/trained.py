@@ -28,14 +28,10 @@ class TrainedMetrics:
     """The epoch whose weights were kept."""
 
     dataset: str | None = None
-    """Digest of the dataset."""
-
     unknown_weights: str | None = None
     """The weights that the training began with, if it is not known which items they had seen."""
 
     epochs: list[dict[str, float]] = field(default_factory=list)
-    """Metrics of every epoch, by name."""
-
     folds: list[dict[str, float]] = field(default_factory=list)
     """Metrics of each fold if it was cross-validated: then it has learned from the validation
     part."""
@@ -66,20 +62,19 @@ class TrainedMetrics:
         document = {**(epochs[-1] if epochs else {}), "epochs": [dict(epoch) for epoch in epochs]}
         directory.put(FILE, (json.dumps(document, indent=1) + "\n").encode())
 
+    def check_data(self, uri: str, info: "DatasetInfo") -> None:
+        """Refuse the model at a URI if it was trained on other data: it may have seen this test
+        part.
+
+        Raises:
+            InvalidInput: Its metrics.json names another dataset.
+        """
+        if self.dataset not in (None, info.digest):
+            raise InvalidInput(
+                f"{uri} was trained on dataset {self.dataset}, but is evaluated on {info.digest}",
+                "train every candidate on the dataset artifact of the evaluation",
+            )
+
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def check_data(uri: str, trained: TrainedMetrics, info: "DatasetInfo") -> None:
-    """Refuse a model trained on other data: it may have seen this test part.
-
-    Raises:
-        InvalidInput: Its metrics.json names another dataset.
-    """
-    digest = trained.dataset
-    if digest is not None and digest != info.digest:
-        raise InvalidInput(
-            f"{uri} was trained on dataset {digest}, but is evaluated on {info.digest}",
-            "train every candidate on the dataset artifact of the evaluation",
-        )

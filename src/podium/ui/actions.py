@@ -7,7 +7,7 @@ from typing import Any
 import podium
 from podium.api.sweep import Sweep
 from podium.errors import InvalidInput
-from podium.kfp.runs import find_run, terminate
+from podium.kfp.runs import ServerRuns
 from podium.models import Model
 from podium.models.decision import NotPromoted
 from podium.runner.detached import begin
@@ -17,13 +17,11 @@ from podium.ui.sweeps import SWEEPS
 
 
 def _stop_run(sources: Sources, fields: Mapping[str, Any], *, run: str) -> str:
-    """Stop a run on this machine, whichever process carries it out."""
     podium.runs()[run].stop()
     return f"run {run} is stopped"
 
 
-def resume_run(sources: Sources, fields: Mapping[str, Any], *, run: str) -> str:
-    """Resume a run in a process of its own, which outlives the page."""
+def _resume_run(sources: Sources, fields: Mapping[str, Any], *, run: str) -> str:
     begin("resume_run", {"run": run})
     return f"run {run} continues"
 
@@ -32,7 +30,8 @@ def _stop_server_run(sources: Sources, fields: Mapping[str, Any], *, run: str) -
     server = sources.server
     if server is None:
         raise InvalidInput("no server is shown", "podium ui --server URL")
-    terminate(server, str(find_run(server, run).run_id))
+    runs = ServerRuns(server)
+    runs.terminate(runs[run].id)
     return f"run {run} is being cancelled"
 
 
@@ -41,7 +40,7 @@ def _stop_sweep(sources: Sources, fields: Mapping[str, Any], *, name: str, run: 
     return f"sweep {name} is being stopped"
 
 
-def resume_sweep(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
+def _resume_sweep(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
     """Resume a sweep: on a cluster by its engine, on this machine in a process of its own."""
     cluster = sources.cluster(run)
     if cluster.outlives_client("Experiment"):
@@ -52,8 +51,7 @@ def resume_sweep(sources: Sources, fields: Mapping[str, Any], *, name: str, run:
     return f"sweep {name} continues"
 
 
-def analyse(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
-    """Open optuna-dashboard on a copy of a sweep's study."""
+def _analyse(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
     directory = sources.cluster(run).directory("Experiment", name)
     if directory is None:
         raise InvalidInput(
@@ -65,12 +63,11 @@ def analyse(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str 
 def _stop_trial(
     sources: Sources, fields: Mapping[str, Any], *, name: str, trial: str, run: str = ""
 ) -> str:
-    """End a running trial; it counts with the metrics it has reported."""
     sources.cluster(run).stop("Trial", trial)
     return f"trial {trial} is being stopped"
 
 
-def add_trial(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
+def _add_trial(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
     """Start a trial with values of the user's own; a sweep that does not run is resumed for it, in
     a process of its own."""
     cluster = sources.cluster(run)
@@ -97,14 +94,12 @@ def _noted(sources: Sources, fields: Mapping[str, Any], kind: str, name: str, ru
     return f"{name} has {'a' if text.strip() else 'no'} note"
 
 
-def promote(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
-    """Make a version champion, by a rule or in any case."""
+def _promote(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
     rule = fields.get("rule") or None
     return _decided(sources, fields, name, lambda model, it: model.promote(it, rule=rule))
 
 
-def approve(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
-    """Say yes to a version that waits for a person; it is compared once more."""
+def _approve(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
     reason = str(fields.get("reason", ""))
     return _decided(sources, fields, name, lambda model, it: model.approve(it, reason))
 
@@ -125,8 +120,7 @@ def _decided(
     return f"{version} is champion of {name}"
 
 
-def reject(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
-    """Say no to a version that waits for a person."""
+def _reject(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
     record = sources.registry.registry[name].reject(
         str(fields.get("version", "")), str(fields.get("reason", ""))
     )
@@ -153,9 +147,9 @@ Action = Callable[..., str]
 
 _OF_SWEEPS: Mapping[str, Action] = {
     "stop": _stop_sweep,
-    "resume": resume_sweep,
-    "analyse": analyse,
-    "add": add_trial,
+    "resume": _resume_sweep,
+    "analyse": _analyse,
+    "add": _add_trial,
     "note": _note_sweep,
     "trials/{trial}/stop": _stop_trial,
     "trials/{trial}/note": _note_trial,
@@ -163,12 +157,12 @@ _OF_SWEEPS: Mapping[str, Action] = {
 
 ACTIONS: Mapping[str, Action] = {
     "/runs/{run}/stop": _stop_run,
-    "/runs/{run}/resume": resume_run,
+    "/runs/{run}/resume": _resume_run,
     "/server/{run}/stop": _stop_server_run,
     **{f"{sweep}/{path}": action for sweep in SWEEPS for path, action in _OF_SWEEPS.items()},
-    "/models/{name}/promote": promote,
-    "/models/{name}/approve": approve,
-    "/models/{name}/reject": reject,
+    "/models/{name}/promote": _promote,
+    "/models/{name}/approve": _approve,
+    "/models/{name}/reject": _reject,
     "/models/{name}/rollback": _roll_back,
 }
 """Actions by the path they are posted to."""

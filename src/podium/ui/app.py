@@ -54,7 +54,6 @@ class _Look:
 
     view: View
     html: str
-
     until: float
     """Time until which the view is fresh, by time.monotonic."""
 
@@ -86,7 +85,6 @@ class _Looks:
         return await asyncio.shield(known)
 
     def forget(self) -> None:
-        """Drop all cached views: something was changed."""
         self._last.clear()
 
 
@@ -111,7 +109,6 @@ class _Access:
         self._cookie = secrets.token_urlsafe(24)
 
     def refuse(self, request: Request) -> Response | None:
-        """Return the response to a client without the token; None for one that has it."""
         given = request.query_params.get("token", "")
         cookie = f"podium-{request.scope['server'][1]}"
         if request.method == "GET" and _is_same(given, self._token):
@@ -273,7 +270,6 @@ def _whole(request: Request, view: View) -> str:
 
 
 def _joined(figures: Mapping[str, str]) -> str:
-    """Return figures, which are JSON already, as one object of JSON."""
     return "{" + ",".join(f"{json.dumps(name)}:{each}" for name, each in figures.items()) + "}"
 
 

@@ -16,7 +16,7 @@ from podium.api.sweep_report import path_of_report, write_report
 from podium.api.trials import logs_of
 from podium.display.text import harmless
 from podium.errors import NotFound, PodiumError
-from podium.kfp.runs import find_run, newest_runs, pipeline_names, server_run, storage_of
+from podium.kfp.runs import ServerRuns
 from podium.manifests.labels import EXPERIMENT
 from podium.models import Model
 from podium.models.card import card
@@ -26,7 +26,6 @@ from podium.ui.sweeps import SWEEPS, FollowedSweep
 from podium.ui.view import LINES, View
 
 _SHORT = 8
-"""Rows of each kind on the first page."""
 
 _REPORT_POLICY = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline' blob: data:; "
@@ -47,7 +46,8 @@ _HINTS = {
 def _runs(sources: Sources) -> list[dict[str, Any]]:
     known = runs.rows_of()
     if server := sources.server:
-        known += [run.to_json() | {"path": f"/server/{run.id}"} for run in newest_runs(server, 30)]
+        newest = ServerRuns(server).newest(30)
+        known += [run.to_json() | {"path": f"/server/{run.id}"} for run in newest]
     return sorted(known, key=lambda row: datetime.fromisoformat(row["began"]), reverse=True)
 
 
@@ -122,9 +122,8 @@ def _server_run(sources: Sources, request: Request) -> View:
     server = sources.server
     if server is None:
         raise NotFound("no server is shown", "podium ui --server URL")
-    found = find_run(server, request.path_params["run"])
-    log, run = request.query_params.get("log", ""), server_run(found, pipeline_names(server))
-    return runs.server_view(run, request.scope["path"], storage_of(found), log)
+    run = ServerRuns(server)[request.path_params["run"]]
+    return runs.server_view(run, request.scope["path"], request.query_params.get("log", ""))
 
 
 def _run_report(sources: Sources, request: Request) -> Response:
@@ -214,7 +213,6 @@ VIEWS: Mapping[str, Callable[[Sources, Request], View]] = {
     **dict.fromkeys(SWEEPS, _sweep),
     **{f"{sweep}/trials/{{trial}}": _trial for sweep in SWEEPS},
 }
-"""Pages by their path."""
 
 FILES: Mapping[str, Callable[[Sources, Request], Response]] = {
     "/runs/{run}/report": _run_report,
@@ -224,4 +222,3 @@ FILES: Mapping[str, Callable[[Sources, Request], Response]] = {
     **{f"{sweep}/report": _sweep_report for sweep in SWEEPS},
     **{f"{sweep}/trials/{{trial}}/log": _trial_log for sweep in SWEEPS},
 }
-"""Files by their path."""

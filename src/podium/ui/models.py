@@ -40,7 +40,6 @@ class FollowedRegistry:
         self._opened: dict[str, tuple[str, Predictor]] = {}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the list entry of each model."""
         if time.monotonic() - self._read > _KNOWN_SECONDS:
             overviews = [self.registry[name].overview() for name in self.registry]
             self._rows = [
@@ -107,7 +106,6 @@ def _form(version: Version | None) -> Form | None:
 
 
 def _compared(model: Model, first: str, second: str) -> dict[str, Any]:
-    """Return the difference between two versions, or the reason why there is none."""
     if not (first and second):
         return {"difference": None, "trouble": ""}
     from podium.models.comparison import chosen_metric, difference
@@ -125,7 +123,6 @@ def _compared(model: Model, first: str, second: str) -> dict[str, Any]:
 
 
 def version_view(model: Model, version: Version, path: str) -> View:
-    """Return the page of a version."""
     report = version.facts.report
     chosen = version.facts.metric.name
     facts = {name: fact for name, fact in described(version).items() if name not in _SHOWN_APART}
@@ -150,8 +147,6 @@ def version_view(model: Model, version: Version, path: str) -> View:
 
 
 def _lineage(model: Model, version: Version) -> list[tuple[str, str, str]]:
-    """Return the rows of a version's lineage, each with its path; empty for what is not on this
-    machine."""
     found = Lineage.of(model, version, servers_of(version))
     here = found.run and (podium.runs().directory / found.run / "run.json").is_file()
     paths = {"champion": f"/models/{model.name}"}

@@ -9,7 +9,7 @@ from typing import Any
 import podium
 from podium.display.text import harmless
 from podium.errors import NotFound, PodiumError
-from podium.kfp.runs import OVER, ServerRun
+from podium.kfp.runs import ServerRun
 from podium.reports import plots
 from podium.runner.messages import KFP, STARTS
 from podium.runner.record import last_lines
@@ -25,10 +25,9 @@ _MOST_LINES = 20_000
 """Last lines of a step's log in which metrics are looked for."""
 
 
-def rows_of(most: int | None = None) -> list[dict[str, Any]]:
-    """Return the list entry of each run on this machine, the newest first."""
+def rows_of() -> list[dict[str, Any]]:
     known = podium.runs().all[::-1]
-    return [run.to_json() | {"path": f"/runs/{run.id}"} for run in known[:most]]
+    return [run.to_json() | {"path": f"/runs/{run.id}"} for run in known]
 
 
 def view(run: Run, sources: Sources, path: str, step: str) -> View:
@@ -77,7 +76,6 @@ def view(run: Run, sources: Sources, path: str, step: str) -> View:
 
 
 def _curves(run: Run, sweep: FollowedSweep | None) -> dict[str, str]:
-    """Return the figure of what trials and trainings report, as they do."""
     objective = sweep.cluster.experiment(sweep.name).objective.metrics if sweep else ()
     metrics = reported_metrics(*objective, str(run.parameters.get("metric") or ""))
     rows: list[dict[str, Any]] = [
@@ -99,7 +97,6 @@ def _epochs(log: Path, size: int, names: tuple[str, ...]) -> list[dict[str, floa
 
 
 def _raw(log: Path, step: str) -> list[str]:
-    """Return what Kubeflow Pipelines printed of a step, the last time that it ran."""
     own = [
         line.removeprefix(f"{step}: ")
         for line in _tail(log, _MOST_LINES)
@@ -110,7 +107,6 @@ def _raw(log: Path, step: str) -> list[str]:
 
 
 def _interesting(run: Run) -> str:
-    """Return the step that failed, else the one that runs, else the last that ended."""
     steps = run.record.steps
     for state in ("failed", "running"):
         if found := [name for name, step in steps.items() if step.state == state]:
@@ -122,16 +118,14 @@ def _interesting(run: Run) -> str:
 
 
 def _tail(log: Path, most: int = LINES) -> list[str]:
-    """Return the last lines of a file, of which only the end is read."""
     return list(map(harmless, last_lines(log, most)))
 
 
-def server_view(run: ServerRun, path: str, storage: str, log: str) -> View:
+def server_view(run: ServerRun, path: str, log: str) -> View:
     """Return the page of a run of a server.
 
     Args:
         path: Path of the page.
-        storage: Storage of the logs of its steps, trials and trainings, each written at its end.
         log: The one to show; empty for that of a step that failed, else the newest of a step.
 
     Raises:
@@ -139,7 +133,7 @@ def server_view(run: ServerRun, path: str, storage: str, log: str) -> View:
     """
     names, lines, shown, trouble = [], [], "", ""
     try:
-        kept = KeptLogs(storage, run.id)
+        kept = KeptLogs(run.storage, run.id)
         names = kept.names()
         shown = log or _telling(names, run)
         lines = [harmless(line) for line in kept.read(shown).splitlines()] if shown in names else []
@@ -150,7 +144,7 @@ def server_view(run: ServerRun, path: str, storage: str, log: str) -> View:
     return View(
         template="server_run.html.jinja",
         title=run.id,
-        over=run.state.upper() in OVER,
+        over=run.is_over,
         shown={
             "run": run,
             "path": path,
@@ -158,14 +152,13 @@ def server_view(run: ServerRun, path: str, storage: str, log: str) -> View:
             "log": shown,
             "lines": lines[-LINES:],
             "cut": max(0, len(lines) - LINES),
-            "storage": storage,
+            "storage": run.storage,
             "trouble": trouble,
         },
     )
 
 
 def _telling(names: Sequence[str], run: ServerRun) -> str:
-    """Return the log of a step that failed, else of the one that ended last."""
     steps = [name for name in names if name.startswith("steps/")]
     failed = [name for name in steps if run.tasks.get(name.removeprefix("steps/")) == "FAILED"]
     return next(iter([*failed, *steps[::-1]]), "")

@@ -1,6 +1,6 @@
 """Sources of the pages: the runs of this machine, a cluster, a registry, and a server of Kubeflow
-Pipelines; optuna-dashboard looks at copies of studies, since it writes to the files it opens and has
-no access control."""
+Pipelines; optuna-dashboard looks at copies of studies, since it writes to the files it opens and
+has no access control."""
 
 import shutil
 import socket
@@ -81,7 +81,6 @@ class _Dashboards:
         raise Failed(f"optuna-dashboard does not answer at port {port}", "try again")
 
     def close(self) -> None:
-        """End them, and remove the copies."""
         for process, folder in self._running:
             process.kill()
             process.wait()
@@ -121,7 +120,6 @@ class Sources:
 
     @property
     def server(self) -> Server | None:
-        """The server, open."""
         return self._server() if self._server else None
 
     def url(self, run: str = "") -> str:
@@ -129,7 +127,6 @@ class Sources:
         return f"local://{podium.runs()[run].record.cluster.absolute()}" if run else self.spec.url
 
     def cluster(self, run: str = "") -> Cluster:
-        """Return a cluster, open."""
         with self._lock:
             return self._cluster_at(self.url(run))
 
