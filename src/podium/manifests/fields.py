@@ -46,17 +46,14 @@ def count(value: Any) -> int:
 
 
 def texts(value: Any) -> dict[str, str]:
-    """Return an object of strings; other values are left out."""
     return {str(key): item for key, item in mapping(value).items() if isinstance(item, str)}
 
 
 def strings(value: Any) -> tuple[str, ...]:
-    """Return the items of a list as strings."""
     return tuple(map(str, items(value)))
 
 
 def objects(value: Any) -> tuple[Mapping[str, Any], ...]:
-    """Return the items of a list as objects."""
     return tuple(map(mapping, items(value)))
 
 
@@ -116,12 +113,10 @@ class ManifestView:
 
     @classmethod
     def parse_all(cls, value: Any) -> tuple[Self, ...]:
-        """Read the items of a list."""
         return tuple(map(cls.parse, items(value)))
 
     @property
     def fields(self) -> frozenset[str]:
-        """Names of its fields with a value."""
         return with_values(self.manifest)
 
 

@@ -105,7 +105,6 @@ def as_kind(job: Workload, container: str, kind: str) -> tuple[Workload, str]:
 
 
 def _as_job(job: Workload) -> Workload:
-    """Return a Job that runs the first pod of a job without workers."""
     if job.workers:
         raise InvalidInput(f"a Job has no workers, but {job.name} has {job.workers}", _WITH_WORKERS)
     template = unshared(job.replicas[0].pod.manifest)

@@ -264,7 +264,6 @@ _POLICY = {
 
 
 def _template_notes(job: Workload, first: Replica, container: Container) -> Iterator[Violation]:
-    """Report the parts of the pods that are not carried over."""
     for replica in job.replicas:
         if replica is not first and (
             paths := list(_differences(first.pod.manifest, replica.pod.manifest))
@@ -288,7 +287,6 @@ def _template_notes(job: Workload, first: Replica, container: Container) -> Iter
 
 
 def _own_fields(manifest: Mapping[str, Any], carried: set[str]) -> list[str]:
-    """Return the fields with values of their own that a TrainJob does not carry."""
     return [
         name
         for name in sorted(with_values(manifest) - carried)
@@ -303,7 +301,6 @@ def _not_patched(where: str, what: str = "") -> Violation:
 
 
 def _is_default_port(container: Container) -> bool:
-    """Return whether the only port is the one that the operator adds itself."""
     ports = container.manifest["ports"]
     return isinstance(ports, list) and [mapping(port).get("name") for port in ports] == [
         "pytorchjob-port"
@@ -332,7 +329,6 @@ def _differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
 def _command(
     job: Workload, container: Container, nodes: int
 ) -> tuple[dict[str, Any], list[Violation]]:
-    """Return command and args of the node, with torchrun where several nodes need it."""
     command, args = list(container.command), list(container.args)
     notes = list(_variable_notes(container))
     if nodes > 1 and not launches(container.words):
@@ -393,7 +389,6 @@ def _processes(job: Workload, container: Container, notes: list[Violation]) -> d
 def _node_template(
     first: Replica, container: Container, command: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the pod template of the nodes, with the fields that a TrainJob supports."""
     labels = {name: value for name, value in first.pod.labels.items() if name not in _OF_A_JOB}
     metadata = {
         name: values
@@ -443,7 +438,6 @@ def _experiment(experiment: Experiment, runtime: str) -> tuple[Experiment, list[
 
 
 def _trial_notes(experiment: Experiment) -> Iterator[Violation]:
-    """Report conditions and labels of the user's own, which the TrainJob's replace."""
     template, path = experiment.template, "spec.trialTemplate"
     success, failure = default_conditions(template.workload.kind) or ("", "")
     conditions = (

@@ -88,7 +88,6 @@ class ElasticPolicy(ManifestView):
     processes = Attribute("manifest.nProcPerNode", integer)
     max_restarts = Attribute("manifest.maxRestarts", integer)
     scales = Attribute("manifest.metrics", bool)
-    """Whether it names metrics to scale by."""
 
     @property
     def configuration(self) -> tuple[tuple[str, str], ...]:
@@ -107,7 +106,6 @@ class Container(ManifestView):
     """A container of a pod template."""
 
     path: str
-    """Path in the manifest, for messages."""
 
     name = Attribute("manifest.name", text)
     image = Attribute("manifest.image", text)
@@ -118,12 +116,10 @@ class Container(ManifestView):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Command and args."""
         return (*self.command, *self.args)
 
     @property
     def uses_builtin_trainer(self) -> bool:
-        """Whether it runs podium's trainer."""
         return uses_builtin_trainer(self.words)
 
     @property
@@ -137,7 +133,6 @@ class Container(ManifestView):
 
     @cached_property
     def env(self) -> dict[str, Variable]:
-        """Entries of ``env`` by name."""
         return {variable.name: variable for variable in self.variables}
 
     env_from = Attribute("manifest.envFrom", objects)
@@ -154,7 +149,6 @@ class Pod(ManifestView):
     """A pod template."""
 
     path: str
-    """Path in the manifest, for messages."""
 
     main_path: str = ""
     """Path of its first container if that is outside the template, for messages."""
@@ -177,11 +171,9 @@ class Pod(ManifestView):
 
     @property
     def fields(self) -> frozenset[str]:
-        """Names of its spec's fields with a value."""
         return with_values(self.spec)
 
     def container(self, name: str) -> Container | None:
-        """Return the container of a name."""
         return next((container for container in self.containers if container.name == name), None)
 
     def _read(self, part: str, first_path: str = "") -> tuple[Container, ...]:
@@ -205,13 +197,11 @@ class Replica:
 
     pod: Pod
     path: str
-    """Path in the manifest, for messages."""
 
     leads: bool = False
     """Whether its first pod decides about the job: a Chief or Master, else the first Worker."""
 
     replicated_job: str = ""
-    """Name of its Job in the JobSet of a TrainJob."""
 
     def labels_of(self, index: int) -> dict[str, str]:
         """Return the labels of a pod, those that the training operator or JobSet adds included."""
@@ -293,7 +283,6 @@ class Workload(Resource):
     """Nodes of a TrainJob; 1, as the runtime torch-distributed has it, where it does not say."""
 
     runtime = Attribute("spec.runtimeRef.name", text)
-    """Name of a TrainJob's runtime."""
 
     runtime_kind = Attribute("spec.runtimeRef.kind", text)
     """``ClusterTrainingRuntime``, the default, or ``TrainingRuntime``; empty if absent."""
@@ -330,7 +319,6 @@ class Workload(Resource):
         )
 
     def replica(self, role: str) -> Replica | None:
-        """Return the replica of a role."""
         return next((replica for replica in self.replicas if replica.role == role), None)
 
     def containers(self) -> Iterator[tuple[Replica, Container]]:
@@ -346,7 +334,6 @@ class Workload(Resource):
 
     @property
     def images(self) -> tuple[str, ...]:
-        """Images of its containers."""
         return tuple(container.image for _, container in self.containers() if container.image)
 
     @property
@@ -379,14 +366,12 @@ class Workload(Resource):
     backoff_limit = Attribute("run_policy.backoffLimit", integer)
 
     parallelism = Attribute("spec.parallelism", count)
-    """Pods of a Job that run at once."""
 
     completions = Attribute("spec.completions", integer)
     """Pods of a Job that have to succeed; None for a work queue, done when one pod has
     succeeded."""
 
     is_indexed = Attribute("spec.completionMode", lambda mode: mode == "Indexed")
-    """Whether each pod of a Job gets an index."""
 
     @property
     def processes_at_once(self) -> int:
@@ -405,11 +390,9 @@ class Workload(Resource):
 
     @property
     def pod_count(self) -> int:
-        """Pods of an operator's job."""
         return sum(replica.count for replica in self.replicas)
 
     managed_by = Attribute("run_policy.managedBy", text)
-    """Controller that runs an operator's job; empty if absent."""
 
     success_policy = Attribute("spec.successPolicy", text)
     """``AllWorkers``: a TFJob without a Chief or Master has succeeded with all its Workers, not
@@ -420,7 +403,6 @@ class Workload(Resource):
 
     @cached_property
     def elastic(self) -> ElasticPolicy | None:
-        """elasticPolicy of a PyTorchJob."""
         policy = self.spec.get("elasticPolicy")
         return ElasticPolicy.parse(policy) if isinstance(policy, Mapping) else None
 
@@ -454,7 +436,6 @@ class Workload(Resource):
         return int(self.processes) if self.processes.isdecimal() else None
 
     def changed_job(self, change: Callable[[JobEditor], None]) -> Self:
-        """Return a copy that a function has altered."""
         editor = JobEditor.of(self.manifest)
         change(editor)
         return replace(self, manifest=editor.manifest)

@@ -161,7 +161,6 @@ def reporting_flag(experiment: Experiment) -> dict[str, str]:
 
 
 def with_pods_retained(experiment: Experiment) -> Experiment:
-    """Return an Experiment whose trials' jobs and pods stay when they have ended."""
     return experiment.changed(
         lambda manifest: manifest["spec"]["trialTemplate"].update(retain=True)
     )

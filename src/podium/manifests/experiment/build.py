@@ -29,7 +29,6 @@ class Changes(SweepOptions, total=False):
     """Other changes that ``customize`` makes; a key that is absent or None changes nothing."""
 
     namespace: str | None
-    """metadata.namespace"""
 
     image: str | None
     """Image of the primary container in every replica."""
@@ -39,13 +38,10 @@ class Changes(SweepOptions, total=False):
     above."""
 
     parallel_trials: int | None
-    """spec.parallelTrialCount"""
 
     max_failed_trials: int | None
-    """spec.maxFailedTrialCount"""
 
     goal: float | None
-    """spec.objective.goal"""
 
     algorithm: str | None
     """spec.algorithm, or ``auto`` for podium's choice; settings that it does not know go."""
@@ -54,7 +50,6 @@ class Changes(SweepOptions, total=False):
     """``random_state`` of the algorithm."""
 
     resume_policy: str | None
-    """spec.resumePolicy"""
 
     workers: int | None
     """Pods of a PyTorchJob or TrainJob trial beside the first one."""
@@ -70,7 +65,6 @@ class Changes(SweepOptions, total=False):
     """Added to the Experiment's and to each trial's job."""
 
     owner: Mapping[str, Any] | None
-    """The Experiment's owner reference."""
 
 
 def customize(
@@ -171,7 +165,6 @@ def _with_job(
 
 
 def with_folds(experiment: Experiment, count: int) -> Experiment:
-    """Return an Experiment each of whose trials runs so many folds."""
     return with_primary_containers(
         experiment, lambda container, wrapped: set_folds(container, count, quoted=wrapped)
     )
@@ -247,7 +240,6 @@ def _set_setting(algorithm: dict[str, Any], name: str, value: str) -> None:
 
 
 def _drop_unused(experiment: dict[str, Any]) -> None:
-    """Remove trialParameters that the trials' job does not use, and their search parameters."""
     spec = experiment["spec"]
     template = spec.get("trialTemplate") or {}
     used = set(PLACEHOLDER.findall(json.dumps(template.get("trialSpec"), default=str)))

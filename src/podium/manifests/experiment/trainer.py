@@ -29,13 +29,11 @@ NAME = "${podium.name}"
 """Name of the trial or of the training job."""
 
 VARIABLES = {"PODIUM_DATA": DATA, "PODIUM_OUTPUT": OUTPUT}
-"""Environment of every trainer."""
 
 SEED = "PODIUM_SEED"
 """Variable with the seed of a trial that runs again with a fresh one."""
 
 FOLDS = "podium.code.folds"
-"""Module that runs a command on each fold."""
 
 FLAGS = {"--data": DATA, "--output": OUTPUT}
 """Flags appended to a command that mentions neither a placeholder nor a variable."""
