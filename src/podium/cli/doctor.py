@@ -225,7 +225,7 @@ def _finish(reports: Sequence[Report], as_json: bool) -> None:
     if as_json:
         echo_json({"reports": [report.as_dict() for report in reports]})
     else:
-        from podium.doctor.text import show
+        from podium.doctor.report import show
 
         screen = console() if sys.stdout.isatty() else console(width=100)
         for report in reports:

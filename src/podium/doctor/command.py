@@ -19,7 +19,6 @@ from podium.manifests.experiment.shell_rules import SHELL_RULES
 from podium.manifests.rules import Finding, Rules, Violation, apply, worst_first
 
 PAUSE = 0.05
-"""Seconds between checks of the output."""
 
 GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -45,7 +44,6 @@ class _CommandRun:
 
     @property
     def late(self) -> bool:
-        """Whether the first output came with the end."""
         return self.first is not None and self.first > self.seconds - 0.5
 
 
@@ -176,8 +174,6 @@ def _trial(words: Sequence[str]) -> Experiment:
 
 
 def _file_of(collector: Collector, path: str) -> str:
-    """Return the path as Katib's wrapper has it: a folder ends with a slash, its marker goes
-    inside."""
     path = collector.path or path
     return f"{path.rstrip('/')}/" if collector.kind == "TensorFlowEvent" else path
 
@@ -208,7 +204,6 @@ def _examine_metrics(
 
 
 def _later(finding: Finding) -> Finding:
-    """Soften findings about metrics that might have come after the command was stopped."""
     if finding.rule not in ("objective-missing", "scalar-missing"):
         return finding
     return replace(finding, level="warn", hint=f"give it more time (--seconds), or {finding.hint}")
@@ -283,7 +278,6 @@ def _execute(
 
 
 def _written(path: Path, since: float) -> bool:
-    """Return whether a file, or an event file below a folder, was written after a time."""
     files = (
         [path]
         if path.is_file()

@@ -15,8 +15,6 @@ from podium.manifests.pod_security import ENFORCE
 from podium.manifests.rules import Rules, Violation, apply
 
 PATIENCE = 5.0
-"""Seconds for which all requests together are retried: a server that does not answer is a finding,
-not something to wait for."""
 
 _REFUSED = "a quota, a limit range or Pod Security of the namespace: change the pods' requests, or the policy"
 

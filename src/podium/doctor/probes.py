@@ -32,7 +32,6 @@ _CREDENTIALS = re.compile(r"^AWS_|^MINIO_|^PODIUM_S3_")
 _BUCKET = re.compile(r"\b(?:s3|minio)://")
 
 RECENT = timedelta(hours=1)
-"""Age up to which an event counts as current."""
 
 
 def _ask(api: Api, doing: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -51,7 +50,6 @@ def _ask(api: Api, doing: str, function: Callable[..., Any], *args: Any, **optio
 
 
 def _look_at_namespace(api: Api) -> tuple[bool | None, dict[str, str] | None]:
-    """Return whether the namespace exists, and its labels."""
     try:
         namespace = _ask(
             api, f"read namespace {api.namespace}", api.core.read_namespace, api.namespace
@@ -221,7 +219,6 @@ def _look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool
 
 
 def _find_troubles(api: Api) -> list[Trouble]:
-    """Return the pods of the namespace that cannot start."""
     try:
         pods = api.pods("")
     except PodiumError:
@@ -278,7 +275,6 @@ def _is_over(api: Api, kind: str, name: str, refused: datetime) -> bool:
 
 
 def _find_bare(api: Api, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the objects, given and live, whose pods use s3:// and are given no credentials."""
     live = []
     for kind in ("Experiment", *TRAINERS, "Job"):
         try:
@@ -312,7 +308,6 @@ def _is_bare(job: Workload) -> bool:
 
 
 def _dry_run(api: Api, manifest: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Offer a manifest to the server without keeping it; return its name and the refusal."""
     given, label = Resource.parse(manifest), _label(manifest)
     kind, where = given.kind, api_resource(given.kind)
     body = given.with_metadata({**given.metadata, "namespace": api.namespace}).manifest

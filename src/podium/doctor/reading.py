@@ -62,7 +62,6 @@ class Reader:
     """Whether medianstop watches the lines as they come."""
 
     collector: Collector = STDOUT
-    """Metrics collector of the trials."""
 
     ask: Callable[[str, str], str] | None = None
     """Says how a sweep is started that reads a library's lines, from its key and the metric; None
@@ -85,8 +84,7 @@ class Reader:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every metric, the objective first."""
-        return (self.objective, *self.additional)
+        return tuple(dict.fromkeys((self.objective, *self.additional)))
 
     def how(self, library: Library, metric: str) -> str:
         """Say how a metric that a library prints is made the objective."""
@@ -112,7 +110,6 @@ class Line:
     """Counted from 1."""
 
     text: str
-    """Without its line end."""
 
     readings: tuple[Reading, ...]
     """Values that Katib reads from it."""
@@ -144,7 +141,6 @@ class Log:
         ]
 
     def silent(self) -> list[str]:
-        """Return the metrics that no line reports."""
         reported = {reading.name for line in self.lines for reading in line.readings}
         return [name for name in self.reader.names if name not in reported]
 
@@ -212,7 +208,6 @@ def _scan_json(lines: Sequence[str], reader: Reader) -> Log:
 
 
 def _names_on(text: str) -> Iterator[str]:
-    """Yield each name on a line that Katib's own pattern finds with a digit after it."""
     if "=" in text:
         for match in compile_format(DEFAULT_FORMAT).finditer(text):
             if any(character.isdigit() for character in match.group(2) or ""):
@@ -259,8 +254,6 @@ def reader_of(experiment: Experiment) -> Reader:
 
 
 def _stored(log: Log) -> list[dict[str, str | float | None]]:
-    """Return a row for each metric: min, max, latest, the strategy and the number it makes of
-    them."""
     rows = []
     for name, values in log.folded().items():
         strategy = log.reader.strategy(name)

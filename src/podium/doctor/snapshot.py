@@ -45,7 +45,6 @@ class Controller:
     name: str
     namespace: str
     ready: int
-    """Replicas that are ready."""
 
 
 class Refusal(NamedTuple):
@@ -64,7 +63,6 @@ class Answer(NamedTuple):
     """Whether it has the bucket and accepts the key; None if it could not be asked."""
 
     what: str
-    """The answer in words."""
 
     server: str = ""
     """The server's name and version, as it says."""
@@ -78,7 +76,6 @@ class NamespaceSnapshot:
     exists: bool | None = True
     labels: Mapping[str, str] | None = None
     unknown_kinds: Sequence[str] = ()
-    """Kinds that the API server does not know."""
 
     katib: bool = True
     """Whether the API server serves Katib's own kinds."""
@@ -105,7 +102,6 @@ class NamespaceSnapshot:
     """Whether the storage's endpoint is served, and the answer in words."""
 
     bucket: Answer | None = None
-    """The store's answer to the question for its bucket."""
 
     refusals: Sequence[Refusal] | None = ()
     """Objects whose pods could not be created lately."""
@@ -114,7 +110,6 @@ class NamespaceSnapshot:
     """Objects whose pods use s3:// and are given no credentials."""
 
     troubles: "Sequence[Trouble]" = ()
-    """Pods that cannot start."""
 
     admitted: Mapping[str, str | None] | None = None
     """Result of the server's dry run by manifest: the refusal, or None."""

@@ -18,7 +18,6 @@ EXPIRES = 60
 
 
 PATIENCE = 5.0
-"""Seconds to wait for an answer."""
 
 
 class _Service(NamedTuple):
