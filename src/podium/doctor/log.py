@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.doctor.name_rules import NAME_RULES, additional_missing, line_numbers, objective_missing
-from podium.doctor.reading import Line, Log, Reader, details_of, scan
+from podium.doctor.reading import Line, Log, Reader, scan
 from podium.doctor.report import Report
 from podium.doctor.value_rules import ORDER_RULES, VALUE_RULES
 from podium.errors import InvalidInput
@@ -153,4 +153,4 @@ def examine_events(path: Path, reader: Reader, subject: str) -> Report:
 
 
 def _report(log: Log, rules: Iterable[Rule[Log]], kind: str, subject: str) -> Report:
-    return Report(subject=subject, kind=kind, findings=apply(rules, log), details=details_of(log))
+    return Report(subject=subject, kind=kind, findings=apply(rules, log), details=log.details())

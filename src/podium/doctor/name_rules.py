@@ -26,7 +26,6 @@ class _NearMiss(NamedTuple):
     """Lines that look as if they wanted to report a metric."""
 
     name: str
-
     why: str
     pattern: str
     """NAME stands for the metric."""

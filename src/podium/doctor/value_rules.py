@@ -38,7 +38,6 @@ class _Trap(NamedTuple):
     """A form of values of which Katib stores something else."""
 
     name: str
-
     why: str
     is_meant: Callable[[_Printed], Any]
     hint: str

@@ -1,19 +1,22 @@
 """Admission of jobs: the rules of the training operator's webhooks and of the API server.
 
 Sources: kubeflow/trainer release-1.9 pkg/webhooks and pkg/apis/kubeflow.org/v1; kubernetes
-pkg/apis/batch/validation.
+pkg/apis/batch/validation. Of TrainJobs: kubeflow/trainer v2.3.0,
+pkg/apis/trainer/v1alpha1/trainjob_types.go, pkg/webhooks/trainjob_webhook.go and
+pkg/runtime/framework/plugins/{torch/torch,jobset/jobset}.go; jobset v0.12.0,
+pkg/webhooks/jobset_webhook.go. Those look names up in the runtime: torch-distributed has one
+replicated job ``node`` with a container ``node``; what another has is known in its cluster only.
 """
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from podium.manifests.conditions import Manifest
 from podium.manifests.fields import integer, items, mapping, numbered, objects, text, unshared
 from podium.manifests.kinds import JOB_KINDS, LEADERS, MPIJOB, OPERATOR_KINDS, TRAINJOB, or_list
 from podium.manifests.labels import TRAINER_API, TRAINJOB_MANAGERS
 from podium.manifests.names import is_dns_1035, is_dns_1123
-from podium.manifests.pytorchjob import CLEAN_POD_POLICIES, RESTART_POLICIES
 from podium.manifests.rules import (
     BrokenRules,
     Finding,
@@ -37,21 +40,24 @@ from podium.manifests.trainjob import (
 )
 from podium.manifests.workload import Replica, Workload, role_of
 
-ENV: Schema = [{"name": TEXT, "value": TEXT, "valueFrom": OBJECT}]
-RESOURCES: Schema = {"requests": OBJECT, "limits": OBJECT}
+_RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
+_CLEAN_POD_POLICIES = ("Running", "All", "None")
+
+_ENV: Schema = [{"name": TEXT, "value": TEXT, "valueFrom": OBJECT}]
+_RESOURCES: Schema = {"requests": OBJECT, "limits": OBJECT}
 _CONTAINER: Schema = {
     "name": TEXT,
     "image": TEXT,
     "command": [TEXT],
     "args": [TEXT],
     "workingDir": TEXT,
-    "env": ENV,
+    "env": _ENV,
     "envFrom": [OBJECT],
     "volumeMounts": [{"name": TEXT, "mountPath": TEXT, "subPath": TEXT}],
-    "resources": RESOURCES,
+    "resources": _RESOURCES,
     "securityContext": OBJECT,
 }
-POD_TEMPLATE: Schema = {
+_POD_TEMPLATE: Schema = {
     "metadata": {"labels": OBJECT, "annotations": OBJECT},
     "spec": {
         "containers": [_CONTAINER],
@@ -78,8 +84,6 @@ def _variables(path: str, env: Any) -> Iterator[Violation]:
             yield broken(where, "must have either value or valueFrom", dict(variable))
 
 
-T = TypeVar("T")
-
 _METADATA: Schema = {
     "name": TEXT,
     "generateName": TEXT,
@@ -88,7 +92,7 @@ _METADATA: Schema = {
     "annotations": OBJECT,
     "ownerReferences": [OBJECT],
 }
-_REPLICA: Schema = {"replicas": INT, "restartPolicy": TEXT, "template": POD_TEMPLATE}
+_REPLICA: Schema = {"replicas": INT, "restartPolicy": TEXT, "template": _POD_TEMPLATE}
 _RUN_POLICY: Schema = {
     "cleanPodPolicy": TEXT,
     "ttlSecondsAfterFinished": INT,
@@ -126,7 +130,7 @@ _JOB_SPEC: Schema = {
     "activeDeadlineSeconds": INT,
     "ttlSecondsAfterFinished": INT,
     "suspend": BOOL,
-    "template": POD_TEMPLATE,
+    "template": _POD_TEMPLATE,
 }
 _NOT_NEGATIVE = (
     "ttlSecondsAfterFinished",
@@ -275,7 +279,7 @@ def _replica(replica: Replica, container: str) -> Iterator[Violation]:
     else:
         hint = f"leave the {role} out if there is none"
         yield from at_least(f"{path}.replicas", replica.count, 1, hint)
-    yield from one_of(f"{path}.restartPolicy", replica.restart_policy, RESTART_POLICIES)
+    yield from one_of(f"{path}.restartPolicy", replica.restart_policy, _RESTART_POLICIES)
     if container and replica.pod.container(container) is None:
         names = [given.name for given in replica.pod.containers]
         rule = f"must hold one called {container}"
@@ -288,7 +292,7 @@ def _run_policy(job: Workload) -> Iterator[Violation]:
     for field in _NOT_NEGATIVE:
         yield from at_least(f"{path}.{field}", integer(policy.get(field)), 0)
     if job.operator:
-        yield from one_of(f"{path}.cleanPodPolicy", job.clean_pod_policy, CLEAN_POD_POLICIES)
+        yield from one_of(f"{path}.cleanPodPolicy", job.clean_pod_policy, _CLEAN_POD_POLICIES)
         if policy.get("managedBy") is not None:
             managers = ("kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue")
             yield from one_of(f"{path}.managedBy", policy["managedBy"], managers)
@@ -366,7 +370,7 @@ def _pod_name(name: str, longest: str) -> Iterator[Violation]:
 _HTTP_PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _PATCHED_JOB: Schema = {
     "name": TEXT,
-    "template": {"metadata": OBJECT, "spec": {"template": POD_TEMPLATE}},
+    "template": {"metadata": OBJECT, "spec": {"template": _POD_TEMPLATE}},
 }
 
 _TRAINJOB_SPEC: Schema = {
@@ -376,10 +380,10 @@ _TRAINJOB_SPEC: Schema = {
         "image": TEXT,
         "command": [TEXT],
         "args": [TEXT],
-        "env": ENV,
+        "env": _ENV,
         "numNodes": INT,
         "numProcPerNode": INT,
-        "resourcesPerNode": RESOURCES,
+        "resourcesPerNode": _RESOURCES,
     },
     "runtimePatches": [
         {

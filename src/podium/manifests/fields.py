@@ -35,16 +35,6 @@ def integer(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def number(value: Any) -> float | None:
-    """Return a number, or None in place of anything else."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def count(value: Any) -> int:
-    """Return an integer, or 1 in place of anything else."""
-    return 1 if (given := integer(value)) is None else given
-
-
 def texts(value: Any) -> dict[str, str]:
     return {str(key): item for key, item in mapping(value).items() if isinstance(item, str)}
 

@@ -118,7 +118,7 @@ class Rule(Generic[T]):
                 what=violation.what,
                 where=violation.where or self.where,
                 why=self.why,
-                hint=violation.hint or self.hint,
+                hint=None if violation.level == "pass" else violation.hint or self.hint,
                 runner=self.runner,
                 refuses=self.refuses,
             )

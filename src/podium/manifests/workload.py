@@ -11,7 +11,6 @@ from podium.manifests import trainjob
 from podium.manifests.fields import (
     Attribute,
     ManifestView,
-    count,
     integer,
     mapping,
     numbered,
@@ -35,6 +34,11 @@ from podium.manifests.labels import (
     REPLICATED_JOB,
 )
 from podium.manifests.resource import Resource
+
+
+def _count(value: Any) -> int:
+    number = integer(value)
+    return 1 if number is None else number
 
 
 class Variable(ManifestView):
@@ -279,7 +283,7 @@ class Workload(Resource):
         """Whether mpirun starts the processes of a TrainJob, in its launcher."""
         return self.kind == TRAINJOB and trainjob.uses_mpi(self.spec)
 
-    nodes = Attribute("spec.trainer.numNodes", count)
+    nodes = Attribute("spec.trainer.numNodes", _count)
     """Nodes of a TrainJob; 1, as the runtime torch-distributed has it, where it does not say."""
 
     runtime = Attribute("spec.runtimeRef.name", text)
@@ -312,7 +316,7 @@ class Workload(Resource):
         return Replica(
             role=role,
             leads=role in self._leaders,
-            count=count(spec.get("replicas")),
+            count=_count(spec.get("replicas")),
             restart_policy=text(spec.get("restartPolicy")),
             pod=Pod(manifest=mapping(spec.get("template")), path=f"{path}.template"),
             path=path,
@@ -365,7 +369,7 @@ class Workload(Resource):
     ttl_seconds_after_finished = Attribute("run_policy.ttlSecondsAfterFinished", integer)
     backoff_limit = Attribute("run_policy.backoffLimit", integer)
 
-    parallelism = Attribute("spec.parallelism", count)
+    parallelism = Attribute("spec.parallelism", _count)
 
     completions = Attribute("spec.completions", integer)
     """Pods of a Job that have to succeed; None for a work queue, done when one pod has

@@ -10,8 +10,8 @@ import os
 from podium.cluster.base import Cluster
 from podium.cluster.kubernetes.store_access import find_access, grant_access
 from podium.errors import Conflict, InvalidInput
-from podium.manifests.batch import job_manifest
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.job_kinds import job_manifest
 from podium.manifests.placement import Pods, place
 from podium.manifests.workload import Workload
 from podium.storage import local_path

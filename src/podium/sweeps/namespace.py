@@ -37,7 +37,7 @@ from podium.manifests.experiment.rules import check
 from podium.manifests.kinds import or_list
 from podium.manifests.labels import EXPERIMENT, POOL_STATE
 from podium.manifests.options.pool import pool_size
-from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
+from podium.manifests.pod_security import with_pod_deadlines, with_pod_defaults
 from podium.manifests.resource import Resource
 from podium.storage import Storage, connect, local_path
 from podium.sweeps.base import Executor

@@ -18,7 +18,6 @@ from podium.manifests.fields import (
     ManifestView,
     integer,
     mapping,
-    number,
     objects,
     strings,
     text,
@@ -28,8 +27,7 @@ from podium.manifests.fields import (
 )
 from podium.manifests.job_editor import JobEditor
 from podium.manifests.kinds import JOB_KINDS
-from podium.manifests.labels import SWEEP
-from podium.manifests.options import annotation, asked
+from podium.manifests.options import annotated, asked
 from podium.manifests.options.algorithm import ChosenAlgorithm
 from podium.manifests.options.base import Values
 from podium.manifests.options.conditions import conditional
@@ -82,12 +80,16 @@ def read_metrics(observation: Any) -> Metrics:
     }
 
 
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
 class Objective(ManifestView):
     """The objective metric, its direction and its goal."""
 
     metric = Attribute("manifest.objectiveMetricName", text)
     maximize = Attribute("manifest.type", lambda kind: bool(kind == "maximize"))
-    goal = Attribute("manifest.goal", number)
+    goal = Attribute("manifest.goal", _number)
 
     additional = Attribute("manifest.additionalMetricNames", strings)
 
@@ -425,8 +427,7 @@ class Experiment(Resource):
         return self.changed(lambda manifest: manifest["spec"].update(counts))
 
     def with_asked(self, values: Values) -> Self:
-        kept = {name: text for name, text in self.annotations.items() if name != SWEEP}
-        annotations = {**kept, **annotation({**self.asked, **values})}
+        annotations = annotated(self.annotations, {**self.asked, **values})
         return self.with_metadata({**self.metadata, "annotations": annotations})
 
     def changed(self, change: Callable[[dict[str, Any]], None]) -> Self:

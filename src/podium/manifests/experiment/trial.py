@@ -68,11 +68,7 @@ class Trial(Resource):
     @property
     def phase(self) -> str:
         """``Pending``, ``Waiting`` (for its queue), ``Running``, ``Succeeded``, ``Failed``,
-        ``EarlyStopped``, ``MetricsUnavailable`` or ``Killed``.
-
-        ``Pending``, ``Waiting`` (for its queue), ``Running``, ``Succeeded``, ``Failed``,
-        ``EarlyStopped``, ``MetricsUnavailable`` or ``Killed``.
-        """
+        ``EarlyStopped``, ``MetricsUnavailable`` or ``Killed``."""
         return "Pending" if self.state.phase == "Created" else self.state.phase
 
     @property
