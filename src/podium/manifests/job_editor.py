@@ -61,7 +61,7 @@ class JobEditor:
         if kind == "Job":
             templates = {"": spec.get("template")}
         elif kind == TRAINJOB:
-            templates = {trainjob.role(spec): self.node_template}
+            templates = {trainjob.training_job(spec).capitalize(): self.node_template}
         else:
             operator = OPERATOR_KINDS.get(text(kind))
             replicas = mapping(spec.get(operator.replica_specs)) if operator else {}

@@ -262,19 +262,20 @@ class Workload(Resource):
         )
 
     def _nodes(self) -> Replica:
-        pod = Pod(
-            manifest=trainjob.node_template(self.spec),
-            path=f"{self.path}spec.runtimePatches[{trainjob.training_job(self.spec)}]",
-            main_path=f"{self.path}spec.trainer",
-        )
-        path = f"{self.path}spec.trainer"
+        """Return the nodes of a TrainJob, or its launcher: Node of ``node-0``, ``node-1`` …,
+        Launcher of ``launcher-0``."""
+        job, path = trainjob.training_job(self.spec), f"{self.path}spec.trainer"
         return Replica(
-            role=trainjob.role(self.spec),
-            replicated_job=trainjob.training_job(self.spec),
+            role=job.capitalize(),
+            replicated_job=job,
             leads=True,
             count=1 if self.uses_mpi else self.nodes,
             restart_policy="OnFailure",
-            pod=pod,
+            pod=Pod(
+                manifest=trainjob.node_template(self.spec),
+                path=f"{self.path}spec.runtimePatches[{job}]",
+                main_path=path,
+            ),
             path=path,
         )
 
