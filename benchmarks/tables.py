@@ -45,7 +45,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import podium
 from podium.data.artifact import usual_folds
 from podium.manifests.experiment import Experiment
-from podium.manifests.experiment.adapt import tuned_for_numbers
+from podium.manifests.experiment.build import tuned_for_numbers
 
 SETS = {
     "breast cancer": ("sklearn", "load_breast_cancer", ""),

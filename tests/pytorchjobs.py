@@ -5,7 +5,7 @@ from typing import Any
 
 from podium.manifests.fields import present
 from podium.manifests.job_editor import JobEditor
-from podium.manifests.pytorchjob import build
+from podium.manifests.job_kinds import build_pytorchjob
 
 
 def write_pytorchjob(
@@ -34,7 +34,7 @@ def write_pytorchjob(
 ) -> dict[str, Any]:
     """Write a PyTorchJob; secret_env has the name of a Secret and its key by variable."""
     editor = JobEditor.of(
-        build(image=image, command=command, args=args, name=name, workers=workers)
+        build_pytorchjob(image=image, command=command, args=args, name=name, workers=workers)
     )
     editor.set_restart_policy(restart_policy)
     owners = [dict(owner)] if owner else None

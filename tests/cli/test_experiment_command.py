@@ -22,9 +22,8 @@ from podium.cli.experiment import experiment
 from podium.cli.live import ExperimentView
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, bundled, load
-from podium.manifests.experiment.adapt import with_pods_retained
-from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
-from podium.manifests.pod_security import violations
+from podium.manifests.experiment.build import with_pods_retained
+from podium.manifests.pod_security import violations, with_pod_deadlines, with_pod_defaults
 from podium.sweeps.local import LocalSweeps
 
 PODIUM = [sys.executable, "-c", "from podium.cli import main; main()"]

@@ -3,7 +3,7 @@
 from pytorchjobs import write_pytorchjob
 
 from podium.manifests.experiment import Experiment, load
-from podium.manifests.pod_defaults import MARGIN, with_pod_deadlines
+from podium.manifests.pod_security import MARGIN, with_pod_deadlines
 from podium.manifests.workload import Workload
 
 

@@ -10,7 +10,7 @@ from pytorchjobs import write_pytorchjob
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.manifests.experiment import Experiment, customize
-from podium.manifests.pod_defaults import with_pod_defaults
+from podium.manifests.pod_security import with_pod_defaults
 from podium.manifests.typed import typed
 from podium.manifests.workload import Workload
 

@@ -20,7 +20,7 @@ from podium.cli import app
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Failed, InvalidInput, NotFound
 from podium.manifests.experiment import Experiment, Trial, load
-from podium.manifests.experiment.adapt import with_pods_retained
+from podium.manifests.experiment.build import with_pods_retained
 from podium.manifests.typed import typed
 from podium.manifests.workload import Workload
 from podium.runner.record import RunRecord

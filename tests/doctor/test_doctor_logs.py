@@ -7,7 +7,7 @@ from rich.console import Console
 
 from podium.api.experiments import read
 from podium.doctor import Finding, Reader, examine_log, guess_reader
-from podium.doctor.text import show
+from podium.doctor.report import show
 from podium.doctor.trial import why_unavailable
 from podium.errors import InvalidInput
 
@@ -219,19 +219,6 @@ def test_batch_values_under_the_objective_s_name_are_pointed_out(lines: list[str
     assert found["batches-share-the-name"].level == "warn"
     latest = examine(*lines, objective="loss", kind="minimize", strategies={"loss": "latest"})
     assert latest["batches-share-the-name"].level == "note"
-
-
-def test_every_rank_reporting_is_pointed_out() -> None:
-    lines = [
-        "[rank0] accuracy=0.5",
-        "[rank1] accuracy=0.5",
-        "[rank0] accuracy=0.6",
-        "[rank1] accuracy=0.6",
-    ]
-    assert examine(*lines)["every-rank-reports"].level == "warn"
-    assert "every-rank-reports" not in examine(
-        "accuracy=0.5", "accuracy=0.6", "accuracy=0.6", "accuracy=0.7"
-    )
 
 
 def test_json_numbers_are_passed_over_without_a_word() -> None:

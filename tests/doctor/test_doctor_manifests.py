@@ -463,7 +463,6 @@ def drop(path: str) -> Change:
             {"name": "main", "image": "trainer:1.0", "command": ["train"]}, {"name": "proxy", "image": "proxy:1"}])]),
         ("trainer-refuses", "fail", [put(f"{CONTAINER}.command", ["python", "-m", "podium.trainer"]),
                                      put(f"{CONTAINER}.args", ["--data=d", "--lr=${trialParameters.lr}", "--batch-size=${trialParameters.units}", "--output=${trialParameters.trial}", "--netwrk=fast"])]),
-        ("image-without-shell", "warn", [put(f"{CONTAINER}.image", "gcr.example/distroless/python3:1")]),
         ("accepted-with-a-trap", "warn", [drop(f"{CONTAINER}.command")]),
         ("retries-before-failing", "warn", [drop(f"{SPEC}.backoffLimit")]),
     ],

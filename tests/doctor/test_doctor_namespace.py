@@ -16,8 +16,8 @@ from test_doctor_manifests import GOOD
 
 from podium.cluster.kubernetes.pods import Trouble
 from podium.doctor.namespace import NAMESPACE_RULES, examine_namespace
+from podium.doctor.probes import RIGHTS, Controller, NamespaceSnapshot
 from podium.doctor.report import Report
-from podium.doctor.snapshot import RIGHTS, Controller, NamespaceSnapshot
 from podium.doctor.store import answers
 from podium.errors import PodiumError
 from podium.manifests.labels import METRICS_INJECTION as INJECTION
@@ -408,21 +408,6 @@ def test_a_bucket_that_cannot_be_used_is_found(
     api.world["bucket models"] = (code, status)
     finding = bad(examine())["bucket-exists"]
     assert (finding.level, finding.what) == (level, said)
-
-
-@pytest.mark.parametrize(
-    ("server", "old"),
-    [("SeaweedFS 30GB 4.00", True), ("SeaweedFS 30GB 4.18", False), ("MinIO", False)],
-)
-def test_an_old_seaweedfs_is_distinguished_from_newer_ones(
-    server: str, old: bool, api: type[Namespace]
-) -> None:
-    api.store = server
-    finding = bad(examine()).get("store-checks-before-it-stores")
-    assert (finding is not None) == old
-    if finding:
-        assert finding.what == "SeaweedFS 4.00 checks the condition of a write before it stores"
-        assert "4.18" in (finding.hint or "")
 
 
 def test_the_store_is_asked_with_the_secrets_key(api: type[Namespace]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check, examine, load
-from podium.manifests.experiment.expression import matches, parse_condition
+from podium.manifests.experiment.template import matches, parse_condition
 from podium.manifests.rules import RUNNERS
 from podium.manifests.structure import INT, wrong_types
 

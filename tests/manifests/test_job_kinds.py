@@ -8,10 +8,16 @@ from trainjobs import trainjob
 
 from podium.errors import InvalidInput
 from podium.manifests.admission import admit
-from podium.manifests.batch import job_manifest
 from podium.manifests.experiment import Experiment, check
 from podium.manifests.experiment.source import bundled
-from podium.manifests.job_kinds import CHOICES, as_kind, choose_kind, trials_as, with_workers
+from podium.manifests.job_kinds import (
+    CHOICES,
+    as_kind,
+    choose_kind,
+    job_manifest,
+    trials_as,
+    with_workers,
+)
 from podium.manifests.workload import Workload
 
 COMMAND = ("python", "-m", "podium.trainer", "--lr=0.1")

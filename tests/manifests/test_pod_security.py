@@ -6,8 +6,7 @@ import pytest
 from pytorchjobs import write_pytorchjob
 
 from podium.manifests.placement import Pods, place
-from podium.manifests.pod_defaults import with_pod_defaults
-from podium.manifests.pod_security import violations
+from podium.manifests.pod_security import violations, with_pod_defaults
 from podium.manifests.workload import Workload
 
 

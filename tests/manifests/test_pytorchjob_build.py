@@ -7,11 +7,11 @@ import pytest
 
 from podium.errors import InvalidInput
 from podium.manifests.admission import admit
-from podium.manifests.pytorchjob import build
+from podium.manifests.job_kinds import build_pytorchjob
 
 
 def job(name: str | None = "train", workers: int = 0, **changes: Any) -> dict[str, Any]:
-    return build(**({"image": "podium", "command": ("python", "-m", "podium.trainer")} | changes), name=name,
+    return build_pytorchjob(**({"image": "podium", "command": ("python", "-m", "podium.trainer")} | changes), name=name,
                  workers=workers)  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from podium.manifests.experiment import Experiment
-from podium.manifests.experiment.adapt import adapt, locate
+from podium.manifests.experiment.build import adapt, locate
 from podium.manifests.workload import Container
 
 PARAMETERS = [{"name": name, "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}

@@ -14,8 +14,7 @@ from podium.manifests.experiment.build import customize
 from podium.manifests.experiment.rules import check
 from podium.manifests.job_editor import JobEditor
 from podium.manifests.placement import Pods, place
-from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
-from podium.manifests.pod_security import violations
+from podium.manifests.pod_security import violations, with_pod_deadlines, with_pod_defaults
 from podium.manifests.workload import Workload
 
 THEIRS = patch(

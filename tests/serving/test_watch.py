@@ -221,7 +221,7 @@ def test_versions_are_told_apart_when_the_champion_changes(churn: Model, typed: 
 
 def test_the_last_four_versions_keep_their_counts(churn: Model, data: Path, tmp_path: Path) -> None:
     for version in ("v3", "v4", "v5"):
-        import_model(ModelSource(uri=str(tmp_path / "v1"), data=str(data)), churn, version)
+        ModelSource(uri=str(tmp_path / "v1"), data=str(data)).upload(churn, version)
     (served,) = find_models(["churn"], None, share=1.0)
 
     async def follow(*versions: str) -> None:

@@ -173,11 +173,11 @@ def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(
 
 
 def test_a_job_without_a_run_is_reaped_within_a_minute(cluster: KubernetesCluster) -> None:
-    from podium.manifests.pytorchjob import build
+    from podium.manifests.job_kinds import build_pytorchjob
 
     name, labels = f"orphan-{uuid.uuid4().hex[:8]}", {RUN_LABEL: "a-run-that-never-was"}
     image = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
-    manifest = build(name=name, image=image, command=("sleep", "600"))
+    manifest = build_pytorchjob(name=name, image=image, command=("sleep", "600"))
     manifest["metadata"] |= {"labels": labels, "annotations": {RUN_NAMESPACE: NAMESPACE}}
     cluster.create(typed(manifest))
     until(lambda: not cluster.list("PyTorchJob", labels), 60)
@@ -294,12 +294,12 @@ DEAF = """if True:
     import os, signal, time
     from podium.cluster import connect
     from podium.steps.process import current_run
-    from podium.manifests.pytorchjob import build
+    from podium.manifests.job_kinds import build_pytorchjob
     from podium.manifests.workload import Workload
     from podium.training.target import launched
     run = current_run()
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    job = build(name="{job}", image="{image}", command=("sleep", "600"), workers=1)
+    job = build_pytorchjob(name="{job}", image="{image}", command=("sleep", "600"), workers=1)
     job["metadata"] |= dict(labels=dict(run.labels), ownerReferences=[dict(run.owner)])
     with connect("kubernetes://") as there, launched(there, Workload.parse(job)):
         time.sleep(900)

@@ -16,8 +16,8 @@ from sweep_manifests import space, write_experiment
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import PodiumError
-from podium.manifests.batch import job_manifest
 from podium.manifests.conditions import Manifest, status_of
+from podium.manifests.job_kinds import job_manifest
 from podium.manifests.placement import Pods, place
 from podium.manifests.typed import typed
 from podium.manifests.workload import Workload

@@ -18,7 +18,7 @@ from livekubeflow import NAMESPACE, podium, until
 from onnx import TensorProto, helper
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.manifests.batch import job_manifest
+from podium.manifests.job_kinds import job_manifest
 from podium.manifests.workload import Workload
 from podium.models import Model, open_registry
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from podium.manifests.experiment import Experiment, load
-from podium.manifests.experiment.adapt import adapt, flags_of
+from podium.manifests.experiment.build import adapt, flags_of
 from podium.manifests.experiment.webhook_rules import admit
 
 RUN: dict[str, Any] = {"name": "sweep-1", "image_for": lambda own: own}

@@ -10,7 +10,7 @@ from sweep_manifests import job, space, write_experiment
 import podium
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check
-from podium.manifests.experiment.adapt import adapt
+from podium.manifests.experiment.build import adapt
 from podium.manifests.labels import BY_HAND
 from podium.manifests.options import annotation
 from podium.search.algorithms import ALGORITHMS

@@ -64,7 +64,7 @@ def test_the_compiled_pipeline_asks_for_the_gpus(
 
 
 def test_each_gpu_given_by_number_is_request_and_limit() -> None:
-    from podium.manifests.experiment.adapt import give_gpus
+    from podium.manifests.experiment.build import give_gpus
     from podium.manifests.workload import Workload
 
     job = Workload.parse(yaml.safe_load((RECIPES / "volume/train.yaml").read_text()))

@@ -11,7 +11,7 @@ import pytest
 
 from podium.errors import InvalidInput, PodiumError
 from podium.manifests.experiment import Experiment, Trial
-from podium.manifests.experiment.adapt import locate
+from podium.manifests.experiment.build import locate
 from podium.manifests.experiment.rules import check
 from podium.steps.sweep import SweepSettings, _first_failure, _time_left
 from podium.training.dataset import DataSettings

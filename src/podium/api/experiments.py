@@ -8,9 +8,9 @@ from typing import Any, TypeVar, Unpack
 from podium.cluster.base import Cluster
 from podium.errors import InvalidInput, NotFound
 from podium.manifests.experiment import Changes, Experiment, customize, load
-from podium.manifests.experiment.config_maps import with_template
 from podium.manifests.experiment.optimization_job import as_experiment
 from podium.manifests.experiment.rules import check
+from podium.manifests.experiment.source import with_template
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.placement import Pods, place
 from podium.manifests.rules import PODIUM, RUNNERS

@@ -39,7 +39,7 @@ from podium.manifests.experiment import (
     no_best,
     pareto_front,
 )
-from podium.manifests.experiment.adapt import tuned_for_numbers
+from podium.manifests.experiment.build import tuned_for_numbers
 from podium.manifests.experiment.rules import warnings_of
 from podium.manifests.names import named
 from podium.manifests.options import (

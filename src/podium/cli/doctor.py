@@ -14,7 +14,7 @@ import click
 
 from podium.cli.options import WithCommand, json_option
 from podium.display.terminal import console, doing, echo, echo_json, paused, printing
-from podium.doctor.reading import STDOUT, STRATEGIES, Reader, guess_reader, reader_of
+from podium.doctor.reading import STDOUT, STRATEGIES, Reader, guess_reader
 from podium.doctor.report import Report
 from podium.errors import InvalidInput
 from podium.files.documents import read_text
@@ -190,7 +190,7 @@ def _read_experiment(source: str) -> Reader:
     Raises:
         InvalidInput: Katib would refuse it.
     """
-    return reader_of(admit(load(source)))
+    return Reader.of(admit(load(source)))
 
 
 def _choose_reader(
@@ -221,7 +221,7 @@ def _finish(reports: Sequence[Report], as_json: bool) -> None:
     if as_json:
         echo_json({"reports": [report.as_dict() for report in reports]})
     else:
-        from podium.doctor.text import show
+        from podium.doctor.report import show
 
         screen = console() if sys.stdout.isatty() else console(width=100)
         for report in reports:

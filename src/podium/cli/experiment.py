@@ -242,9 +242,9 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
     from podium.api.experiments import changed
     from podium.cluster.kubernetes.store_access import AccessByReference, grant_access
     from podium.files.yaml_loader import dump
-    from podium.manifests.experiment.adapt import with_pods_retained
+    from podium.manifests.experiment.build import with_pods_retained
     from podium.manifests.experiment.rules import check
-    from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
+    from podium.manifests.pod_security import with_pod_deadlines, with_pod_defaults
     from podium.manifests.rules import RUNNERS
 
     experiment = with_pod_deadlines(with_pod_defaults(check(changed(source, **options), RUNNERS)))

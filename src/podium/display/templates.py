@@ -3,12 +3,11 @@
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podium.display.text import brief, chance, duration, figure, plural, share, size, when
+from podium.display.text import brief, chance, duration, figure, iso, plural, share, size, when
 from podium.errors import PodiumError
 from podium.files.documents import write_file
 from podium.system.settings import Settings
@@ -17,17 +16,11 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def _iso(moment: datetime | str) -> str:
-    """Format a time for a program, UTC."""
-    moment = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
-    return moment.astimezone(UTC).isoformat(timespec="seconds")
-
-
 _FILTERS = {
     "chance": chance,
     "duration": duration,
     "figure": figure,
-    "iso": _iso,
+    "iso": iso,
     "number": brief,
     "plural": plural,
     "share": share,

@@ -137,6 +137,12 @@ def when(moment: datetime | str) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
+def iso(moment: datetime | str) -> str:
+    """Format a time for a program, UTC."""
+    moment = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
+
+
 def duration(seconds: float) -> str:
     """Format a duration."""
     return (

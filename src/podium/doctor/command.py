@@ -19,7 +19,6 @@ from podium.manifests.experiment.shell_rules import SHELL_RULES
 from podium.manifests.rules import Finding, Rules, Violation, apply, worst_first
 
 PAUSE = 0.05
-"""Seconds between checks of the output."""
 
 GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -45,7 +44,6 @@ class _CommandRun:
 
     @property
     def late(self) -> bool:
-        """Whether the first output came with the end."""
         return self.first is not None and self.first > self.seconds - 0.5
 
 
@@ -53,64 +51,65 @@ RUN_RULES = Rules[_CommandRun]()
 rule = RUN_RULES.rule
 
 
-@rule("fail", "Metrics of a failed trial are not used.")
+@rule("fail", "Metrics of a failed trial are not used.", where="exit code")
 def _command_failed(run: _CommandRun) -> Iterator[Violation]:
     if run.code:
         last = (run.output.strip().splitlines() or ["nothing was printed"])[-1]
-        hint = (
-            "the program and its modules must be in the image"
-            if run.code in (126, 127)
-            else "correct the program"
-        )
-        yield Violation(f"exit code {run.code}: {last[:200]}", "exit code", hint)
+        missing = "the program and its modules must be in the image"
+        hint = missing if run.code in (126, 127) else "correct the program"
+        yield Violation(f"exit code {run.code}: {last[:200]}", hint=hint)
 
 
-@rule("note", "Only the beginning was read.")
+@rule("note", "Only the beginning was read.", where="time", hint="give it more: --seconds 300")
 def _stopped_at_the_limit(run: _CommandRun) -> Iterator[Violation]:
     if run.code is None:
-        yield Violation(f"stopped after {run.seconds:.0f} s", "time", "give it more: --seconds 300")
+        yield Violation(f"stopped after {run.seconds:.0f} s")
 
 
 @rule(
     "warn",
     "The collector looks for the program's process; one that ends too soon makes the trial Failed (a race).",
+    where="time",
+    hint="make a trial last some seconds",
 )
 def _ends_too_soon(run: _CommandRun) -> Iterator[Violation]:
     if run.code == 0 and run.seconds < 1:
-        yield Violation(
-            f"it ended after {run.seconds:.1f} s", "time", "make a trial last some seconds"
-        )
+        yield Violation(f"it ended after {run.seconds:.1f} s")
 
 
 @rule(
     "warn",
     "Python keeps output back in blocks when stdout is not a terminal: nothing to follow, nothing to stop early by.",
+    where="output",
+    hint="run python -u, set PYTHONUNBUFFERED=1, or print with flush=True",
 )
 def _output_comes_late(run: _CommandRun) -> Iterator[Violation]:
-    hint = "run python -u, set PYTHONUNBUFFERED=1, or print with flush=True"
     if run.code is None and not run.output:
-        yield Violation(f"nothing was printed in {run.seconds:.0f} s", "output", hint)
+        yield Violation(f"nothing was printed in {run.seconds:.0f} s")
     elif run.code is not None and run.seconds > 2 and run.output.count("\n") > 2 and run.late:
-        yield Violation("everything was printed in the last moment", "output", hint)
+        yield Violation("everything was printed in the last moment")
 
 
 @rule(
     "warn",
     "The collector waits for every process in the pod; one left behind keeps the trial running.",
+    where="processes",
+    hint="wait for what the program starts, or end it",
 )
 def _processes_left_behind(run: _CommandRun) -> Iterator[Violation]:
     if run.left:
-        hint = "wait for what the program starts, or end it"
-        yield Violation("processes were still there after its end", "processes", hint)
+        yield Violation("processes were still there after its end")
 
 
 @rule(
-    "fail", "A File or TensorFlowEvent collector reads what the program writes, not what it prints."
+    "fail",
+    "A File or TensorFlowEvent collector reads what the program writes, not what it prints.",
+    where="collector",
 )
 def _metrics_not_written(run: _CommandRun) -> Iterator[Violation]:
     if run.missing and run.code is not None:
         hint = f"write the metrics to {run.missing}, best by naming the path in the command; or collect from StdOut"
-        yield Violation(f"the command wrote nothing to {run.missing}", "collector", hint)
+        yield Violation(f"the command wrote nothing to {run.missing}", hint=hint)
 
 
 def examine_command(
@@ -176,8 +175,6 @@ def _trial(words: Sequence[str]) -> Experiment:
 
 
 def _file_of(collector: Collector, path: str) -> str:
-    """Return the path as Katib's wrapper has it: a folder ends with a slash, its marker goes
-    inside."""
     path = collector.path or path
     return f"{path.rstrip('/')}/" if collector.kind == "TensorFlowEvent" else path
 
@@ -191,24 +188,14 @@ def _examine_metrics(
 ) -> Report:
     if collector.kind == "TensorFlowEvent":
         return examine_events(metrics, choose([]), subject)
-    text = (
-        run.output
-        if collector.kind != "File"
-        else metrics.read_text(errors="replace")
-        if metrics.is_file()
-        else ""
-    )
-    lines = text.splitlines()
-    reader = choose(lines)
-    return (
-        examine_log(lines, reader, subject)
-        if collector.kind == "File"
-        else examine_given(lines, reader, subject)
-    )
+    if collector.kind != "File":
+        lines = run.output.splitlines()
+        return examine_given(lines, choose(lines), subject)
+    lines = metrics.read_text(errors="replace").splitlines() if metrics.is_file() else []
+    return examine_log(lines, choose(lines), subject)
 
 
 def _later(finding: Finding) -> Finding:
-    """Soften findings about metrics that might have come after the command was stopped."""
     if finding.rule not in ("objective-missing", "scalar-missing"):
         return finding
     return replace(finding, level="warn", hint=f"give it more time (--seconds), or {finding.hint}")
@@ -271,7 +258,7 @@ def _execute(
         code, spent = child.poll(), time.monotonic() - begin
         left = code is not None and _alive(child.pid)
     finally:
-        stop(child)
+        _stop(child)
     written = next(
         (path for path in (metrics, Path(collector.path)) if _written(path, clock)), None
     )
@@ -284,13 +271,7 @@ def _execute(
 
 def _written(path: Path, since: float) -> bool:
     """Return whether a file, or an event file below a folder, was written after a time."""
-    files = (
-        [path]
-        if path.is_file()
-        else path.rglob("*tfevents*")
-        if path.is_dir() and path != Path()
-        else []
-    )
+    files = [path] if path.is_file() else path.rglob("*tfevents*") if path != Path() else []
     return any(file.stat().st_mtime >= since - 1 for file in files)
 
 
@@ -314,7 +295,7 @@ def _alive(group: int) -> bool:
     return True
 
 
-def stop(child: "subprocess.Popen[bytes]") -> None:
+def _stop(child: "subprocess.Popen[bytes]") -> None:
     """End a process and its group: politely, then not."""
     for number, grace in ((signal.SIGTERM, GRACE), (signal.SIGKILL, GRACE)):
         end = time.monotonic() + grace

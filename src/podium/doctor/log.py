@@ -2,16 +2,17 @@
 standard output; and what other collectors read, a file or a directory of events."""
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from podium.doctor.name_rules import NAME_RULES, additional_missing, line_numbers, objective_missing
-from podium.doctor.order_rules import ORDER_RULES
-from podium.doctor.reading import Line, Log, Reader, details_of, scan
+from podium.doctor.reading import Line, Log, Reader, scan
 from podium.doctor.report import Report
-from podium.doctor.value_rules import VALUE_RULES
+from podium.doctor.value_rules import ORDER_RULES, VALUE_RULES
 from podium.errors import InvalidInput
 from podium.files.documents import load_json
+from podium.manifests.experiment.experiment import Collector
 from podium.manifests.rules import Rule, Rules, Violation, apply, worst_first
 from podium.metrics import UNAVAILABLE, event_scalars, read_events
 
@@ -29,16 +30,15 @@ def _objects(log: Log) -> Iterator[tuple[Line, Any]]:
                 yield line, None
 
 
-@rule("fail", "One line that is not a JSON object ends the collector, and the trial is Failed.")
+@rule(
+    "fail",
+    "One line that is not a JSON object ends the collector, and the trial is Failed.",
+    hint="write nothing else into this file, and no NaN or Infinity",
+)
 def _line_is_not_an_object(log: Log) -> Iterator[Violation]:
     bad = [line for line, value in _objects(log) if not isinstance(value, dict)]
     if bad:
-        what = f"`{bad[0].text[:60]}` is not a JSON object"
-        yield Violation(
-            what,
-            line_numbers(iter(bad)),
-            "write nothing else into this file, and no NaN or Infinity",
-        )
+        yield Violation(f"`{bad[0].text[:60]}` is not a JSON object", line_numbers(bad))
 
 
 @rule("fail", "Values must be JSON texts; numbers are passed over without a word.")
@@ -47,15 +47,12 @@ def _number_for_text(log: Log) -> Iterator[Violation]:
         bad = [
             line
             for line, values in _objects(log)
-            if isinstance(values, dict) and name in values and not isinstance(values[name], str)
+            if isinstance(values, dict) and not isinstance(values.get(name, ""), str)
         ]
         if bad:
             level = None if name == log.reader.objective else "warn"
-            what, hint = (
-                f"{name} is not a text",
-                f'write {{"{name}": "0.9"}}: str() around the number',
-            )
-            yield Violation(what, line_numbers(iter(bad)), hint, level=level)
+            hint = f'write {{"{name}": "0.9"}}: str() around the number'
+            yield Violation(f"{name} is not a text", line_numbers(bad), hint, level=level)
 
 
 TEXT_LOG_RULES: tuple[Rule[Log], ...] = (*NAME_RULES, *VALUE_RULES, *ORDER_RULES)
@@ -79,47 +76,42 @@ def examine_log(lines: Iterable[str], reader: Reader, subject: str) -> Report:
         lines: With or without line ends.
         subject: Name of the log in the report.
     """
-    log = scan(lines, reader)
-    findings = apply(rules_for(reader), log)
-    return Report(subject=subject, kind="log", findings=findings, details=details_of(log))
+    return _report(scan(lines, reader), rules_for(reader), "log", subject)
 
 
-class _Given(NamedTuple):
-    """A log that the user gave, and how Katib collects."""
-
-    reader: Reader
-    """Reader of the log, with its collector."""
-
-    subject: str
-    """Path of the log."""
-
-
-GIVEN_RULES, EVENT_RULES = Rules[_Given](), Rules[Log]()
-
-
-@GIVEN_RULES.rule("warn", "With this collector Katib reads neither a trial's output nor a log.")
-def _log_not_collected(given: _Given) -> Iterator[Violation]:
-    kind = given.reader.collector.kind
-    if kind not in ("StdOut", "File", "TensorFlowEvent"):
-        hint = "examine what the program itself reports; or collect from StdOut"
-        yield Violation(f"a {kind} collector does not read {given.subject}", "collector", hint)
+GIVEN_RULES, EVENT_RULES = Rules[tuple[Collector, str]](), Rules[Log]()
+"""Rules about the metrics collector and the path of a log that the user gave; about event files."""
 
 
 @GIVEN_RULES.rule(
-    "warn", "A File collector reads its file only; what the program prints elsewhere is lost."
+    "warn",
+    "With this collector Katib reads neither a trial's output nor a log.",
+    where="collector",
+    hint="examine what the program itself reports; or collect from StdOut",
 )
-def _another_file_collected(given: _Given) -> Iterator[Violation]:
-    collector = given.reader.collector
-    if (
-        collector.kind == "File"
-        and PurePosixPath(collector.path).name != PurePosixPath(given.subject).name
-    ):
-        what = f"Katib reads {collector.path} in the trial's pod; {given.subject} must be a copy of that file"
-        yield Violation(what, "collector", f"examine {collector.path}, or collect from StdOut")
+def _log_not_collected(given: tuple[Collector, str]) -> Iterator[Violation]:
+    collector, path = given
+    if collector.kind not in ("StdOut", "File", "TensorFlowEvent"):
+        yield Violation(f"a {collector.kind} collector does not read {path}")
+
+
+@GIVEN_RULES.rule(
+    "warn",
+    "A File collector reads its file only; what the program prints elsewhere is lost.",
+    where="collector",
+)
+def _another_file_collected(given: tuple[Collector, str]) -> Iterator[Violation]:
+    collector, path = given
+    if collector.kind == "File" and Path(collector.path).name != Path(path).name:
+        file = collector.path
+        what = f"Katib reads {file} in the trial's pod; {path} must be a copy of that file"
+        yield Violation(what, hint=f"examine {file}, or collect from StdOut")
 
 
 @EVENT_RULES.rule(
-    "fail", "A TensorFlowEvent collector reads the scalars of event files, nothing else."
+    "fail",
+    "A TensorFlowEvent collector reads the scalars of event files, nothing else.",
+    where="event files",
 )
 def _scalar_missing(log: Log) -> Iterator[Violation]:
     names = sorted(log.seen)[:8]
@@ -127,7 +119,7 @@ def _scalar_missing(log: Log) -> Iterator[Violation]:
     for name in log.silent():
         level = None if name == log.reader.objective else "note"
         hint = f"write it: SummaryWriter.add_scalar({name.rpartition('/')[2]!r}, …)"
-        yield Violation(f"no event file holds {name}; {there}", "event files", hint, level=level)
+        yield Violation(f"no event file holds {name}; {there}", hint=hint, level=level)
 
 
 def examine_given(lines: list[str], reader: Reader, subject: str) -> Report:
@@ -137,13 +129,8 @@ def examine_given(lines: list[str], reader: Reader, subject: str) -> Report:
         reader: Metrics to look for, and Katib's collector.
     """
     report = examine_log(lines, reader, subject)
-    findings = apply(GIVEN_RULES, _Given(reader, subject))
-    return Report(
-        subject=subject,
-        kind=report.kind,
-        findings=worst_first([*findings, *report.findings]),
-        details=report.details,
-    )
+    findings = apply(GIVEN_RULES, (reader.collector, subject))
+    return replace(report, findings=worst_first([*findings, *report.findings]))
 
 
 def examine_events(path: Path, reader: Reader, subject: str) -> Report:
@@ -155,16 +142,15 @@ def examine_events(path: Path, reader: Reader, subject: str) -> Report:
     Raises:
         Failed: The package tensorboard is not installed.
     """
-    readings = [
-        reading for reading in read_events(path, reader.names) if reading.value != UNAVAILABLE
-    ]
+    readings = (each for each in read_events(path, reader.names) if each.value != UNAVAILABLE)
     lines = [
         Line(number, f"{reading.name}={reading.value}", (reading,))
         for number, reading in enumerate(readings, 1)
     ]
-    log = Log(
-        reader=reader, lines=lines, total=len(lines), seen=dict.fromkeys(event_scalars(path), 1)
-    )
-    return Report(
-        subject=subject, kind="events", findings=apply(EVENT_RULES, log), details=details_of(log)
-    )
+    seen = dict.fromkeys(event_scalars(path), 1)
+    log = Log(reader=reader, lines=lines, total=len(lines), seen=seen)
+    return _report(log, EVENT_RULES, "events", subject)
+
+
+def _report(log: Log, rules: Iterable[Rule[Log]], kind: str, subject: str) -> Report:
+    return Report(subject=subject, kind=kind, findings=apply(rules, log), details=log.details())

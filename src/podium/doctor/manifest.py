@@ -7,15 +7,14 @@ from typing import Any
 from podium.doctor.report import Report
 from podium.errors import InvalidInput
 from podium.files.documents import load_yaml
-from podium.manifests.experiment.config_maps import is_config_map, with_template
 from podium.manifests.experiment.experiment import Experiment, TrialTemplate
 from podium.manifests.experiment.rules import examine
 from podium.manifests.experiment.shell import METRICS_FILE, wrap
-from podium.manifests.job_rules import findings_of
+from podium.manifests.experiment.source import is_config_map, with_template
+from podium.manifests.job_rules import UNKNOWN_FIELDS, findings_of
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.resource import Resource
 from podium.manifests.rules import BrokenRules, Finding, apply, worst_first
-from podium.manifests.unknown_fields import UNKNOWN_FIELDS
 from podium.manifests.workload import Workload
 
 KINDS = ("Experiment", *JOB_KINDS)
@@ -97,11 +96,6 @@ def _not_examined_trial(template: TrialTemplate) -> list[Finding]:
 
 
 def _not_examined(what: str, where: str) -> Finding:
-    """Return the note about an object for which there are no rules.
-
-    Args:
-        what: A kind, or a description.
-    """
     why = f"The doctor has rules for {', '.join(KINDS)} only."
     return Finding(
         rule="not-examined", level="note", what=f"{what} was not examined", where=where, why=why
@@ -109,7 +103,6 @@ def _not_examined(what: str, where: str) -> Finding:
 
 
 def _commands(experiment: Experiment) -> dict[str, tuple[str, str, str]]:
-    """Return the command line of each wrapped container, as Katib makes it."""
     collector, kind = experiment.collector, experiment.template.workload.kind
     path = collector.path or METRICS_FILE
     file = f"{path.rstrip('/')}/" if collector.kind == "TensorFlowEvent" else path

@@ -6,7 +6,7 @@ A near miss matters only while the metric is not reported at all: printing a bat
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from podium.doctor.reading import COLOR, Line, Log
@@ -22,34 +22,39 @@ _STAGES = (
 )
 
 
-class _Miss(NamedTuple):
-    """A line that looks as if it wanted to report a metric."""
+class _NearMiss(NamedTuple):
+    """Lines that look as if they wanted to report a metric."""
 
-    metric: str
-    line: Line
-    text: str
-    """The text found in place of a metric."""
+    name: str
+    why: str
+    pattern: str
+    """NAME stands for the metric."""
+
+    what: str
+    hint: str
+    means_another: Callable[[str, str, str], bool] = lambda metric, line, found: False
+    """Whether a line is none, by the metric, its text and what was found."""
+
+    def look(self, log: Log) -> Iterator[Violation]:
+        """Yield a violation for each metric that no line reports."""
+        for metric in log.silent():
+            wanted = re.compile(self.pattern.replace("NAME", re.escape(metric)), re.IGNORECASE)
+            matches = ((line, wanted.search(line.text)) for line in log.lines)
+            lines = [
+                (line, match[0].strip())
+                for line, match in matches
+                if match and not self.means_another(metric, line.text, match[0])
+            ]
+            if lines:
+                yield Violation(
+                    self.what.format(found=lines[0][1], metric=metric),
+                    line_numbers(line for line, _ in lines),
+                    self.hint.format(metric=metric),
+                    level=None if metric == log.reader.objective else "note",
+                )
 
 
-def _misses(log: Log, pattern: str, flags: int = 0) -> Iterator[_Miss]:
-    for name in log.silent():
-        wanted = re.compile(pattern.replace("NAME", re.escape(name)), flags)
-        for line in log.lines:
-            if match := wanted.search(line.text):
-                yield _Miss(name, line, match[0].strip())
-
-
-def _hits(log: Log, misses: Iterator[_Miss], what: str, hint: str) -> Iterator[Violation]:
-    by_metric: dict[str, list[_Miss]] = {}
-    for miss in misses:
-        by_metric.setdefault(miss.metric, []).append(miss)
-    for metric, misses_of in by_metric.items():
-        level = None if metric == log.reader.objective else "note"
-        text, done = what.format(found=misses_of[0].text, metric=metric), hint.format(metric=metric)
-        yield Violation(text, line_numbers(miss.line for miss in misses_of), done, level=level)
-
-
-def line_numbers(lines: Iterator[Line]) -> str:
+def line_numbers(lines: Iterable[Line]) -> str:
     """Name lines by number, only a few of many."""
     numbers = list(dict.fromkeys(line.number for line in lines))
     shown = ", ".join(map(str, numbers[:5]))
@@ -72,21 +77,20 @@ def nearest(name: str, names: Iterable[str]) -> str:
 @rule(
     "fail",
     "A trial whose log never reports the objective ends MetricsUnavailable, which counts as failed.",
+    where="whole log",
 )
 def objective_missing(log: Log) -> Iterator[Violation]:
     name = log.reader.objective
     if name not in log.silent():
         return
     names = sorted(log.seen, key=lambda name: -log.seen[name])[:8]
-    others = (
-        f"; name=value was found for {', '.join(names)}"
-        if names
-        else "; no line holds name=number at all"
-    )
+    others = "no line holds name=number at all"
+    if names:
+        others = f"name=value was found for {', '.join(names)}"
     hint = f"print {name}=0.9834 on a line, once an epoch, from rank 0"
     near = nearest(name, names)
     hint += f"; or make {near} the objectiveMetricName" if near else ""
-    yield Violation(f"none of {log.total} lines reports {name}{others}", "whole log", hint)
+    yield Violation(f"none of {log.total} lines reports {name}; {others}", hint=hint)
 
 
 @rule("note", "A metricsFormat of the Experiment's own reads what Katib's pattern does not.")
@@ -96,81 +100,82 @@ def _library_has_its_own_format(log: Log) -> Iterator[Violation]:
         if names := [reading.name for reading in line.readings]:
             hint = log.reader.how(library, library.meant(wanted, names))
             what = f"{library.name} prints {', '.join(names)} in a form of its own"
-            yield Violation(what, line_numbers(iter([line])), hint)
+            yield Violation(what, line_numbers([line]), hint)
 
 
-@rule("note", "A missing additional metric is stored as unavailable; the trial still succeeds.")
+@rule(
+    "note",
+    "A missing additional metric is stored as unavailable; the trial still succeeds.",
+    where="whole log",
+)
 def additional_missing(log: Log) -> Iterator[Violation]:
     for name in log.silent():
         if name != log.reader.objective:
             hint = f"print {name}=0.5, or take it out of additionalMetricNames"
-            yield Violation(f"no line reports {name}", "whole log", hint)
+            yield Violation(f"no line reports {name}", hint=hint)
 
 
-@rule("fail", "Katib's pattern wants letters, digits, _, - or | as a name, then = and the value.")
-def _colon_for_equals(log: Log) -> Iterator[Violation]:
-    misses = _misses(log, rf"(?<![\w|\"'-])NAME\s*:\s*{_NUMBER}\S*", re.IGNORECASE)
-    yield from _hits(
-        log, misses, "`{found}` is not name=value", "print {metric}=0.9 with an equals sign"
-    )
-
-
-@rule("fail", "JSON and dicts have colons and quotes; the StdOut collector reads name=value only.")
-def _dict_for_equals(log: Log) -> Iterator[Violation]:
-    misses = _misses(log, rf"[\"']NAME[\"']\s*:\s*[\"']?{_NUMBER}[^,}}]*", re.IGNORECASE)
-    hint = "print {metric}=0.9; or use a File collector with format JSON, its values being texts"
-    yield from _hits(log, misses, "`{found}` is a dict's entry, not name=value", hint)
-
-
-@rule("fail", "Without an equals sign there is no metric.")
-def _words_for_equals(log: Log) -> Iterator[Violation]:
-    misses = _misses(
-        log, rf"(?<![\w|-])NAME\s*(?:\s|is|of|was|at|->|:=|\|)\s*{_NUMBER}\S*", re.IGNORECASE
-    )
-    yield from _hits(
-        log, misses, "`{found}` is not name=value", "print {metric}=0.9 with an equals sign"
-    )
-
-
-@rule(
-    "fail",
-    "A name counts only if it is the metric's to the letter: val_loss is a metric of its own, not loss.",
-)
-def _longer_name(log: Log) -> Iterator[Violation]:
-    misses = _misses(
-        log, rf"(?<![\w|-])(?:[\w-]+NAME[\w-]*|NAME[\w-]+)\s*=\s*{_NUMBER}\S*", re.IGNORECASE
-    )
-    uncolored = (miss for miss in misses if "\x1b" not in miss.line.text)
-    hint = "make that name the objectiveMetricName, or print {metric}=0.9"
-    yield from _hits(log, uncolored, "`{found}` is another metric than {metric}", hint)
-
-
-@rule("fail", "Case matters in names.")
-def _letter_case(log: Log) -> Iterator[Violation]:
-    misses = _misses(log, rf"(?<![\w|-])NAME\s*=\s*{_NUMBER}\S*", re.IGNORECASE)
-    others = (miss for miss in misses if miss.metric not in miss.text)
-    yield from _hits(
-        log, others, "`{found}` is another metric than {metric}", "print {metric}= in the same case"
-    )
+for _near in (
+    _NearMiss(
+        "colon-for-equals",
+        "Katib's pattern wants letters, digits, _, - or | as a name, then = and the value.",
+        rf"(?<![\w|\"'-])NAME\s*:\s*{_NUMBER}\S*",
+        "`{found}` is not name=value",
+        "print {metric}=0.9 with an equals sign",
+    ),
+    _NearMiss(
+        "dict-for-equals",
+        "JSON and dicts have colons and quotes; the StdOut collector reads name=value only.",
+        rf"[\"']NAME[\"']\s*:\s*[\"']?{_NUMBER}[^,}}]*",
+        "`{found}` is a dict's entry, not name=value",
+        "print {metric}=0.9; or use a File collector with format JSON, its values being texts",
+    ),
+    _NearMiss(
+        "words-for-equals",
+        "Without an equals sign there is no metric.",
+        rf"(?<![\w|-])NAME\s*(?:\s|is|of|was|at|->|:=|\|)\s*{_NUMBER}\S*",
+        "`{found}` is not name=value",
+        "print {metric}=0.9 with an equals sign",
+    ),
+    _NearMiss(
+        "longer-name",
+        "A name counts only if it is the metric's to the letter: val_loss is a metric of its own, not loss.",
+        rf"(?<![\w|-])(?:[\w-]+NAME[\w-]*|NAME[\w-]+)\s*=\s*{_NUMBER}\S*",
+        "`{found}` is another metric than {metric}",
+        "make that name the objectiveMetricName, or print {metric}=0.9",
+        lambda metric, line, found: "\x1b" in line,
+    ),
+    _NearMiss(
+        "letter-case",
+        "Case matters in names.",
+        rf"(?<![\w|-])NAME\s*=\s*{_NUMBER}\S*",
+        "`{found}` is another metric than {metric}",
+        "print {metric}= in the same case",
+        lambda metric, line, found: metric in found,
+    ),
+):
+    rule("fail", _near.why, _near.name)(_near.look)
 
 
 @rule(
     "warn",
     "| belongs to names in Katib's pattern: `epoch|loss=0.3` is a metric called `epoch|loss`.",
+    hint="put a blank after the bar",
 )
 def _bar_before_name(log: Log) -> Iterator[Violation]:
-    yield from _glued(log, r"(?<![\w|-])[\w|-]*\|NAME\s*=\s*\S+", "put a blank after the bar")
+    return _glued(log, r"(?<![\w|-])[\w|-]*\|NAME\s*=\s*\S+")
 
 
 @rule(
-    "warn", "The m that ends a color code is a letter and becomes part of the name: `32maccuracy`."
+    "warn",
+    "The m that ends a color code is a letter and becomes part of the name: `32maccuracy`.",
+    hint="switch colors off where stdout is not a terminal (NO_COLOR=1), or print a blank before the name",
 )
 def _color_before_name(log: Log) -> Iterator[Violation]:
-    hint = "switch colors off where stdout is not a terminal (NO_COLOR=1), or print a blank before the name"
-    yield from _glued(log, r"\x1b\[[0-9;]*mNAME\s*=\s*\S+", hint)
+    return _glued(log, r"\x1b\[[0-9;]*mNAME\s*=\s*\S+")
 
 
-def _glued(log: Log, pattern: str, hint: str) -> Iterator[Violation]:
+def _glued(log: Log, pattern: str) -> Iterator[Violation]:
     """Yield metric names that a prefix turns into another name; fails if the objective is never
     reported."""
     silent = log.silent()
@@ -178,23 +183,27 @@ def _glued(log: Log, pattern: str, hint: str) -> Iterator[Violation]:
         wanted = re.compile(pattern.replace("NAME", re.escape(name)))
         lines = [(line, match[0]) for line in log.lines if (match := wanted.search(line.text))]
         if lines:
-            shown = COLOR.sub(lambda code: repr(code[0])[1:-1], lines[0][1])
             level = "fail" if name in silent and name == log.reader.objective else None
             where = line_numbers(line for line, _ in lines)
-            yield Violation(f"`{shown}` is not read as {name}", where, hint, level=level)
+            yield Violation(f"`{escaped(lines[0][1])}` is not read as {name}", where, level=level)
 
 
-@rule("fail", "Katib's own pattern finds names of ASCII letters, digits, _, - and | only.")
+def escaped(text: str) -> str:
+    """Return a text with its color codes visible."""
+    return COLOR.sub(lambda code: repr(code[0])[1:-1], text)
+
+
+@rule(
+    "fail",
+    "Katib's own pattern finds names of ASCII letters, digits, _, - and | only.",
+    where="objective",
+    hint="choose a name of letters, digits, _ and -, or a metricsFormat that finds this one",
+)
 def _impossible_name(log: Log) -> Iterator[Violation]:
-    for name in log.reader.names:
-        if not log.reader.formats and not re.fullmatch(r"[\w|-]+", name, re.ASCII):
-            hint = (
-                "choose a name of letters, digits, _ and -, or a metricsFormat that finds this one"
-            )
+    for name in () if log.reader.formats else log.reader.names:
+        if not re.fullmatch(r"[\w|-]+", name, re.ASCII):
             level = None if name == log.reader.objective else "warn"
-            yield Violation(
-                f"no line can report a metric called {name!r}", "objective", hint, level=level
-            )
+            yield Violation(f"no line can report a metric called {name!r}", level=level)
 
 
 @rule(
@@ -203,16 +212,12 @@ def _impossible_name(log: Log) -> Iterator[Violation]:
 )
 def _several_stages_under_one_name(log: Log) -> Iterator[Violation]:
     for name in log.reader.names:
-        wanted = re.compile(
-            rf"(?:\b({_STAGES})[ /.:]+)?(?<![\w|-]){re.escape(name)}\s*=", re.IGNORECASE
-        )
+        stage = rf"(?:\b({_STAGES})[ /.:]+)?(?<![\w|-]){re.escape(name)}\s*="
         stages: dict[str, Line] = {}
         for line, _ in log.reported(name):
-            for match in wanted.finditer(line.text):
+            for match in re.finditer(stage, line.text, re.IGNORECASE):
                 stages.setdefault((match[1] or "").lower(), line)
         if len(stages) > 1:
             shown = ", ".join(f"`{stage} {name}`".replace("` ", "`") for stage in stages)
             hint = f"give each its own name, for example train_{name} and {name}"
-            yield Violation(
-                f"{shown} are all read as {name}", line_numbers(iter(stages.values())), hint
-            )
+            yield Violation(f"{shown} are all read as {name}", line_numbers(stages.values()), hint)

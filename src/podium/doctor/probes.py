@@ -2,91 +2,165 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from podium.cluster.kubernetes.api import Api, Unreachable, api_resource, event_time
 from podium.cluster.kubernetes.leadership import ENGINE_LEASE, RENEW_SECONDS, is_led
 from podium.cluster.kubernetes.pods import REFUSED, Trouble, cannot_start, created_at
-from podium.doctor.snapshot import (
-    CONFIG_MAP,
-    CONTROLLERS,
-    KINDS,
-    RIGHTS,
-    SERVED,
-    TRAINERS,
-    UNSERVED,
-    Controller,
-    NamespaceSnapshot,
-    Refusal,
-)
-from podium.doctor.store import answers, ask_for_bucket, service_of
+from podium.doctor.store import Answer, answers, ask_for_bucket, service_of
 from podium.errors import Conflict, NotFound, PodiumError
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment.experiment import job_of
+from podium.manifests.kinds import TRAINJOB
+from podium.manifests.labels import TRAINER_API
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
+
+RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("kubeflow.org", "pytorchjobs", ("create", "get", "list", "watch", "delete")),
+    (TRAINER_API, "trainjobs", ("create", "get", "list", "watch", "delete")),
+    ("kubeflow.org", "experiments", ("create", "get", "list", "watch", "delete")),
+    ("kubeflow.org", "trials", ("get", "list", "watch")),
+    ("batch", "jobs", ("create", "get", "list", "watch", "delete")),
+    ("", "pods", ("get", "list", "watch")),
+    ("", "pods/log", ("get",)),
+    ("", "events", ("list",)),
+    ("", "namespaces", ("get",)),
+    ("kueue.x-k8s.io", "workloads", ("list",)),
+    ("coordination.k8s.io", "leases", ("create", "get", "update", "delete")),
+)
+"""(API group, resource, verbs) that a step needs; deploy/base/steps.yaml grants them."""
+
+SERVED, UNSERVED = ("experiments", "trials"), ("leases",)
+"""Resources that are needed where the cluster serves Experiments, and those that are needed where
+it does not."""
+
+KINDS = ("PyTorchJob", TRAINJOB, "Experiment", "Trial", "Job")
+TRAINERS = {"PyTorchJob": "training-operator", TRAINJOB: "kubeflow-trainer-controller-manager"}
+"""Controller by kind of distributed job; one of the kinds is enough."""
+
+KATIB = ("katib-controller", "katib-db-manager")
+CONTROLLERS = (*KATIB, *TRAINERS.values())
+CONFIG_MAP = "podium-storage"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Controller:
+    """A Deployment that does the work."""
+
+    name: str
+    namespace: str
+    ready: int
+
+
+class Refusal(NamedTuple):
+    """Pods of an object that could not be created."""
+
+    kind: str
+    name: str
+    message: str
+    """The newest refusal, in the API server's words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamespaceSnapshot:
+    """The input of the rules; None stands for a part that may not be read."""
+
+    namespace: str
+    exists: bool | None = True
+    labels: Mapping[str, str] | None = None
+    unknown_kinds: Sequence[str] = ()
+
+    katib: bool = True
+    """Whether the API server serves Katib's own kinds."""
+
+    engine: bool | None = None
+    """Whether a podium-engine leads in this namespace."""
+
+    controllers: Sequence[Controller] | None = None
+    """Those of CONTROLLERS that were found."""
+
+    who: str = "you"
+    """Account whose rights were checked."""
+
+    missing: Sequence[str] | None = ()
+    """Rights that are missing, as ``verb resource``."""
+
+    storage: Mapping[str, str] | None = None
+    """Data of the ConfigMap podium-storage; empty if there is none."""
+
+    secret_keys: Sequence[str] | None = None
+    """Keys of the Secret it names; empty if there is none."""
+
+    endpoint: tuple[bool, str] | None = None
+    """Whether the storage's endpoint is served, and the answer in words."""
+
+    bucket: Answer | None = None
+
+    refusals: Sequence[Refusal] | None = ()
+    """Objects whose pods could not be created lately."""
+
+    bare: Sequence[str] = ()
+    """Objects whose pods use s3:// and are given no credentials."""
+
+    troubles: Sequence[Trouble] = ()
+
+    admitted: Mapping[str, str | None] | None = None
+    """Result of the server's dry run by manifest: the refusal, or None."""
+
 
 _CREDENTIALS = re.compile(r"^AWS_|^MINIO_|^PODIUM_S3_")
 _BUCKET = re.compile(r"\b(?:s3|minio)://")
 
-RECENT = timedelta(hours=1)
-"""Age up to which an event counts as current."""
 
-
-def _ask(api: Api, doing: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+def _ask(
+    api: Api,
+    doing: str,
+    function: Callable[..., Any],
+    *args: Any,
+    absent: Any = None,
+    **options: Any,
+) -> Any:
     """Call the API; None if this may not be asked.
 
+    Args:
+        absent: Returned if it is not there.
+
     Raises:
-        NotFound: It is not there.
-        PodiumError: The server does not answer.
+        Unreachable: The server does not answer.
     """
     try:
         return api.call(doing, function, *args, **options)
-    except (NotFound, Unreachable):
+    except NotFound:
+        return absent
+    except Unreachable:
         raise
     except PodiumError:
         return None
 
 
 def _look_at_namespace(api: Api) -> tuple[bool | None, dict[str, str] | None]:
-    """Return whether the namespace exists, and its labels."""
-    try:
-        namespace = _ask(
-            api, f"read namespace {api.namespace}", api.core.read_namespace, api.namespace
-        )
-    except NotFound:
-        return False, None
-    return (None, None) if namespace is None else (True, dict(namespace.metadata.labels or {}))
+    read, name = api.core.read_namespace, api.namespace
+    namespace = _ask(api, f"read namespace {name}", read, name, absent=False)
+    return (True, dict(namespace.metadata.labels or {})) if namespace else (namespace, None)
 
 
 def _find_unknown_kinds(api: Api) -> list[str]:
     """Return the kinds that the server has no CustomResourceDefinition for; discovery needs no
     rights."""
-    missing = []
-    for kind in KINDS:
-        where = api_resource(kind)
-        doing = f"discover {where.group}/{where.version}"
-        try:
-            group = _ask(api, doing, api.custom.get_api_resources, where.group, where.version)
-        except NotFound:
-            missing.append(kind)
-            continue
-        if group is not None and not any(known.kind == kind for known in group.resources):
-            missing.append(kind)
-    return missing
+    return [kind for kind in KINDS if _serves(api, kind, "kind", kind) is False]
 
 
-def _serves_katib(api: Api) -> bool:
-    """Return whether the server serves Katib's own kinds; True where that may not be asked."""
-    where = api_resource("Experiment")
-    try:
-        group = _ask(
-            api, "discover Katib", api.custom.get_api_resources, where.group, where.version
-        )
-    except NotFound:
-        return False
-    return group is None or any(known.name == "suggestions" for known in group.resources)
+def _serves(api: Api, kind: str, field: str, wanted: str) -> bool | None:
+    """Return whether a resource in the API group of a kind has a value; None if that may not be
+    asked."""
+    where = api_resource(kind)
+    doing, discover = f"discover {where.group}/{where.version}", api.custom.get_api_resources
+    group = _ask(api, doing, discover, where.group, where.version, absent=False)
+    return group and any(getattr(known, field) == wanted for known in group.resources)
 
 
 def _look_for_engine(api: Api) -> bool | None:
@@ -99,25 +173,21 @@ def _look_for_engine(api: Api) -> bool | None:
         return None
 
 
-def _find_controllers(api: Api) -> list[Any] | None:
-    """Return the Deployments of controllers in any namespace; None if Deployments may not be listed
-    there."""
+def _find_controllers(api: Api) -> list[Controller] | None:
+    """Return the controllers in any namespace; None if Deployments may not be listed there."""
     from kubernetes import client
 
     apps = client.AppsV1Api(api.client)
     deployments = _ask(api, "list deployments", apps.list_deployment_for_all_namespaces)
-    if deployments is None:
-        return None
-    return [
-        deployment for deployment in deployments.items if deployment.metadata.name in CONTROLLERS
+    return deployments and [
+        Controller(
+            name=each.metadata.name,
+            namespace=each.metadata.namespace,
+            ready=(each.status and each.status.ready_replicas) or 0,
+        )
+        for each in deployments.items
+        if each.metadata.name in CONTROLLERS
     ]
-
-
-def _controller(deployment: Any) -> Controller:
-    ready = deployment.status.ready_replicas if deployment.status else 0
-    return Controller(
-        name=deployment.metadata.name, namespace=deployment.metadata.namespace, ready=ready or 0
-    )
 
 
 def _find_missing_rights(
@@ -131,8 +201,12 @@ def _find_missing_rights(
         unknown_kinds: Kinds that the server does not know.
     """
     needless = SERVED if "Experiment" in unknown_kinds else UNSERVED
-    needed = [(group, plural, verbs) for group, plural, verbs in RIGHTS if plural not in needless]
-    rights = [(group, plural, verb, "") for group, plural, verbs in needed for verb in verbs]
+    rights = [
+        (group, plural, verb, "")
+        for group, plural, verbs in RIGHTS
+        for verb in verbs
+        if plural not in needless
+    ]
     rights.append(("", "configmaps", "get", CONFIG_MAP))
     rights += [("", "secrets", "get", secret)] if secret else []
     missing = []
@@ -150,35 +224,31 @@ def _may(
 ) -> bool | None:
     from kubernetes import client
 
-    review = client.AuthorizationV1Api(api.client)
-    name, _, sub = plural.partition("/")
-    attributes = {"namespace": api.namespace, "verb": verb, "group": group, "resource": name}
-    attributes |= {"subresource": sub} if sub else {}
-    attributes |= {"name": object_name} if object_name else {}
-    spec: dict[str, Any] = {"resourceAttributes": attributes}
-    kind = "SelfSubjectAccessReview"
+    review, name = client.AuthorizationV1Api(api.client), plural.partition("/")[0]
+    asked = {
+        "namespace": api.namespace,
+        "verb": verb,
+        "group": group,
+        "resource": name,
+        "subresource": plural.partition("/")[2],
+        "name": object_name,
+    }
+    spec: dict[str, Any] = {
+        "resourceAttributes": {key: asked[key] for key in asked if asked[key] or key == "group"}
+    }
+    body: dict[str, Any] = {"apiVersion": "authorization.k8s.io/v1", "spec": spec}
     if account:
-        kind = "LocalSubjectAccessReview"
-        namespace, _, name = account.rpartition(":")
-        namespace = namespace or api.namespace  # the steps of a team run in another than its jobs
-        groups = [
-            "system:serviceaccounts",
-            f"system:serviceaccounts:{namespace}",
-            "system:authenticated",
-        ]
-        spec |= {"user": f"system:serviceaccount:{namespace}:{name}", "groups": groups}
-    body: dict[str, Any] = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
-    if account:
-        body |= {"metadata": {"namespace": api.namespace}}
-        answer = _ask(
-            api,
-            "ask for rights",
-            review.create_namespaced_local_subject_access_review,
-            api.namespace,
-            body,
-        )
+        # The steps of a team run in another namespace than its jobs.
+        home, name = account.rpartition(":")[::2]
+        groups = f"system:serviceaccounts:{home or api.namespace}"
+        spec["user"] = f"system:serviceaccount:{home or api.namespace}:{name}"
+        spec["groups"] = ["system:serviceaccounts", groups, "system:authenticated"]
+        body |= {"kind": "LocalSubjectAccessReview", "metadata": {"namespace": api.namespace}}
+        create, args = review.create_namespaced_local_subject_access_review, [api.namespace, body]
     else:
-        answer = _ask(api, "ask for rights", review.create_self_subject_access_review, body)
+        body["kind"] = "SelfSubjectAccessReview"
+        create, args = review.create_self_subject_access_review, [body]
+    answer = _ask(api, "ask for rights", create, *args)
     return None if answer is None else bool(answer.status.allowed)
 
 
@@ -187,11 +257,8 @@ def _read_data(
 ) -> dict[str, str] | None:
     """Return the data of a ConfigMap or Secret: empty if it is not there, None if it may not be
     read."""
-    try:
-        holder = _ask(api, f"read {kind} {name}", function, name, api.namespace)
-    except NotFound:
-        return {}
-    return None if holder is None else dict(holder.data or {})
+    holder = _ask(api, f"read {kind} {name}", function, name, api.namespace, absent=False)
+    return dict(holder.data or {}) if holder else {} if holder is False else None
 
 
 def _look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool, str] | None:
@@ -203,24 +270,16 @@ def _look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool
     service = service_of(address, api.namespace)
     if service is None:
         return answers(address if "://" in address else f"https://{address}")
-    where, read = (
-        f"Service {service.name} in namespace {service.namespace}",
-        api.core.read_namespaced_endpoints,
-    )
-    try:
-        endpoints = _ask(
-            api, f"read endpoints {service.name}", read, service.name, service.namespace
-        )
-    except NotFound:
-        return False, f"there is no {where}"
-    if endpoints is None:
-        return None
+    read, doing = api.core.read_namespaced_endpoints, f"read endpoints {service.name}"
+    endpoints = _ask(api, doing, read, service.name, service.namespace, absent=False)
+    where = f"Service {service.name} in namespace {service.namespace}"
+    if not endpoints:
+        return endpoints if endpoints is None else (False, f"there is no {where}")
     count = sum(len(subset.addresses or []) for subset in endpoints.subsets or [])
     return count > 0, f"{where} has {count} pods behind it"
 
 
 def _find_troubles(api: Api) -> list[Trouble]:
-    """Return the pods of the namespace that cannot start."""
     try:
         pods = api.pods("")
     except PodiumError:
@@ -231,19 +290,16 @@ def _find_troubles(api: Api) -> list[Trouble]:
 def _find_refusals(api: Api) -> list[Refusal] | None:
     """Return the pods that were refused, from the events of the last hour; None if events may not
     be listed."""
-    options = {"field_selector": "type=Warning"}
-    try:
-        answer = _ask(api, "list events", api.core.list_namespaced_event, api.namespace, **options)
-    except NotFound:
-        return []
-    if answer is None:
-        return None
-    recent = datetime.now(UTC) - RECENT
-    events = sorted(
-        (event for event in answer.items if event.reason in REFUSED and event_time(event) > recent),
-        key=event_time,
-    )
-    latest = {(event.involved_object.kind, event.involved_object.name): event for event in events}
+    read, name = api.core.list_namespaced_event, api.namespace
+    answer = _ask(api, "list events", read, name, absent=False, field_selector="type=Warning")
+    if not answer:
+        return None if answer is None else []
+    recent = datetime.now(UTC) - timedelta(hours=1)
+    events = [each for each in answer.items if each.reason in REFUSED and event_time(each) > recent]
+    latest = {
+        (event.involved_object.kind, event.involved_object.name): event
+        for event in sorted(events, key=event_time)
+    }
     try:
         pods = [(pod.metadata.name, pod.metadata.creation_timestamp) for pod in api.pods("")]
     except PodiumError:
@@ -269,27 +325,19 @@ def _is_over(api: Api, kind: str, name: str, refused: datetime) -> bool:
             read = client.AppsV1Api(api.client).read_namespaced_replica_set
             found = api.call(f"read ReplicaSet {name}", read, name, api.namespace)
             return int(found.status.replicas or 0) >= int(found.spec.replicas or 0)
-    except NotFound:
-        return True
-    except PodiumError:
-        return False
+    except PodiumError as error:
+        return isinstance(error, NotFound)
     return False
 
 
 def _find_bare(api: Api, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the objects, given and live, whose pods use s3:// and are given no credentials."""
-    live = []
+    found = list(manifests)
     for kind in ("Experiment", *TRAINERS, "Job"):
-        try:
-            live += [manifest for manifest in api.objects(kind) if not status_of(manifest).finished]
-        except PodiumError:
-            continue  # the rules about kinds and rights speak of it
-    own = (manifest for manifest in live if not Resource.parse(manifest).owners)
-    return list(
-        dict.fromkeys(
-            _label(manifest) for manifest in (*manifests, *own) if _is_bare(job_of(manifest))
-        )
-    )
+        with suppress(PodiumError):  # the rules about kinds and rights speak of it
+            live = (each for each in api.objects(kind) if not status_of(each).finished)
+            found += [each for each in live if not Resource.parse(each).owners]
+    return list(dict.fromkeys(_label(each) for each in found if _is_bare(job_of(each))))
 
 
 def _label(manifest: Mapping[str, Any]) -> str:
@@ -313,20 +361,18 @@ def _is_bare(job: Workload) -> bool:
 def _dry_run(api: Api, manifest: Mapping[str, Any]) -> tuple[str, str | None]:
     """Offer a manifest to the server without keeping it; return its name and the refusal."""
     given, label = Resource.parse(manifest), _label(manifest)
-    kind, where = given.kind, api_resource(given.kind)
+    where, create = api_resource(given.kind), api.custom.create_namespaced_custom_object
     body = given.with_metadata({**given.metadata, "namespace": api.namespace}).manifest
+    address = (where.group, where.version, api.namespace, where.plural)
     try:
         api.call(
             f"create {label}",
-            api.custom.create_namespaced_custom_object,
-            where.group,
-            where.version,
-            api.namespace,
-            where.plural,
+            create,
+            *address,
             body,
             dry_run="All",
             field_validation="Strict",
-            kind=kind,
+            kind=given.kind,
         )
     except Conflict:
         pass  # it is there already: the webhooks have taken it
@@ -353,23 +399,19 @@ def see(
     """
     exists, labels = _look_at_namespace(api)
     storage = _read_data(api, "ConfigMap", api.core.read_namespaced_config_map, CONFIG_MAP)
-    secret_name = (storage or {}).get("secret")
-    secret = (
-        _read_data(api, "Secret", api.core.read_namespaced_secret, secret_name)
-        if secret_name
-        else None
-    )
-    unknown_kinds, controllers = _find_unknown_kinds(api), _find_controllers(api)
+    name = (storage or {}).get("secret")
+    secret = _read_data(api, "Secret", api.core.read_namespaced_secret, name) if name else None
+    unknown_kinds = _find_unknown_kinds(api)
     return NamespaceSnapshot(
         namespace=api.namespace,
         exists=exists,
         labels=labels,
         unknown_kinds=unknown_kinds,
-        katib=_serves_katib(api),
+        katib=_serves(api, "Experiment", "name", "suggestions") is not False,
         engine=_look_for_engine(api),
-        controllers=None if controllers is None else list(map(_controller, controllers)),
+        controllers=_find_controllers(api),
         who=account or "you",
-        missing=_find_missing_rights(api, account, secret_name, unknown_kinds),
+        missing=_find_missing_rights(api, account, name, unknown_kinds),
         storage=storage,
         secret_keys=None if secret is None else sorted(secret),
         endpoint=_look_at_endpoint(api, storage),

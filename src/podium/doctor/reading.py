@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,7 +63,6 @@ class Reader:
     """Whether medianstop watches the lines as they come."""
 
     collector: Collector = STDOUT
-    """Metrics collector of the trials."""
 
     ask: Callable[[str, str], str] | None = None
     """Says how a sweep is started that reads a library's lines, from its key and the metric; None
@@ -85,19 +85,32 @@ class Reader:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every metric, the objective first."""
-        return (self.objective, *self.additional)
+        return tuple(dict.fromkeys((self.objective, *self.additional)))
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> "Reader":
+        """Return how the logs of an Experiment's trials are read."""
+        objective, collector = experiment.objective, experiment.collector
+        reads_files = collector.kind in ("File", "TensorFlowEvent")
+        return cls(
+            objective=objective.metric,
+            kind=objective.direction,
+            additional=objective.additional,
+            strategies=objective.strategies,
+            formats=collector.filters,
+            json=collector.reads_json,
+            stops_early=experiment.early_stopping is not None,
+            collector=collector if reads_files else Collector(kind=collector.kind),
+        )
 
     def how(self, library: Library, metric: str) -> str:
         """Say how a metric that a library prints is made the objective."""
         if self.ask:
             return self.ask(library.key, metric)
-        hint = (
-            f"spec.metricsCollectorSpec.source.filter.metricsFormat: {json.dumps(library.patterns)}"
-        )
-        return hint + (
-            "" if metric == self.objective else f", with objectiveMetricName: {json.dumps(metric)}"
-        )
+        patterns = json.dumps(library.patterns)
+        hint = f"spec.metricsCollectorSpec.source.filter.metricsFormat: {patterns}"
+        other = f", with objectiveMetricName: {json.dumps(metric)}"
+        return hint + ("" if metric == self.objective else other)
 
     def strategy(self, name: str) -> str:
         """Return how a metric's readings become one value."""
@@ -112,7 +125,6 @@ class Line:
     """Counted from 1."""
 
     text: str
-    """Without its line end."""
 
     readings: tuple[Reading, ...]
     """Values that Katib reads from it."""
@@ -144,7 +156,6 @@ class Log:
         ]
 
     def silent(self) -> list[str]:
-        """Return the metrics that no line reports."""
         reported = {reading.name for line in self.lines for reading in line.readings}
         return [name for name in self.reader.names if name not in reported]
 
@@ -154,6 +165,37 @@ class Log:
         if self.reader.objective in self.silent():  # Katib then drops the other metrics too
             readings = []
         return fold(readings, self.reader.names)
+
+    def details(self) -> dict[str, Any]:
+        """Return further facts for the report, with a row for each metric that would be stored."""
+        rows = [
+            {
+                "line": line.number,
+                "time": None if reading.time.year == 1 else reading.time.isoformat(),
+                "metric": reading.name,
+                "value": reading.value,
+            }
+            for line in self.lines
+            for reading in line.readings
+        ]
+        strategies = {name: self.reader.strategy(name) for name in self.reader.names}
+        stored = [
+            {
+                "metric": name,
+                **values,
+                "strategy": strategies[name],
+                "value": objective_value(values, strategies[name]),
+            }
+            for name, values in self.folded().items()
+        ]
+        return {
+            "lines": self.total,
+            "objective": self.reader.objective,
+            "type": self.reader.kind,
+            "stored": stored,
+            "readings": rows[:SHOWN],
+            "readings_total": len(rows),
+        }
 
 
 def scan(lines: Iterable[str], reader: Reader) -> Log:
@@ -192,27 +234,21 @@ def read_as(library: Library, text: str) -> Iterator[tuple[str, Reading]]:
 def _scan_json(lines: Sequence[str], reader: Reader) -> Log:
     """Read each line by itself, so that a broken one does not hide the others."""
     kept, seen = [], Counter[str]()
-    for number, raw in enumerate(lines, 1):
-        text = raw.rstrip("\r\n")
-        try:
-            readings = (
-                [
+    for number, text in enumerate((raw.rstrip("\r\n") for raw in lines), 1):
+        readings: list[Reading] = []
+        with suppress(Failed):
+            if text:
+                readings = [
                     reading
                     for reading in read_json([text], reader.names)
                     if reading.value != UNAVAILABLE
                 ]
-                if text
-                else []
-            )
-            seen.update(json.loads(text) if text else [])
-        except Failed:
-            readings = []
+                seen.update(json.loads(text))
         kept.append(Line(number, text, tuple(readings)))
     return Log(reader=reader, lines=kept, total=len(lines), seen=dict(seen))
 
 
 def _names_on(text: str) -> Iterator[str]:
-    """Yield each name on a line that Katib's own pattern finds with a digit after it."""
     if "=" in text:
         for match in compile_format(DEFAULT_FORMAT).finditer(text):
             if any(character.isdigit() for character in match.group(2) or ""):
@@ -235,63 +271,5 @@ def guess_reader(
         ]
         names = Counter(name for line in text for name in _names_on(line))
         objective = (known or [name for name, _ in names.most_common(1)] or ["accuracy"])[0]
-    return Reader(
-        objective=objective,
-        kind=kind or ("minimize" if _SMALL_IS_GOOD.search(objective) else "maximize"),
-    )
-
-
-def reader_of(experiment: Experiment) -> Reader:
-    """Return how the logs of an Experiment's trials are read."""
-    objective, collector = experiment.objective, experiment.collector
-    return Reader(
-        objective=objective.metric,
-        kind=objective.direction,
-        additional=objective.additional,
-        strategies=objective.strategies,
-        formats=collector.filters,
-        json=collector.reads_json,
-        stops_early=experiment.early_stopping is not None,
-        collector=collector
-        if collector.kind in ("File", "TensorFlowEvent")
-        else Collector(kind=collector.kind),
-    )
-
-
-def _stored(log: Log) -> list[dict[str, str | float | None]]:
-    """Return a row for each metric: min, max, latest, the strategy and the number it makes of
-    them."""
-    rows = []
-    for name, values in log.folded().items():
-        strategy = log.reader.strategy(name)
-        rows.append(
-            {
-                "metric": name,
-                **values,
-                "strategy": strategy,
-                "value": objective_value(values, strategy),
-            }
-        )
-    return rows
-
-
-def details_of(log: Log) -> dict[str, Any]:
-    """Return further facts about a log for the report."""
-    rows = [
-        {
-            "line": line.number,
-            "time": None if reading.time.year == 1 else reading.time.isoformat(),
-            "metric": reading.name,
-            "value": reading.value,
-        }
-        for line in log.lines
-        for reading in line.readings
-    ]
-    return {
-        "lines": log.total,
-        "objective": log.reader.objective,
-        "type": log.reader.kind,
-        "stored": _stored(log),
-        "readings": rows[:SHOWN],
-        "readings_total": len(rows),
-    }
+    guessed = "minimize" if _SMALL_IS_GOOD.search(objective) else "maximize"
+    return Reader(objective=objective, kind=kind or guessed)

@@ -5,7 +5,7 @@ from typing import Any
 
 from podium.display.tables import table
 from podium.doctor import command, log, namespace
-from podium.manifests import admission, job_rules, trainjob_rules, unknown_fields
+from podium.manifests import admission, job_rules
 from podium.manifests.experiment import katib_rules, rules, shell_rules, trial_rules, webhook_rules
 from podium.manifests.rules import Rule
 
@@ -22,13 +22,10 @@ TABLES: Mapping[str, Sequence[Rule[Any]]] = {
     ],
     "The pod that reports": [*trial_rules.TRIAL_RULES, *trial_rules.TRAINER_RULES],
     "A job": [
-        *admission.ANY_JOB,
         *admission.JOB,
-        *admission.OPERATOR_JOB,
-        *trainjob_rules.REFUSED,
+        *admission.TRAINJOB_REFUSED,
         *job_rules.JOB_RULES,
-        job_rules.workers_outlive_the_master,
-        *unknown_fields.UNKNOWN_FIELDS,
+        *job_rules.UNKNOWN_FIELDS,
     ],
     "A namespace": namespace.NAMESPACE_RULES,
 }

@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from urllib.request import Request, urlopen
 
 from podium.cluster.kubernetes.api import Api
-from podium.doctor.snapshot import Answer
 
 EXPIRES = 60
 """Seconds for which the signature of the one request holds."""
@@ -19,6 +18,15 @@ EXPIRES = 60
 
 PATIENCE = 5.0
 """Seconds to wait for an answer."""
+
+
+class Answer(NamedTuple):
+    """A store's answer to the question for its bucket."""
+
+    well: bool | None
+    """Whether it has the bucket and accepts the key; None if it could not be asked."""
+
+    what: str
 
 
 class _Service(NamedTuple):
@@ -69,17 +77,15 @@ def ask_for_bucket(
     access, key = (b64decode(secret[name]).decode(errors="replace").strip() for name in names)
     service = service_of(address, api.namespace)
     # The API server hands on its own host name, which the signature covers; it removes no query.
-    base = api.host if service else address if "://" in address else f"https://{address}"
+    base = urlsplit(api.host if service else address if "://" in address else f"https://{address}")
     # A list, which podium needs, of the folder that the key may be confined to.
     folder = urlsplit(storage.get("storage") or "").path.strip("/")
     asked = urlencode({"list-type": 2, "max-keys": 1, "prefix": f"{folder}/" if folder else ""})
-    url = urlsplit(f"{urlsplit(base).scheme}://{urlsplit(base).netloc}/{bucket}?{asked}")
+    url = urlsplit(f"{base.scheme}://{base.netloc}/{bucket}?{asked}")
     query = _sign(url, storage.get("region") or "us-east-1", access, key)
     if service:
-        status, body, server = _through_server(api, f"{service.proxy}/{bucket}", query)
-    else:
-        status, body, server = _from_here(f"{url.scheme}://{url.netloc}/{bucket}?{query}")
-    return Answer(*_verdict(bucket, status, body), server)
+        return _verdict(bucket, *_through_server(api, f"{service.proxy}/{bucket}", query))
+    return _verdict(bucket, *_from_here(f"{url.scheme}://{url.netloc}/{bucket}?{query}"))
 
 
 def _sign(url: Any, region: str, access: str, key: str) -> str:
@@ -94,60 +100,53 @@ def _sign(url: Any, region: str, access: str, key: str) -> str:
     )
 
 
-def _through_server(api: Api, path: str, query: str) -> tuple[int, str, str]:
+def _through_server(api: Api, path: str, query: str) -> tuple[int, str]:
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError as Unanswered
 
-    given = parse_qsl(query, keep_blank_values=True)
-    options = {
-        "auth_settings": ["BearerToken"],
-        "_preload_content": False,
-        "_request_timeout": PATIENCE,
-    }
     try:
-        answer = api.client.call_api(
-            path, "GET", query_params=given, _return_http_data_only=True, **options
+        api.client.call_api(
+            path,
+            "GET",
+            query_params=parse_qsl(query, keep_blank_values=True),
+            auth_settings=["BearerToken"],
+            _preload_content=False,
+            _request_timeout=PATIENCE,
         )
     except ApiException as error:
         body = error.body or b""
-        text = body.decode(errors="replace") if isinstance(body, bytes) else str(body)
-        return error.status or 0, text, (error.headers or {}).get("Server", "")
+        return error.status or 0, body.decode(errors="replace") if isinstance(body, bytes) else body
     except Unanswered:
-        return 0, "", ""
-    return answer.status, answer.data.decode(errors="replace"), answer.headers.get("Server", "")
+        return 0, ""
+    return 200, ""
 
 
-def _from_here(url: str) -> tuple[int, str, str]:
+def _from_here(url: str) -> tuple[int, str]:
     try:
         with urlopen(url, timeout=PATIENCE) as answer:
-            return answer.status, "", answer.headers.get("Server", "")
+            return answer.status, ""
     except HTTPError as error:
-        return (
-            error.code,
-            error.read(2000).decode(errors="replace"),
-            error.headers.get("Server", ""),
-        )
+        return error.code, error.read(2000).decode(errors="replace")
     except (URLError, OSError, ValueError):
-        return 0, "", ""
+        return 0, ""
 
 
-def _verdict(bucket: str, status: int, body: str) -> tuple[bool | None, str]:
+_REASONS = {
+    "NoSuchBucket": "the store has no bucket {}",
+    "InvalidAccessKeyId": "the store does not know the access key",
+    "AccessDenied": "the store denies access to bucket {}",
+}
+
+
+def _verdict(bucket: str, status: int, body: str) -> Answer:
     code = re.search(r"<Code>(\w+)</Code>", body)
     reason = code[1] if code else ""
     if status == 200:
-        return True, f"the store has bucket {bucket} and knows the key"
-    if reason == "NoSuchBucket":
-        return False, f"the store has no bucket {bucket}"
-    if reason in ("InvalidAccessKeyId", "AccessDenied"):
-        what = (
-            "does not know the access key"
-            if reason == "InvalidAccessKeyId"
-            else f"denies access to bucket {bucket}"
-        )
-        return False, f"the store {what}"
-    return None, f"bucket {bucket} could not be asked for" + (
-        f" ({reason or status})" if reason or status else ""
-    )
+        return Answer(True, f"the store has bucket {bucket} and knows the key")
+    if reason in _REASONS:
+        return Answer(False, _REASONS[reason].format(bucket))
+    why = f" ({reason or status})" if reason or status else ""
+    return Answer(None, f"bucket {bucket} could not be asked for{why}")
 
 
 def answers(url: str) -> tuple[bool, str]:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from podium.doctor.log import rules_for
 from podium.doctor.name_rules import nearest
-from podium.doctor.reading import Log, read_as, reader_of, scan
+from podium.doctor.reading import Log, Reader, read_as, scan
 from podium.manifests.experiment import Experiment
-from podium.manifests.experiment.adapt import reporting_flag
+from podium.manifests.experiment.build import reporting_flag
 from podium.manifests.rules import Finding, apply
 from podium.metrics.libraries import BY_HAND
 
@@ -69,7 +69,7 @@ def why_unavailable(
     Returns:
         Lines that say what was seen, and a hint.
     """
-    reader = replace(reader_of(experiment), ask=ask)
+    reader = replace(Reader.of(experiment), ask=ask)
     if reader.collector.kind != "StdOut":  # it read a file that nobody has any more
         return [], ""
     name, log = reader.objective, scan(lines, reader)

@@ -1,26 +1,22 @@
-"""Rules about values in a log: Katib stores something other than was printed."""
+"""Rules about values in a log: Katib stores something other than was printed, or another one of
+many readings becomes the objective."""
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-from podium.doctor.name_rules import line_numbers
-from podium.doctor.reading import COLOR, Line, Log
+from podium.doctor.name_rules import escaped, line_numbers
+from podium.doctor.reading import Line, Log
 from podium.manifests.rules import Rules, Violation
 from podium.metrics import STRICT_FORMAT, number, objective_value
 
 VALUE_RULES = Rules[Log]()
 rule = VALUE_RULES.rule
 
-CROWNED = "Katib stores an empty text and lets the trial succeed; it can be named the best (kubeflow/katib#2723)."
-_EXPONENT = re.compile(r"[eE][+-]?\d")
-_WRONG = re.compile(r"[,_]\d|\.\d|[xX][0-9a-fA-F]")
-
 
 class _Printed(NamedTuple):
     """One value as printed in the log and as stored by Katib."""
 
-    metric: str
     line: Line
     text: str
     """Text after the equals sign, up to the next blank."""
@@ -29,137 +25,127 @@ class _Printed(NamedTuple):
     """The stored value; None if a stricter metricsFormat skips it."""
 
 
-def _printed(log: Log) -> Iterator[_Printed]:
-    """Yield every ``metric=…`` of a log."""
-    for name in log.reader.names:
-        wanted = re.compile(rf"(?<![\w|-]){re.escape(name)}[^\S\n]*=[^\S\n]*(\S*)")
-        for line in log.lines:
-            values = [reading.value for reading in line.readings if reading.name == name]
-            for match in wanted.finditer(line.text):
-                taken = bool(values) and match[1].startswith(values[0])
-                yield _Printed(name, line, match[1], values.pop(0) if taken else None)
+def _printed(log: Log, metric: str) -> Iterator[_Printed]:
+    wanted = re.compile(rf"(?<![\w|-]){re.escape(metric)}[^\S\n]*=[^\S\n]*(\S*)")
+    for line in log.lines:
+        values = [reading.value for reading in line.readings if reading.name == metric]
+        for match in wanted.finditer(line.text):
+            taken = bool(values) and match[1].startswith(values[0])
+            yield _Printed(line, match[1], values.pop(0) if taken else None)
 
 
-def _grouped(log: Log, values: Iterator[_Printed], hint: str) -> Iterator[Violation]:
-    """Make one violation for each metric; it is not a failure while the objective still comes out
-    as a number."""
-    by_metric: dict[str, list[_Printed]] = {}
-    for value in values:
-        by_metric.setdefault(value.metric, []).append(value)
-    folded = log.folded()
-    for metric, values_of in by_metric.items():
-        wrong = any(value.value and number(value.value) is not None for value in values_of)
-        usable = (
-            objective_value(folded[metric], log.reader.strategy(metric)) is not None and not wrong
-        )
-        mild = metric != log.reader.objective or usable
-        first = values_of[0]
-        shown = COLOR.sub(lambda code: repr(code[0])[1:-1], f"{metric}={first.text}")
-        kept = (
-            "is passed over by the metricsFormat"
-            if first.value is None
-            else f"is stored as {first.value!r}"
-        )
-        where = line_numbers(value.line for value in values_of)
-        yield Violation(
-            f"`{shown}` {kept}", where, hint.format(metric=metric), level="warn" if mild else None
-        )
+class _Trap(NamedTuple):
+    """A form of values of which Katib stores something else."""
+
+    name: str
+    why: str
+    is_meant: Callable[[_Printed], Any]
+    hint: str
+    level: str = "fail"
+
+    def look(self, log: Log) -> Iterator[Violation]:
+        """Yield a violation for each metric; it is not a failure while the objective still comes
+        out as a number."""
+        for metric in log.reader.names:
+            values = [value for value in _printed(log, metric) if self.is_meant(value)]
+            if not values:
+                continue
+            first = values[0]
+            wrong = any(value.value and number(value.value) is not None for value in values)
+            stored = objective_value(log.folded()[metric], log.reader.strategy(metric))
+            mild = metric != log.reader.objective or (stored is not None and not wrong)
+            kept = "is passed over by the metricsFormat"
+            if first.value is not None:
+                kept = f"is stored as {first.value!r}"
+            yield Violation(
+                f"`{escaped(f'{metric}={first.text}')}` {kept}",
+                line_numbers(value.line for value in values),
+                self.hint.format(metric=metric),
+                level="warn" if mild else None,
+            )
 
 
-def _unreadable(log: Log, pattern: str) -> Iterator[_Printed]:
+def _unreadable(pattern: str) -> Callable[[_Printed], Any]:
+    """Return whether a value is no number, and looks like a pattern."""
     wanted = re.compile(pattern, re.IGNORECASE)
-    for value in _printed(log):
-        if number(value.value or "") is None and wanted.match(value.text):
-            yield value
+    return lambda value: number(value.value or "") is None and wanted.match(value.text)
 
 
-@rule("fail", CROWNED)
-def _not_finite(log: Log) -> Iterator[Violation]:
-    hint = "stop the trial with an error when {metric} is not finite, and let metricsFormat ask for a digit"
-    yield from _grouped(log, _unreadable(log, r"[+-]?(nan|inf)"), hint)
+def _rest(pattern: str) -> Callable[[_Printed], Any]:
+    """Return whether Katib stores a value without its rest, which looks like a pattern."""
+    wanted = re.compile(pattern)
+    return lambda value: value.value and wanted.match(value.text, len(value.value))
 
 
-@rule("fail", CROWNED)
-def _tensor_or_array(log: Log) -> Iterator[Violation]:
-    values = _unreadable(log, r"(\w+\.)*(tensor|array|float\d*|int\d*)\(|[\[({]")
-    yield from _grouped(log, values, "print a plain number: float({metric}) or .item()")
+_CROWNED = "Katib stores an empty text and lets the trial succeed; it can be named the best (kubeflow/katib#2723)."
+_EXPONENT = r"[eE][+-]?\d"
+_WRONG = r"[,_]\d|\.\d|[xX][0-9a-fA-F]"
+_NOT_FINITE = r"[+-]?(nan|inf)"
+_TENSOR = r"(\w+\.)*(tensor|array|float\d*|int\d*)\("
 
+_OTHER = _unreadable(rf"(?!{_NOT_FINITE}|{_TENSOR}|[\[({{\x1b\"'`])")
+_UNIT = _rest(rf"(?!{_WRONG}|{_EXPONENT})[^\W\d_]")
 
-@rule("fail", CROWNED)
-def _color_in_value(log: Log) -> Iterator[Violation]:
-    hint = "switch colors off where stdout is not a terminal (NO_COLOR=1)"
-    yield from _grouped(log, _unreadable(log, r"\x1b"), hint)
-
-
-@rule("fail", CROWNED)
-def _quoted_value(log: Log) -> Iterator[Violation]:
-    yield from _grouped(log, _unreadable(log, r"[\"'`]"), "print the number without quotes")
-
-
-@rule("fail", CROWNED)
-def _no_number(log: Log) -> Iterator[Violation]:
-    others = r"(?![+-]?(nan|inf)|(\w+\.)*(tensor|array|float\d*|int\d*)\(|[\[({\x1b\"'`])"
-    values = (value for value in _unreadable(log, others) if value.value is not None)
-    yield from _grouped(log, values, "print a number after {metric}=, on the same line")
-
-
-@rule(
-    "fail",
-    "The value ends where Katib's pattern no longer matches: 1,234 and 1_000 are 1, 0x10 is 0, 0,95 is 0.",
-)
-def _number_cut_short(log: Log) -> Iterator[Violation]:
-    values = (
-        value
-        for value in _printed(log)
-        if value.value and _WRONG.match(value.text[len(value.value) :])
-    )
-    hint = "print plain decimals, for example f'{{x:.4f}}': no separators, no decimal comma"
-    yield from _grouped(log, values, hint)
-
-
-@rule(
-    "warn",
-    "The % is dropped: 96.59% is 96.59, so a goal of 0.95 is reached at once and scales get mixed.",
-)
-def _percent(log: Log) -> Iterator[Violation]:
-    values = (
-        value
-        for value in _printed(log)
-        if value.value and value.text[len(value.value) :].startswith("%")
-    )
-    yield from _grouped(log, values, "print a fraction, 0.9659, and set the goal on the same scale")
-
-
-@rule(
-    "fail",
-    "The value ends where the metricsFormat no longer matches: without the exponent 1.5e-05 is 1.5.",
-)
-def _exponent_cut(log: Log) -> Iterator[Violation]:
-    values = (
-        value
-        for value in _printed(log)
-        if value.value and _EXPONENT.match(value.text[len(value.value) :])
-    )
-    yield from _grouped(log, values, f"let metricsFormat read exponents: {STRICT_FORMAT}")
-
-
-@rule("warn", "Everything after the number is dropped.")
-def _unit_dropped(log: Log) -> Iterator[Violation]:
-    values = (
-        value
-        for value in _printed(log)
-        if value.value
-        and (rest := value.text[len(value.value) :])[:1].isalpha()
-        and not _WRONG.match(rest)
-        and not _EXPONENT.match(rest)
-        and number(value.value) is not None
-    )
-    yield from _grouped(log, values, "print the number alone, always in the same unit")
+for _trap in (
+    _Trap(
+        "not-finite",
+        _CROWNED,
+        _unreadable(_NOT_FINITE),
+        "stop the trial with an error when {metric} is not finite, and let metricsFormat ask for a digit",
+    ),
+    _Trap(
+        "tensor-or-array",
+        _CROWNED,
+        _unreadable(rf"{_TENSOR}|[\[({{]"),
+        "print a plain number: float({metric}) or .item()",
+    ),
+    _Trap(
+        "color-in-value",
+        _CROWNED,
+        _unreadable(r"\x1b"),
+        "switch colors off where stdout is not a terminal (NO_COLOR=1)",
+    ),
+    _Trap("quoted-value", _CROWNED, _unreadable(r"[\"'`]"), "print the number without quotes"),
+    _Trap(
+        "no-number",
+        _CROWNED,
+        lambda value: value.value is not None and _OTHER(value),
+        "print a number after {metric}=, on the same line",
+    ),
+    _Trap(
+        "number-cut-short",
+        "The value ends where Katib's pattern no longer matches: 1,234 and 1_000 are 1, 0x10 is 0, 0,95 is 0.",
+        _rest(_WRONG),
+        "print plain decimals, for example f'{{x:.4f}}': no separators, no decimal comma",
+    ),
+    _Trap(
+        "percent",
+        "The % is dropped: 96.59% is 96.59, so a goal of 0.95 is reached at once and scales get mixed.",
+        _rest("%"),
+        "print a fraction, 0.9659, and set the goal on the same scale",
+        level="warn",
+    ),
+    _Trap(
+        "exponent-cut",
+        "The value ends where the metricsFormat no longer matches: without the exponent 1.5e-05 is 1.5.",
+        _rest(_EXPONENT),
+        f"let metricsFormat read exponents: {STRICT_FORMAT}",
+    ),
+    _Trap(
+        "unit-dropped",
+        "Everything after the number is dropped.",
+        lambda value: number(value.value or "") is not None and _UNIT(value),
+        "print the number alone, always in the same unit",
+        level="warn",
+    ),
+):
+    rule(_trap.level, _trap.why, _trap.name)(_trap.look)
 
 
 @rule(
     "warn",
     "While a rule of medianstop is in force, a name=value without a number ends the collector: Failed.",
+    hint="keep lines that mention the metric free of other name=text; do not print argv",
 )
 def _unreadable_while_stopping_early(log: Log) -> Iterator[Violation]:
     if not log.reader.stops_early:
@@ -167,7 +153,101 @@ def _unreadable_while_stopping_early(log: Log) -> Iterator[Violation]:
     pair = re.compile(r"[\w|-]+\s*=\s*(?![+-]?\.?\d)\S*")
     lines = [(line, match[0]) for line in log.lines if (match := pair.search(line.text))]
     if lines:
-        hint = "keep lines that mention the metric free of other name=text; do not print argv"
+        where = line_numbers(line for line, _ in lines)
+        yield Violation(f"`{lines[0][1]}` has no number", where)
+
+
+ORDER_RULES = Rules[Log]()
+ordered = ORDER_RULES.rule
+
+TIME_HINT = "begin the line with an RFC 3339 time: 2026-01-02T03:04:05.678901Z accuracy=0.9"
+_TIMELIKE = re.compile(
+    r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(:\d\d)?|\d\d:\d\d:\d\d|(?<!\d)1[67]\d{8}(\.\d+)?(?!\d)"
+)
+_PROGRESS = re.compile(
+    r"\[\s*\d+/\d+|\b(batch|step|iter(ation)?)\b|\d+/\d+ \[|it/s|\r", re.IGNORECASE
+)
+
+
+def _untimed(log: Log) -> list[Line]:
+    reported = log.reported(log.reader.objective)
+    return [line for line, reading in reported if reading.time.year == 1]
+
+
+@ordered(
+    "warn",
+    "Katib's database sorts by time only; without one, which value is the latest is not guaranteed.",
+    hint=TIME_HINT,
+)
+def _no_time(log: Log) -> Iterator[Violation]:
+    reported, untimed = log.reported(log.reader.objective), _untimed(log)
+    seem_timed = any(_TIMELIKE.search(line.text) for line in untimed)
+    if 1 < len(reported) == len(untimed) and not seem_timed:
+        yield Violation("no line with the objective has a time", line_numbers(untimed))
+
+
+@ordered(
+    "warn",
+    "A time counts only if it is the first word of the line and RFC 3339, with T and a zone.",
+    hint=TIME_HINT,
+)
+def _time_not_understood(log: Log) -> Iterator[Violation]:
+    matches = ((line, _TIMELIKE.search(line.text)) for line in _untimed(log))
+    lines = [(line, match[0]) for line, match in matches if match]
+    if lines and len(log.reported(log.reader.objective)) > 1:
+        where = line_numbers(line for line, _ in lines)
+        yield Violation(f"the time `{lines[0][1]}` is not understood", where)
+
+
+@ordered("warn", "Lines without a time count as the oldest ones.", hint=TIME_HINT)
+def _some_without_time(log: Log) -> Iterator[Violation]:
+    reported, untimed = log.reported(log.reader.objective), _untimed(log)
+    if untimed and len(untimed) < len(reported):
+        what = f"{len(untimed)} of {len(reported)} readings have no time"
+        yield Violation(what, line_numbers(untimed))
+
+
+@ordered(
+    "warn",
+    "latest is the value with the latest time, not the one printed last.",
+    hint="give every line a time",
+)
+def _latest_is_not_the_last(log: Log) -> Iterator[Violation]:
+    name = log.reader.objective
+    latest = log.folded()[name]["latest"]
+    for line, reading in log.reported(name)[-1:]:
+        if latest != reading.value:
+            level = "fail" if log.reader.strategy(name) == "latest" else "note"
+            what = f"{reading.value!r} was printed last, {latest!r} is stored as the latest"
+            yield Violation(what, f"line {line.number}", level=level)
+
+
+@ordered(
+    "fail",
+    "A trial whose latest value is not a number can be named the best (kubeflow/katib#2723).",
+    hint="stop the trial with an error instead; let metricsFormat ask for a digit",
+)
+def _latest_is_not_a_number(log: Log) -> Iterator[Violation]:
+    name = log.reader.objective
+    latest = log.folded()[name]["latest"]
+    if log.reader.strategy(name) == "latest" and number(latest) is None:
+        for line, _ in log.reported(name)[-1:]:
+            what = f"the strategy is latest and the latest value is {latest!r}"
+            yield Violation(what, f"line {line.number}")
+
+
+@ordered(
+    "warn",
+    "With min or max over batches the objective is the luckiest batch, not the quality of the model.",
+)
+def _batches_share_the_name(log: Log) -> Iterator[Violation]:
+    name, strategy = log.reader.objective, log.reader.strategy(log.reader.objective)
+    reported = log.reported(name)
+    batches = [line for line, _ in reported if _PROGRESS.search(line.text)]
+    if len(reported) > 1 and batches:
         yield Violation(
-            f"`{lines[0][1]}` has no number", line_numbers(line for line, _ in lines), hint
+            f"{len(reported)} readings of {name}, several an epoch, and the strategy is {strategy}",
+            line_numbers(batches),
+            f"print a batch's value as train_{name}=… (or `{name}: …`), and {name}= once an epoch",
+            level="note" if strategy == "latest" else None,
         )

@@ -85,7 +85,7 @@ class PipelineSettings:
         Raises:
             InvalidInput: There is no such Experiment, or a setting makes no sense for it.
         """
-        from podium.manifests.experiment.adapt import locate
+        from podium.manifests.experiment.build import locate
         from podium.training.identity import RunIdentity
 
         if self.sweep is None or self.target is None:

@@ -1,35 +1,88 @@
 """Admission of jobs: the rules of the training operator's webhooks and of the API server.
 
 Sources: kubeflow/trainer release-1.9 pkg/webhooks and pkg/apis/kubeflow.org/v1; kubernetes
-pkg/apis/batch/validation.
+pkg/apis/batch/validation. Of TrainJobs: kubeflow/trainer v2.3.0,
+pkg/apis/trainer/v1alpha1/trainjob_types.go, pkg/webhooks/trainjob_webhook.go and
+pkg/runtime/framework/plugins/{torch/torch,jobset/jobset}.go; jobset v0.12.0,
+pkg/webhooks/jobset_webhook.go. Those look names up in the runtime: torch-distributed has one
+replicated job ``node`` with a container ``node``; what another has is known in its cluster only.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from podium.manifests import trainjob_rules
 from podium.manifests.conditions import Manifest
-from podium.manifests.fields import integer, mapping, objects, text, unshared
+from podium.manifests.fields import integer, items, mapping, numbered, objects, text, unshared
 from podium.manifests.kinds import JOB_KINDS, LEADERS, MPIJOB, OPERATOR_KINDS, TRAINJOB, or_list
-from podium.manifests.names import broken_name, is_dns_1123
-from podium.manifests.pod_rules import POD_TEMPLATE, broken_containers
-from podium.manifests.pytorchjob import CLEAN_POD_POLICIES, RESTART_POLICIES
+from podium.manifests.labels import TRAINER_API, TRAINJOB_MANAGERS
+from podium.manifests.names import is_dns_1035, is_dns_1123
 from podium.manifests.rules import (
     BrokenRules,
     Finding,
-    Look,
-    Rule,
     Rules,
     Violation,
     apply,
+    at_least,
     broken,
     one_of,
     raise_for,
 )
 from podium.manifests.structure import BOOL, INT, OBJECT, TEXT, Schema, wrong_types
+from podium.manifests.trainjob import (
+    NODE,
+    PATCHED_CONTAINER,
+    PATCHED_POD,
+    RUNTIME_IMAGES,
+    TORCH,
+    reserved,
+    template_of,
+)
 from podium.manifests.workload import Replica, Workload, role_of
 
-T = TypeVar("T")
+_RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
+_CLEAN_POD_POLICIES = ("Running", "All", "None")
+
+_ENV: Schema = [{"name": TEXT, "value": TEXT, "valueFrom": OBJECT}]
+_RESOURCES: Schema = {"requests": OBJECT, "limits": OBJECT}
+_CONTAINER: Schema = {
+    "name": TEXT,
+    "image": TEXT,
+    "command": [TEXT],
+    "args": [TEXT],
+    "workingDir": TEXT,
+    "env": _ENV,
+    "envFrom": [OBJECT],
+    "volumeMounts": [{"name": TEXT, "mountPath": TEXT, "subPath": TEXT}],
+    "resources": _RESOURCES,
+    "securityContext": OBJECT,
+}
+_POD_TEMPLATE: Schema = {
+    "metadata": {"labels": OBJECT, "annotations": OBJECT},
+    "spec": {
+        "containers": [_CONTAINER],
+        "initContainers": [_CONTAINER],
+        "volumes": [{"name": TEXT}],
+        "restartPolicy": TEXT,
+        "terminationGracePeriodSeconds": INT,
+        "serviceAccountName": TEXT,
+        "imagePullSecrets": [{"name": TEXT}],
+        "securityContext": OBJECT,
+        "nodeSelector": OBJECT,
+        "affinity": OBJECT,
+        "tolerations": [OBJECT],
+        "schedulingGates": [OBJECT],
+    },
+}
+
+
+def _variables(path: str, env: Any) -> Iterator[Violation]:
+    for where, variable in numbered(path, env):
+        if not variable.get("name"):
+            yield broken(f"{where}.name", "must be given", variable.get("name"))
+        if variable.get("value") and variable.get("valueFrom") is not None:
+            yield broken(where, "must have either value or valueFrom", dict(variable))
+
 
 _METADATA: Schema = {
     "name": TEXT,
@@ -39,7 +92,7 @@ _METADATA: Schema = {
     "annotations": OBJECT,
     "ownerReferences": [OBJECT],
 }
-_REPLICA: Schema = {"replicas": INT, "restartPolicy": TEXT, "template": POD_TEMPLATE}
+_REPLICA: Schema = {"replicas": INT, "restartPolicy": TEXT, "template": _POD_TEMPLATE}
 _RUN_POLICY: Schema = {
     "cleanPodPolicy": TEXT,
     "ttlSecondsAfterFinished": INT,
@@ -77,7 +130,7 @@ _JOB_SPEC: Schema = {
     "activeDeadlineSeconds": INT,
     "ttlSecondsAfterFinished": INT,
     "suspend": BOOL,
-    "template": POD_TEMPLATE,
+    "template": _POD_TEMPLATE,
 }
 _NOT_NEGATIVE = (
     "ttlSecondsAfterFinished",
@@ -87,19 +140,16 @@ _NOT_NEGATIVE = (
     "completions",
 )
 
-OPERATOR_JOB, JOB, ANY_JOB = Rules[Workload](), Rules[Workload](), Rules[Workload]()
+JOB = Rules[Workload]()
+"""Rules about a Job or a job of the training operator."""
+
 SHAPE = Rules[Mapping[str, Any]]()
+TRAINJOB_REFUSED = Rules[Workload]()
 
-
-def _refused(table: Rules[T]) -> Callable[[Look[T]], Rule[T]]:
-    why = "The operator's webhook or the API server refuses the job."
-    return table.rule("fail", why, "refused-by-operator", refuses=True)
-
-
-refused, refused_job, refused_operator_job = (
-    _refused(ANY_JOB),
-    _refused(JOB),
-    _refused(OPERATOR_JOB),
+_OPERATOR = "The operator's webhook or the API server refuses the job."
+refused = JOB.rule("fail", _OPERATOR, "refused-by-operator", refuses=True)
+refused_trainjob = TRAINJOB_REFUSED.rule(
+    "fail", "Trainer, JobSet or the API server refuses it.", "refused-by-trainer", refuses=True
 )
 
 
@@ -113,12 +163,7 @@ def admit(manifest: Mapping[str, Any]) -> Workload:
     raise_for(_well_formed.findings(admitted))
     _set_defaults(admitted)
     job = Workload.parse(admitted)
-    own = (
-        trainjob_rules.REFUSED
-        if job.kind == TRAINJOB
-        else [*(OPERATOR_JOB if job.operator else JOB), *ANY_JOB]
-    )
-    raise_for(apply(own, job))
+    raise_for(apply(TRAINJOB_REFUSED if job.kind == TRAINJOB else JOB, job))
     return job
 
 
@@ -136,53 +181,49 @@ def _ordered(manifest: Mapping[str, Any]) -> Manifest:
     they start."""
     copy: Manifest = unshared(manifest)
     spec, operator = copy.get("spec"), OPERATOR_KINDS.get(text(copy.get("kind")))
-    if (
-        operator
-        and isinstance(spec, dict)
-        and isinstance(given := spec.get(operator.replica_specs), dict)
-    ):
+    given = spec.get(operator.replica_specs) if operator and isinstance(spec, dict) else None
+    if operator and isinstance(spec, dict) and isinstance(given, dict):
         replicas = {role_of(str(role), operator): replica or {} for role, replica in given.items()}
-        order = {role: number for number, role in enumerate(operator.roles)}
-        spec[operator.replica_specs] = dict(
-            sorted(replicas.items(), key=lambda item: order.get(item[0], len(order)))
-        )
+        known = {role: replicas[role] for role in operator.roles if role in replicas}
+        spec[operator.replica_specs] = known | replicas
     return copy
 
 
 def _set_defaults(job: Manifest) -> None:
-    spec = job["spec"]
-    if operator := OPERATOR_KINDS.get(job["kind"]):
+    kind, spec = job["kind"], job["spec"]
+    if operator := OPERATOR_KINDS.get(kind):
         policy = spec["runPolicy"] = spec.get("runPolicy") or {}
         policy["cleanPodPolicy"] = policy.get("cleanPodPolicy") or "None"
         replicas = spec[operator.replica_specs] = spec.get(operator.replica_specs) or {}
         for role, replica in replicas.items():
             if isinstance(replica, dict):
-                usual = 0 if (job["kind"], role) == (MPIJOB, "Worker") else 1
-                replica["replicas"] = (
-                    usual if replica.get("replicas") is None else replica["replicas"]
-                )
+                _default(replica, replicas=0 if (kind, role) == (MPIJOB, "Worker") else 1)
                 replica["restartPolicy"] = replica.get("restartPolicy") or operator.restart_policy
-        if job["kind"] == MPIJOB:
+        if kind == MPIJOB:
             _let_workers_wait(mapping(mapping(replicas.get("Worker")).get("template")))
-        return
-    if job["kind"] == TRAINJOB:
-        trainjob_rules.set_defaults(spec)
-        return
-    spec["completionMode"] = spec.get("completionMode") or "NonIndexed"
-    if spec.get("completions") is None and spec.get("parallelism") is None:
-        spec["completions"] = 1
-    defaults = {"parallelism": 1, "backoffLimit": 6}
-    spec |= {key: value for key, value in defaults.items() if spec.get(key) is None}
+    elif kind == TRAINJOB:  # those of the runtime torch-distributed
+        trainer = spec["trainer"] = dict(spec.get("trainer") or {})
+        image = RUNTIME_IMAGES.get(text(mapping(spec.get("runtimeRef")).get("name")), "")
+        _default(trainer, numNodes=1)
+        trainer["image"] = trainer.get("image") or image
+    else:
+        spec["completionMode"] = spec.get("completionMode") or "NonIndexed"
+        if spec.get("completions") is None and spec.get("parallelism") is None:
+            spec["completions"] = 1
+        _default(spec, parallelism=1, backoffLimit=6)
+
+
+def _default(holder: dict[str, Any], **values: int) -> None:
+    holder |= {name: value for name, value in values.items() if holder.get(name) is None}
 
 
 def _let_workers_wait(template: Mapping[str, Any]) -> None:
-    """Give an MPIJob's Workers the operator's command: mpirun starts programs beside it."""
     for container in objects(mapping(template.get("spec")).get("containers"))[:1]:
         if isinstance(container, dict) and not container.get("command"):
             container |= {"command": ["sleep"], "args": ["365d"]}
 
 
-@_refused(SHAPE)
+@SHAPE.rule("fail", _OPERATOR, "refused-by-operator", refuses=True)
 def _well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
     kind, version = text(manifest.get("kind")), manifest.get("apiVersion")
     if kind not in JOB_KINDS:
@@ -206,14 +247,15 @@ def schema_of(kind: str) -> Schema:
             "metadata": _METADATA,
             "spec": {"runPolicy": _RUN_POLICY, **_OWN_FIELDS.get(kind, {}), **roles},
         }
-    specs = {"Job": _JOB_SPEC, TRAINJOB: trainjob_rules.SPEC}
+    specs = {"Job": _JOB_SPEC, TRAINJOB: _TRAINJOB_SPEC}
     return {"metadata": _METADATA, "spec": specs.get(kind, OBJECT)}
 
 
-@refused_operator_job
-def replicas(job: Workload) -> Iterator[Violation]:
-    operator, roles = job.operator, [replica.role for replica in job.replicas]
-    assert operator
+@refused
+def _replicas(job: Workload) -> Iterator[Violation]:
+    if not (operator := job.operator):
+        return
+    roles = [replica.role for replica in job.replicas]
     known = or_list([f"a {role}" for role in operator.roles])
     if not roles:
         yield broken(job.replicas_path, f"must have {known}", {})
@@ -225,45 +267,38 @@ def replicas(job: Workload) -> Iterator[Violation]:
     for replica in job.replicas:
         if replica.role not in operator.roles:
             yield broken(replica.path, f"must be {known}", replica.role)
-            continue
-        yield from _replica(replica, operator.container)
+        else:
+            yield from _replica(replica, operator.container)
 
 
 def _replica(replica: Replica, container: str) -> Iterator[Violation]:
-    path = replica.path
-    if replica.role in LEADERS and replica.count != 1:
-        rule = f"replicas == 1 for the {replica.role}"
+    path, role = replica.path, replica.role
+    if role in LEADERS and replica.count != 1:
+        rule = f"replicas == 1 for the {role}"
         yield broken(f"{path}.replicas", rule, replica.count, "further processes are Workers")
-    elif replica.count < 1:
-        yield broken(
-            f"{path}.replicas",
-            "replicas >= 1",
-            replica.count,
-            f"leave the {replica.role} out if there is none",
-        )
-    yield from one_of(f"{path}.restartPolicy", replica.restart_policy, RESTART_POLICIES)
+    else:
+        hint = f"leave the {role} out if there is none"
+        yield from at_least(f"{path}.replicas", replica.count, 1, hint)
+    yield from one_of(f"{path}.restartPolicy", replica.restart_policy, _RESTART_POLICIES)
     if container and replica.pod.container(container) is None:
         names = [given.name for given in replica.pod.containers]
-        yield broken(
-            f"{replica.pod.path}.spec.containers", f"must hold one called {container}", names
-        )
+        rule = f"must hold one called {container}"
+        yield broken(f"{replica.pod.path}.spec.containers", rule, names)
 
 
 @refused
 def _run_policy(job: Workload) -> Iterator[Violation]:
     path, policy = job.run_policy_path, job.run_policy
     for field in _NOT_NEGATIVE:
-        value = integer(policy.get(field))
-        if value is not None and value < 0:
-            yield broken(f"{path}.{field}", f"{field} >= 0", value)
+        yield from at_least(f"{path}.{field}", integer(policy.get(field)), 0)
     if job.operator:
-        yield from one_of(f"{path}.cleanPodPolicy", job.clean_pod_policy, CLEAN_POD_POLICIES)
+        yield from one_of(f"{path}.cleanPodPolicy", job.clean_pod_policy, _CLEAN_POD_POLICIES)
         if policy.get("managedBy") is not None:
             managers = ("kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue")
             yield from one_of(f"{path}.managedBy", policy["managedBy"], managers)
 
 
-@refused_operator_job
+@refused
 def _processes(job: Workload) -> Iterator[Violation]:
     if job.kind != "PyTorchJob":
         return
@@ -271,57 +306,201 @@ def _processes(job: Workload) -> Iterator[Violation]:
     if given is not None and given not in ("auto", "cpu", "gpu") and not job.processes_per_replica:
         yield broken("spec.nprocPerNode", "must be auto, cpu, gpu or a number in quotes", given)
     if elastic is not None and job.replica("Worker") is None:
-        yield broken(
-            f"{job.replicas_path}.Worker",
-            "must be given with elasticPolicy",
-            None,
-            "an elastic job has Workers",
-        )
+        where, hint = f"{job.replicas_path}.Worker", "an elastic job has Workers"
+        yield broken(where, "must be given with elasticPolicy", None, hint)
     if elastic and elastic.get("nProcPerNode") is not None and given is not None:
         where = "spec.elasticPolicy.nProcPerNode"
         yield broken(where, "must be left out beside spec.nprocPerNode", elastic["nProcPerNode"])
 
 
-@refused_operator_job
-def _slots(job: Workload) -> Iterator[Violation]:
-    if job.kind == MPIJOB and job.slots_per_worker is not None and job.slots_per_worker < 1:
+@refused
+def _other_kinds(job: Workload) -> Iterator[Violation]:
+    if job.kind == MPIJOB:
         hint = "the number of processes in each Worker; 1 if left out"
-        yield broken("spec.slotsPerWorker", "slotsPerWorker >= 1", job.slots_per_worker, hint)
-
-
-@refused_operator_job
-def _success_policy(job: Workload) -> Iterator[Violation]:
+        yield from at_least("spec.slotsPerWorker", job.slots_per_worker, 1, hint)
     if job.operator and job.operator.first_pod_decides and job.success_policy:
         yield from one_of("spec.successPolicy", job.success_policy, ("AllWorkers",))
-
-
-@refused_job
-def _completions(job: Workload) -> Iterator[Violation]:
-    mode, policy = job.spec.get("completionMode"), job.replicas[0].restart_policy
-    yield from one_of("spec.template.spec.restartPolicy", policy, ("Never", "OnFailure"))
-    yield from one_of("spec.completionMode", mode, ("NonIndexed", "Indexed"))
-    if mode == "Indexed" and job.spec.get("completions") is None:
-        yield broken("spec.completions", "must be given with completionMode Indexed", None)
+    if job.kind == "Job":
+        mode, policy = job.spec.get("completionMode"), job.replicas[0].restart_policy
+        yield from one_of("spec.template.spec.restartPolicy", policy, ("Never", "OnFailure"))
+        yield from one_of("spec.completionMode", mode, ("NonIndexed", "Indexed"))
+        if mode == "Indexed" and job.spec.get("completions") is None:
+            yield broken("spec.completions", "must be given with completionMode Indexed", None)
 
 
 @refused
-def containers(job: Workload) -> Iterator[Violation]:
-    for replica in job.replicas:
-        yield from broken_containers(replica.pod)
+def _containers(job: Workload) -> Iterator[Violation]:
+    for pod in (replica.pod for replica in job.replicas):
+        if not pod.containers:
+            yield broken(f"{pod.path}.spec.containers", "must hold a container", [])
+        for container in (*pod.containers, *pod.init_containers):
+            if not container.image:
+                hint = "any name will do on one machine, where this Python stands for it"
+                yield broken(f"{container.path}.image", "must be given", container.image, hint)
+            if not container.name:
+                yield broken(f"{container.path}.name", "must be given", container.name)
+            yield from _variables(f"{container.path}.env", container.manifest.get("env"))
 
 
 @refused
-def name(job: Workload) -> Iterator[Violation]:
+def _name(job: Workload) -> Iterator[Violation]:
+    name = job.expected_name
     if job.kind != "Job":
-        longest = max(map(_pod_suffix, job.replicas), key=len, default="")
-        yield from broken_name(job.expected_name, longest)
-    elif not (is_dns_1123(job.expected_name) and len(job.expected_name) <= 63):
+        suffixes = [f"-{replica.role.lower()}-{replica.count - 1}" for replica in job.replicas]
+        yield from _pod_name(name, max(suffixes, key=len, default=""))
+    elif not (is_dns_1123(name) and len(name) <= 63):
+        rule = "must be lower case letters, digits, - and ., at most 63"
+        yield broken("metadata.name", rule, name)
+
+
+def _pod_name(name: str, longest: str) -> Iterator[Violation]:
+    """Yield the reasons why neither a distributed job nor each of its pods can have a name.
+
+    Args:
+        longest: The longest of what its pods' names have after it.
+    """
+    if not is_dns_1035(name):
+        rule = "must be lower case letters, digits and -, a letter first"
+        yield broken("metadata.name", rule, name)
+    if len(name) + len(longest) > 63:
+        rule = f"len(name + {longest!r}) <= 63, the length of a pod's name"
+        yield broken("metadata.name", rule, name, "choose a shorter name")
+
+
+_HTTP_PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
+_PATCHED_JOB: Schema = {
+    "name": TEXT,
+    "template": {"metadata": OBJECT, "spec": {"template": _POD_TEMPLATE}},
+}
+
+_TRAINJOB_SPEC: Schema = {
+    "runtimeRef": {"name": TEXT, "apiGroup": TEXT, "kind": TEXT},
+    "initializer": OBJECT,
+    "trainer": {
+        "image": TEXT,
+        "command": [TEXT],
+        "args": [TEXT],
+        "env": _ENV,
+        "numNodes": INT,
+        "numProcPerNode": INT,
+        "resourcesPerNode": _RESOURCES,
+    },
+    "runtimePatches": [
+        {
+            "manager": TEXT,
+            "time": TEXT,
+            "trainingRuntimeSpec": {
+                "template": {"metadata": OBJECT, "spec": {"replicatedJobs": [_PATCHED_JOB]}}
+            },
+        }
+    ],
+    "suspend": BOOL,
+    "activeDeadlineSeconds": INT,
+    "managedBy": TEXT,
+}
+
+TRAINJOB_REFUSED = Rules[Workload]()
+refused_trainjob = TRAINJOB_REFUSED.rule(
+    "fail", "Trainer, JobSet or the API server refuses it.", "refused-by-trainer", refuses=True
+)
+
+
+@refused_trainjob
+def _runtime(job: Workload) -> Iterator[Violation]:
+    reference, path = mapping(job.spec.get("runtimeRef")), f"{job.path}spec.runtimeRef"
+    if not job.runtime:
+        hint = "runtimeRef: {name: torch-distributed}; `kubectl get clustertrainingruntimes` lists them"
+        yield broken(f"{path}.name", "must be the name of a runtime", reference.get("name"), hint)
+    if reference.get("kind") is not None:
+        yield from one_of(
+            f"{path}.kind", job.runtime_kind, ("ClusterTrainingRuntime", "TrainingRuntime")
+        )
+    if reference.get("apiGroup") is not None:
+        yield from one_of(f"{path}.apiGroup", reference["apiGroup"], (TRAINER_API,))
+
+
+@refused_trainjob
+def _trainer(job: Workload) -> Iterator[Violation]:
+    path, given = f"{job.path}spec.trainer", mapping(job.spec.get("trainer"))
+    for name in ("numNodes", "numProcPerNode"):
+        yield from at_least(f"{path}.{name}", integer(given.get(name)), 1)
+    yield from _variables(f"{path}.env", given.get("env"))
+    for where, variable in numbered(f"{path}.env", given.get("env")):
+        if variable.get("name") in reserved(job.spec):
+            rule = "must not be a variable that Trainer sets"
+            yield broken(where, rule, variable["name"], "remove it")
+
+
+@refused_trainjob
+def _trainjob_limits(job: Workload) -> Iterator[Violation]:
+    path = f"{job.path}spec"
+    yield from at_least(f"{path}.activeDeadlineSeconds", job.active_deadline_seconds, 1)
+    if job.managed_by:
+        yield from one_of(f"{path}.managedBy", job.managed_by, TRAINJOB_MANAGERS)
+
+
+@refused_trainjob
+def _patches(job: Workload) -> Iterator[Violation]:
+    given, managers = job.spec.get("runtimePatches"), set()
+    if len(items(given)) > 16:
         yield broken(
-            "metadata.name",
-            "must be lower case letters, digits, - and ., at most 63",
-            job.expected_name,
+            f"{job.path}spec.runtimePatches", "must have at most 16 entries", len(items(given))
+        )
+    for path, patch in numbered(f"{job.path}spec.runtimePatches", given):
+        manager = text(patch.get("manager"))
+        host, _, rest = manager.partition("/")
+        if not (is_dns_1123(host) and _HTTP_PATH.fullmatch(rest)):
+            hint = "for example acme.com/team"
+            yield broken(
+                f"{path}.manager",
+                "must be a domain, a slash and a name",
+                patch.get("manager"),
+                hint,
+            )
+        if manager in managers:
+            yield broken(f"{path}.manager", "must be given once", manager, "join the two entries")
+        managers.add(manager)
+        runtime = mapping(patch.get("trainingRuntimeSpec"))
+        spec = mapping(mapping(runtime.get("template")).get("spec"))
+        inside = f"{path}.trainingRuntimeSpec.template.spec.replicatedJobs"
+        for where, patched in numbered(inside, spec.get("replicatedJobs")):
+            yield from _patched_job(patched, where, known=job.runtime == TORCH)
+
+
+def _patched_job(patched: Mapping[str, Any], path: str, *, known: bool) -> Iterator[Violation]:
+    if patched.get("name") != NODE and known:
+        yield broken(
+            f"{path}.name", f"must be {NODE}", patched.get("name"), "torch-distributed has no other"
+        )
+    pod, inside = mapping(template_of(patched).get("spec")), f"{path}.template.spec.template.spec"
+    for name in sorted(set(pod) - set(PATCHED_POD)):
+        yield _not_patched(f"{inside}.{name}", PATCHED_POD, "set it in the runtime")
+    for part in ("initContainers", "containers"):
+        for where, container in numbered(f"{inside}.{part}", pod.get(part)):
+            yield from _patched_container(container, where, known=known)
+
+
+def _patched_container(
+    container: Mapping[str, Any], path: str, *, known: bool
+) -> Iterator[Violation]:
+    for name in sorted(set(container) - set(PATCHED_CONTAINER)):
+        hint = "image, command, args and resourcesPerNode stand in spec.trainer"
+        yield _not_patched(f"{path}.{name}", PATCHED_CONTAINER, hint)
+    if container.get("name") != NODE:
+        if known:
+            hint = "a runtimePatch changes the containers of the runtime and adds none"
+            yield broken(f"{path}.name", f"must be {NODE}", container.get("name"), hint)
+    elif container.get("env"):
+        yield broken(
+            f"{path}.env", "must be left out", container["env"], "write it into spec.trainer.env"
         )
 
 
-def _pod_suffix(replica: Replica) -> str:
-    return f"-{replica.role.lower()}-{replica.count - 1}"
+def _not_patched(path: str, known: tuple[str, ...], hint: str) -> Violation:
+    field = path.rpartition(".")[2]
+    return broken(path, f"must be one of {', '.join(known)}", field, hint)
+
+
+@refused_trainjob
+def _name_of_trainjob(job: Workload) -> Iterator[Violation]:
+    return _pod_name(job.expected_name, f"-{NODE}-0-{job.nodes - 1}-abcde")

@@ -85,7 +85,6 @@ class State(NamedTuple):
 
     @property
     def succeeded(self) -> bool:
-        """Whether it ended well."""
         return self.phase == "Succeeded"
 
     @property
@@ -141,11 +140,9 @@ class SteadyTime:
         self._wall, self._since = datetime.now(UTC), monotonic()
 
     def now(self) -> datetime:
-        """Return the present time."""
         return self._wall + timedelta(seconds=monotonic() - self._since)
 
     def timestamp(self) -> str:
-        """Return the present time as Kubernetes writes it."""
         return _written(self.now(), "milliseconds")
 
 
@@ -215,7 +212,6 @@ class Conditions:
         self._status["conditions"] = after
 
     def remove(self, *kinds: str) -> None:
-        """Remove the conditions of these types."""
         before = self._status.get("conditions") or []
         self._status["conditions"] = [
             condition for condition in before if condition["type"] not in kinds

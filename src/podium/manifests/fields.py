@@ -35,28 +35,15 @@ def integer(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def number(value: Any) -> float | None:
-    """Return a number, or None in place of anything else."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def count(value: Any) -> int:
-    """Return an integer, or 1 in place of anything else."""
-    return 1 if (given := integer(value)) is None else given
-
-
 def texts(value: Any) -> dict[str, str]:
-    """Return an object of strings; other values are left out."""
     return {str(key): item for key, item in mapping(value).items() if isinstance(item, str)}
 
 
 def strings(value: Any) -> tuple[str, ...]:
-    """Return the items of a list as strings."""
     return tuple(map(str, items(value)))
 
 
 def objects(value: Any) -> tuple[Mapping[str, Any], ...]:
-    """Return the items of a list as objects."""
     return tuple(map(mapping, items(value)))
 
 
@@ -116,12 +103,10 @@ class ManifestView:
 
     @classmethod
     def parse_all(cls, value: Any) -> tuple[Self, ...]:
-        """Read the items of a list."""
         return tuple(map(cls.parse, items(value)))
 
     @property
     def fields(self) -> frozenset[str]:
-        """Names of its fields with a value."""
         return with_values(self.manifest)
 
 

@@ -61,7 +61,7 @@ class JobEditor:
         if kind == "Job":
             templates = {"": spec.get("template")}
         elif kind == TRAINJOB:
-            templates = {trainjob.role(spec): self.node_template}
+            templates = {trainjob.training_job(spec).capitalize(): self.node_template}
         else:
             operator = OPERATOR_KINDS.get(text(kind))
             replicas = mapping(spec.get(operator.replica_specs)) if operator else {}
@@ -153,15 +153,12 @@ class JobEditor:
         }
 
     def label(self, labels: Mapping[str, str]) -> None:
-        """Add labels to the object."""
         merge(self.body, ("metadata", "labels"), labels)
 
     def annotate(self, annotations: Mapping[str, str]) -> None:
-        """Add annotations to the object."""
         merge(self.body, ("metadata", "annotations"), annotations)
 
     def label_pods(self, labels: Mapping[str, str]) -> None:
-        """Add labels to every pod template."""
         for _, template in self.templates if labels else ():
             merge(template, ("metadata", "labels"), labels)
 
@@ -173,7 +170,6 @@ class JobEditor:
                     yield role, container
 
     def replace_texts(self, change: Callable[[str], str]) -> None:
-        """Replace every text of the manifest."""
         for holder in (self.body, self.node_template):
             for key, value in holder.items():
                 holder[key] = _with_texts(value, change)

@@ -1,17 +1,98 @@
 """A job as another kind of job: the same container in a Job, a PyTorchJob or a TrainJob."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from podium.errors import InvalidInput, suggestion
+from podium.manifests.conditions import Manifest
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.fields import present, unshared
+from podium.manifests.job_editor import DISRUPTED, JobEditor
 from podium.manifests.kinds import JOB_KINDS, TRAINJOB
+from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.migrate import as_trainjob
 from podium.manifests.pod_security import RESTRICTED
-from podium.manifests.pytorchjob import CONTAINER, as_pytorchjob
 from podium.manifests.trainjob import NODE
 from podium.manifests.workload import Workload
+
+CONTAINER = "pytorch"
+"""The container the operator looks for in every replica."""
+
+
+def build_pytorchjob(
+    *,
+    image: str,
+    command: Sequence[str],
+    args: Sequence[str] = (),
+    name: str | None = None,
+    workers: int = 0,
+) -> Manifest:
+    """Write a PyTorchJob of one Master and any number of Workers, all from one pod template.
+
+    Args:
+        image: Container image; a local cluster maps it to an environment.
+        command: Program of every replica; never left to the image, Katib would have to ask its
+            registry.
+        name: metadata.name; None in a trial template, where Katib gives the name.
+        workers: Worker replicas beside the Master.
+    """
+    container = present(args=list(args) or None, command=list(command), image=image, name=CONTAINER)
+    # A label, not an annotation: current Istio reads only that, and its proxy would keep a trial's pod alive forever
+    # (kubeflow/katib#2527).
+    template = {
+        "metadata": {"labels": {ISTIO_INJECT: "false"}},
+        "spec": {"containers": [container]},
+    }
+    counts = {"Master": 1} | ({"Worker": workers} if workers else {})
+    replicas = {
+        role: {"replicas": count, "restartPolicy": "OnFailure", "template": unshared(template)}
+        for role, count in counts.items()
+    }
+    # The limit is of the restarts of all replicas together: three of each.
+    policy = {"backoffLimit": 3 * (workers + 1) + 1, "cleanPodPolicy": "Running"}
+    return present(
+        apiVersion="kubeflow.org/v1",
+        kind="PyTorchJob",
+        metadata=None if name is None else {"name": name},
+        spec={"pytorchReplicaSpecs": replicas, "runPolicy": policy},
+    )
+
+
+def _as_pytorchjob(job: Workload, container: str) -> Workload:
+    """Return a PyTorchJob whose Master and Workers run a Job's pod or a TrainJob's nodes.
+
+    Args:
+        job: A Job or TrainJob; stays as it is.
+        container: Name of the container that trains; the operator wants it to be called CONTAINER.
+    """
+    editor = JobEditor.of(job.manifest)
+    ((_, template),) = editor.templates
+    for _, body in editor.containers(container):
+        body["name"] = CONTAINER
+    policy = template["spec"].pop("restartPolicy", job.replicas[0].restart_policy or "Never")
+    master = {"replicas": 1, "restartPolicy": policy, "template": template}
+    worker = {"replicas": job.workers, "restartPolicy": policy, "template": unshared(template)}
+    manifest = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": editor.body.get("metadata") or {},
+        "spec": {
+            **present(
+                nprocPerNode=str(job.processes_per_replica) if job.processes_per_replica else None
+            ),
+            "pytorchReplicaSpecs": {
+                "Master": master,
+                **({"Worker": worker} if job.workers else {}),
+            },
+            "runPolicy": present(
+                backoffLimit=job.backoff_limit,
+                activeDeadlineSeconds=job.active_deadline_seconds,
+                suspend=job.suspended or None,
+            ),
+        },
+    }
+    return Workload(manifest=manifest, path=job.path)
+
 
 AUTO = "auto"
 CHOICES = {"pytorchjob": "PyTorchJob", "trainjob": TRAINJOB, "job": "Job"}
@@ -97,7 +178,7 @@ def as_kind(job: Workload, container: str, kind: str) -> tuple[Workload, str]:
     if kind == "Job":
         return _as_job(job), container
     if kind == "PyTorchJob":
-        return as_pytorchjob(job, container), CONTAINER
+        return _as_pytorchjob(job, container), CONTAINER
     builtin = any(
         body.uses_builtin_trainer for _, body in job.containers() if body.name == container
     )
@@ -105,7 +186,6 @@ def as_kind(job: Workload, container: str, kind: str) -> tuple[Workload, str]:
 
 
 def _as_job(job: Workload) -> Workload:
-    """Return a Job that runs the first pod of a job without workers."""
     if job.workers:
         raise InvalidInput(f"a Job has no workers, but {job.name} has {job.workers}", _WITH_WORKERS)
     template = unshared(job.replicas[0].pod.manifest)
@@ -127,7 +207,7 @@ def with_workers(job: Workload, container: str, workers: int) -> tuple[Workload,
     """Return a job with pods beside its first one, and its container; a Job that gets some becomes
     a PyTorchJob."""
     if job.kind == "Job" and workers:
-        job, container = as_pytorchjob(job, container), CONTAINER
+        job, container = _as_pytorchjob(job, container), CONTAINER
     if job.kind in ("PyTorchJob", TRAINJOB):
         job = job.changed_job(lambda editor: editor.set_workers(workers))
     return job, container
@@ -158,3 +238,44 @@ def trials_as(experiment: Experiment, kind: str, workers: int) -> Experiment:
         trial |= {"primaryContainerName": container, "trialSpec": job.manifest}
 
     return experiment.changed(change)
+
+
+def job_manifest(
+    name: str,
+    *,
+    image: str,
+    command: Sequence[str],
+    labels: Mapping[str, str],
+    owner: Mapping[str, Any] | None,
+    active_deadline_seconds: int,
+    ttl_seconds_after_finished: int,
+) -> Manifest:
+    """Write the manifest of a Job that is tried once, and again where its pod was evicted or
+    preempted.
+
+    Args:
+        labels: Labels of the job and its pod.
+        active_deadline_seconds: Seconds from the start after which it fails.
+        ttl_seconds_after_finished: Seconds from the end after which it is deleted.
+    """
+    container = {"name": "main", "image": image, "command": list(command)}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "labels": dict(labels),
+            **({"ownerReferences": [dict(owner)]} if owner else {}),
+        },
+        "spec": {
+            "backoffLimit": 0,
+            "podFailurePolicy": {"rules": [dict(DISRUPTED)]},
+            "activeDeadlineSeconds": active_deadline_seconds,
+            "ttlSecondsAfterFinished": ttl_seconds_after_finished,
+            "template": {
+                # A label, not an annotation: current Istio reads only that, and its proxy would keep the pod alive.
+                "metadata": {"labels": {**labels, ISTIO_INJECT: "false"}},
+                "spec": {"restartPolicy": "Never", "containers": [container]},
+            },
+        },
+    }

@@ -120,7 +120,6 @@ JOB_KINDS = {
     **dict.fromkeys(OPERATOR_KINDS, "kubeflow.org/v1"),
     TRAINJOB: f"{TRAINER_API}/v1alpha1",
 }
-"""Every kind of job, and its apiVersion."""
 
 MIGRATED_KINDS = ("PyTorchJob", "Job")
 """Kinds that ``podium migrate`` makes a TrainJob of."""

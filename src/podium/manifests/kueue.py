@@ -29,7 +29,6 @@ class QueueEntry(Resource):
 
     @property
     def job_uid(self) -> str:
-        """The job's uid."""
         return self.labels.get(JOB_UID, "")
 
     @property
@@ -77,7 +76,6 @@ def _condition(kind: str, reason: str, message: str, source: Condition | None) -
 
 
 def is_held(job: Workload) -> bool:
-    """Return whether a queue holds a job back."""
     return bool(job.queue) and job.suspended and not job.state.finished
 
 

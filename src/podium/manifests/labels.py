@@ -11,7 +11,6 @@ SUGGESTION = "katib.kubeflow.org/suggestion"
 """Experiment whose algorithm a pod of Katib runs."""
 
 METRICS_INJECTION = "katib.kubeflow.org/metrics-collector-injection"
-"""Label of a namespace in which Katib collects metrics: ``enabled``."""
 
 PBT_GENERATION = "pbt.suggestion.katib.kubeflow.org/generation"
 PBT_PARENT = "pbt.suggestion.katib.kubeflow.org/parent"

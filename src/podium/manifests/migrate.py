@@ -9,8 +9,7 @@ pkg/apis/kubeflow.org/v1/{common,pytorch}_types.go.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from podium.errors import InvalidInput
 from podium.manifests.admission import admit
@@ -71,8 +70,7 @@ itself."""
 T = TypeVar("T", bound=Resource)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Migration(Generic[T]):
+class Migration(NamedTuple, Generic[T]):
     """Result of migrating a job or an Experiment."""
 
     resource: T
@@ -80,11 +78,7 @@ class Migration(Generic[T]):
     """Parts that were dropped or have changed, each with the field of the source."""
 
 
-@overload
-def migrate(resource: Experiment, runtime: str = TORCH) -> Migration[Experiment]: ...
-@overload
-def migrate(resource: Workload, runtime: str = TORCH) -> Migration[Workload]: ...
-def migrate(resource: Any, runtime: str = TORCH) -> Migration[Any]:
+def migrate(resource: T, runtime: str = TORCH) -> Migration[T]:
     """Write a job, or the job of an Experiment's trials, as a TrainJob.
 
     Args:
@@ -94,37 +88,21 @@ def migrate(resource: Any, runtime: str = TORCH) -> Migration[Any]:
         BrokenRules: It is refused as it is, or would be as a TrainJob.
         InvalidInput: It is of another kind, or a TrainJob cannot run its pods.
     """
+    migrated: Any
     if isinstance(resource, Experiment):
         check(resource, job=False)
-        experiment, notes = _experiment(resource, runtime)
-        check(experiment, job=False)
-        trial = f"{experiment.expected_name}-{'x' * 8}"  # as Katib names it
-        admit({**experiment.template.workload.manifest, "metadata": {"name": trial}})
-        return Migration(resource=experiment, notes=notes)
-    if not isinstance(resource, Workload) or resource.kind not in MIGRATED_KINDS:
+        migrated, notes = _experiment(resource, runtime)
+        check(migrated, job=False)
+        trial = f"{migrated.expected_name}-{'x' * 8}"  # as Katib names it
+        admit({**migrated.template.workload.manifest, "metadata": {"name": trial}})
+        return Migration(migrated, notes)
+    if not isinstance(resource, Workload):
         raise _not_migrated(resource.kind)
-    admit(resource.manifest)
-    job, notes = _job(resource, runtime)
-    admit(job.manifest)
-    return Migration(resource=job, notes=notes)
-
-
-def as_trainjob(
-    job: Workload, container: str, *, keep_command: bool = False
-) -> tuple[Workload, list[Violation]]:
-    """Return a job, which may be the template of one, as a TrainJob, and the notes; nothing is
-    admitted.
-
-    Args:
-        job: A PyTorchJob or Job.
-        container: Name of the container that trains.
-        keep_command: Whether its command finds the other nodes by PET_* alone, and needs no
-            torchrun.
-
-    Raises:
-        InvalidInput: It is of another kind, or a TrainJob cannot run its pods.
-    """
-    return _job(job, TORCH, container, keep_command=keep_command)
+    if resource.kind in MIGRATED_KINDS:
+        admit(resource.manifest)
+    migrated, notes = as_trainjob(resource, runtime=runtime)
+    admit(migrated.manifest)
+    return Migration(migrated, notes)
 
 
 def _not_migrated(kind: str, path: str = "") -> InvalidInput:
@@ -135,14 +113,20 @@ def _not_migrated(kind: str, path: str = "") -> InvalidInput:
     return InvalidInput(problem, hint)
 
 
-def _job(
-    job: Workload, runtime: str, name: str = "", *, keep_command: bool = False
+def as_trainjob(
+    job: Workload, name: str = "", *, runtime: str = TORCH, keep_command: bool = False
 ) -> tuple[Workload, list[Violation]]:
-    """Return the TrainJob and the notes.
+    """Return a job, which may be the template of one, as a TrainJob, and the notes; nothing is
+    admitted.
 
     Args:
+        job: A PyTorchJob or Job.
         name: Container that trains; the operator's, or the first, if empty.
-        keep_command: Whether the command stays as it is.
+        keep_command: Whether its command finds the other nodes by PET_* alone, and needs no
+            torchrun.
+
+    Raises:
+        InvalidInput: It is of another kind, or a TrainJob cannot run its pods.
     """
     if job.kind not in MIGRATED_KINDS:
         raise _not_migrated(job.kind, job.path)
@@ -264,7 +248,6 @@ _POLICY = {
 
 
 def _template_notes(job: Workload, first: Replica, container: Container) -> Iterator[Violation]:
-    """Report the parts of the pods that are not carried over."""
     for replica in job.replicas:
         if replica is not first and (
             paths := list(_differences(first.pod.manifest, replica.pod.manifest))
@@ -288,7 +271,6 @@ def _template_notes(job: Workload, first: Replica, container: Container) -> Iter
 
 
 def _own_fields(manifest: Mapping[str, Any], carried: set[str]) -> list[str]:
-    """Return the fields with values of their own that a TrainJob does not carry."""
     return [
         name
         for name in sorted(with_values(manifest) - carried)
@@ -303,7 +285,6 @@ def _not_patched(where: str, what: str = "") -> Violation:
 
 
 def _is_default_port(container: Container) -> bool:
-    """Return whether the only port is the one that the operator adds itself."""
     ports = container.manifest["ports"]
     return isinstance(ports, list) and [mapping(port).get("name") for port in ports] == [
         "pytorchjob-port"
@@ -332,7 +313,6 @@ def _differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
 def _command(
     job: Workload, container: Container, nodes: int
 ) -> tuple[dict[str, Any], list[Violation]]:
-    """Return command and args of the node, with torchrun where several nodes need it."""
     command, args = list(container.command), list(container.args)
     notes = list(_variable_notes(container))
     if nodes > 1 and not launches(container.words):
@@ -393,7 +373,6 @@ def _processes(job: Workload, container: Container, notes: list[Violation]) -> d
 def _node_template(
     first: Replica, container: Container, command: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the pod template of the nodes, with the fields that a TrainJob supports."""
     labels = {name: value for name, value in first.pod.labels.items() if name not in _OF_A_JOB}
     metadata = {
         name: values
@@ -421,7 +400,7 @@ def _experiment(experiment: Experiment, runtime: str) -> tuple[Experiment, list[
             "spec.trialTemplate.configMap: must be a trialSpec, but got a ConfigMap", hint
         )
     old = template.workload
-    job, notes = _job(old, runtime, template.primary_container)
+    job, notes = as_trainjob(old, template.primary_container, runtime=runtime)
     success, failure = default_conditions(TRAINJOB) or ("", "")
     notes += _trial_notes(experiment)
 
@@ -443,7 +422,6 @@ def _experiment(experiment: Experiment, runtime: str) -> tuple[Experiment, list[
 
 
 def _trial_notes(experiment: Experiment) -> Iterator[Violation]:
-    """Report conditions and labels of the user's own, which the TrainJob's replace."""
     template, path = experiment.template, "spec.trialTemplate"
     success, failure = default_conditions(template.workload.kind) or ("", "")
     conditions = (

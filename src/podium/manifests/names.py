@@ -2,12 +2,11 @@
 
 import re
 import secrets
-from collections.abc import Iterator
 from typing import TypeVar
 
 from podium.errors import InvalidInput
 from podium.manifests.resource import Resource
-from podium.manifests.rules import Violation, broken, shorten
+from podium.manifests.rules import shorten
 
 R = TypeVar("R", bound=Resource)
 
@@ -36,21 +35,6 @@ EXPERIMENT_NAME = (
 def is_experiment_name(name: str) -> bool:
     """Return whether an Experiment can have a name."""
     return is_dns_1123(name) and name[0].isalpha() and len(name) <= 40
-
-
-def broken_name(name: str, longest: str) -> Iterator[Violation]:
-    """Yield the reasons why a distributed job and each of its pods cannot have a name.
-
-    Args:
-        longest: The longest of what its pods' names have after it.
-    """
-    if not is_dns_1035(name):
-        yield broken(
-            "metadata.name", "must be lower case letters, digits and -, a letter first", name
-        )
-    if len(name) + len(longest) > 63:
-        rule = f"len(name + {longest!r}) <= 63, the length of a pod's name"
-        yield broken("metadata.name", rule, name, "choose a shorter name")
 
 
 def random_suffix(length: int = 5) -> str:

@@ -15,7 +15,6 @@ from podium.manifests.resource import Resource
 
 THREADS = "OMP_NUM_THREADS"
 SECURITY = ("restricted", "baseline")
-"""Levels of Pod Security that launched pods can be made for."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,6 @@ class Condition:
     reason: str
     message: str
     changed: str
-    """lastTransitionTime, RFC3339."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,7 +54,6 @@ class Resource:
     """``Job``, ``PyTorchJob``, ``Experiment``, ``Trial`` …; empty if absent."""
 
     api_version = Attribute("manifest.apiVersion", text)
-    """``batch/v1`` …; empty if absent."""
 
     metadata = Attribute("manifest.metadata", mapping)
     name = Attribute("metadata.name", text)
@@ -83,11 +81,9 @@ class Resource:
     """resourceVersion, from which changes can be watched; empty before the object is stored."""
 
     is_leaving = Attribute("metadata.deletionTimestamp", bool)
-    """Whether it is being deleted."""
 
     finalizers = Attribute("metadata.finalizers", strings)
     owners = Attribute("metadata.ownerReferences", objects)
-    """Entries of ``metadata.ownerReferences``."""
 
     labels = Attribute("metadata.labels", texts)
     annotations = Attribute("metadata.annotations", texts)
@@ -106,7 +102,6 @@ class Resource:
 
     @cached_property
     def conditions(self) -> tuple[Condition, ...]:
-        """Conditions in the order they are stored."""
         return tuple(
             Condition(
                 type=text(condition.get("type")),
@@ -119,7 +114,6 @@ class Resource:
         )
 
     def with_metadata(self, metadata: Mapping[str, Any]) -> Self:
-        """Return a copy with other metadata."""
         return replace(self, manifest={**self.manifest, "metadata": dict(metadata)})
 
     @property
@@ -135,13 +129,11 @@ class Resource:
         }
 
     def without_owners(self) -> Self:
-        """Return a copy that belongs to no other object."""
         return self.with_metadata(
             {name: value for name, value in self.metadata.items() if name != "ownerReferences"}
         )
 
     def with_status(self, status: Mapping[str, Any]) -> Self:
-        """Return a copy with another status."""
         return replace(self, manifest={**self.manifest, "status": dict(status)})
 
     def with_condition(self, kind: str, reason: str, message: str, now: str = "") -> Self:

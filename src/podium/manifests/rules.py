@@ -27,7 +27,6 @@ class Finding:
     """Name of the rule, as `podium doctor --rules` lists it."""
 
     level: str
-    """One of LEVELS."""
 
     what: str
     where: str
@@ -35,13 +34,10 @@ class Finding:
 
     why: str
     hint: str | None = None
-    """Suggested fix; None if there is none."""
 
     runner: str = ""
-    """The rule's runner."""
 
     refuses: bool = False
-    """The rule's refuses."""
 
     @property
     def text(self) -> str:
@@ -50,7 +46,6 @@ class Finding:
         return f"{self.where}: {self.what}{why}"
 
     def as_dict(self) -> dict[str, str | None]:
-        """Return the finding as JSON shows it."""
         return {
             name: getattr(self, name) for name in ("rule", "level", "what", "where", "why", "hint")
         }
@@ -85,10 +80,10 @@ class Violation:
     """A place where a rule applies; the rule adds its name, level and reason."""
 
     what: str
-    where: str
+    where: str = ""
     hint: str | None = None
     level: str | None = None
-    """Instead of the rule's own."""
+    """As where and hint: the rule's own unless given."""
 
 
 T = TypeVar("T")
@@ -103,10 +98,11 @@ class Rule(Generic[T]):
     """Lower case with dashes."""
 
     level: str
-    """One of LEVELS, unless a violation has its own."""
 
     why: str
     look: Look[T]
+    where: str = ""
+    hint: str | None = None
 
     runner: str = ""
     """KATIB or PODIUM if the other runs such a manifest well; empty if it concerns both."""
@@ -115,15 +111,14 @@ class Rule(Generic[T]):
     """Whether the runner refuses such a manifest, or would never end it."""
 
     def findings(self, subject: T) -> Iterator[Finding]:
-        """Apply the rule."""
         for violation in self.look(subject):
             yield Finding(
                 rule=self.name,
                 level=violation.level or self.level,
                 what=violation.what,
-                where=violation.where,
+                where=violation.where or self.where,
                 why=self.why,
-                hint=violation.hint,
+                hint=None if violation.level == "pass" else violation.hint or self.hint,
                 runner=self.runner,
                 refuses=self.refuses,
             )
@@ -133,21 +128,39 @@ class Rules(list[Rule[T]]):
     """A table of rules about one kind of subject, in the order in which they are written."""
 
     def rule(
-        self, level: str, why: str, name: str = "", *, runner: str = "", refuses: bool = False
+        self,
+        level: str,
+        why: str,
+        name: str = "",
+        *,
+        where: str = "",
+        hint: str | None = None,
+        runner: str = "",
+        refuses: bool = False,
     ) -> Callable[[Look[T]], Rule[T]]:
         """Make a function a rule of the table.
 
         Args:
             level: One of LEVELS.
             name: The function's own name, with dashes, if not given.
+            where: Where it applies, unless a violation says so.
+            hint: Suggested fix, unless a violation has one.
             runner: KATIB or PODIUM if it concerns that one alone.
             refuses: Whether the runner refuses such a manifest, or would never end it.
         """
 
         def add(look: Look[T]) -> Rule[T]:
-            own = name or look.__name__.strip("_").replace("_", "-")
             self.append(
-                Rule(name=own, level=level, why=why, look=look, runner=runner, refuses=refuses)
+                Rule(
+                    name=name or look.__name__.strip("_").replace("_", "-"),
+                    level=level,
+                    why=why,
+                    look=look,
+                    where=where,
+                    hint=hint,
+                    runner=runner,
+                    refuses=refuses,
+                )
             )
             return self[-1]
 
@@ -193,6 +206,14 @@ def one_of(where: str, value: Any, known: Iterable[str]) -> Iterator[Violation]:
         yield broken(
             where, f"must be one of {', '.join(names)}", value, suggestion(str(value or ""), names)
         )
+
+
+def at_least(
+    where: str, value: int | None, least: int, hint: str | None = None
+) -> Iterator[Violation]:
+    """Yield a violation where a field, the last one of a path, is below its least value."""
+    if value is not None and value < least:
+        yield broken(where, f"{where.rpartition('.')[2]} >= {least}", value, hint)
 
 
 def unsupported(where: str, runs: str, given: str, hint: str | None = None) -> Violation:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from podium.errors import suggestion
 from podium.manifests.rules import Violation, broken
 
 Schema = Any
@@ -53,6 +54,25 @@ def wrong_types(value: Any, schema: Schema, path: str = "") -> Iterator[Violatio
             yield from wrong_types(item, schema[0], f"{path}[{index}]")
     elif not _fits(value, schema):
         yield broken(path, f"must be {schema}", value, _HINTS[schema])
+
+
+def unknown_fields(value: Any, schema: Schema, path: str, then: str = "") -> Iterator[Violation]:
+    """Yield the fields that a schema does not have, at any depth.
+
+    Args:
+        then: End of the sentence about one.
+    """
+    if isinstance(schema, list) and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from unknown_fields(item, schema[0], f"{path}[{index}]", then)
+    elif isinstance(schema, dict) and isinstance(value, Mapping):
+        for field, inner in value.items():
+            where = f"{path}.{field}"
+            if field in schema:
+                yield from unknown_fields(inner, schema[field], where, then)
+            else:
+                hint = suggestion(str(field), schema)
+                yield Violation(f"{path} has no field {field}{then}", where, hint)
 
 
 def _fits(value: Any, schema: str) -> bool:

@@ -45,11 +45,6 @@ def _script_of(words: Sequence[str]) -> int | None:
     return flags + 1 if flags is not None and flags + 1 < len(words) else None
 
 
-def starts_python(words: Sequence[str]) -> bool:
-    """Return whether a command starts one plain Python, itself or in a shell."""
-    return with_torchrun(words) is not None
-
-
 def with_torchrun(words: Sequence[str]) -> tuple[str, ...] | None:
     """Return a command with torchrun in place of the Python that it starts.
 

@@ -106,12 +106,6 @@ def training_job(spec: Mapping[str, Any]) -> str:
     return LAUNCHER if uses_mpi(spec) else NODE
 
 
-def role(spec: Mapping[str, Any]) -> str:
-    """Return the role of these pods: Node of ``node-0``, ``node-1`` …, Launcher of
-    ``launcher-0``."""
-    return training_job(spec).capitalize()
-
-
 def reserved(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the variables that Trainer sets; trainer.env must not."""
     return MPI_RESERVED if uses_mpi(spec) else RESERVED

@@ -37,7 +37,6 @@ class Reader:
         self._experiments: dict[str, Experiment] = {}
 
     def read(self, manifest: Mapping[str, Any]) -> Resource:
-        """Return the typed object of a stored manifest."""
         name, spec = Resource.parse(manifest).name, manifest.get("spec")
         known = self._experiments.get(name) if manifest.get("kind") == "Experiment" else None
         if known and spec in (known.manifest.get("spec"), known.defaulted):

@@ -11,7 +11,6 @@ from podium.manifests import trainjob
 from podium.manifests.fields import (
     Attribute,
     ManifestView,
-    count,
     integer,
     mapping,
     numbered,
@@ -35,6 +34,11 @@ from podium.manifests.labels import (
     REPLICATED_JOB,
 )
 from podium.manifests.resource import Resource
+
+
+def _count(value: Any) -> int:
+    number = integer(value)
+    return 1 if number is None else number
 
 
 class Variable(ManifestView):
@@ -88,7 +92,6 @@ class ElasticPolicy(ManifestView):
     processes = Attribute("manifest.nProcPerNode", integer)
     max_restarts = Attribute("manifest.maxRestarts", integer)
     scales = Attribute("manifest.metrics", bool)
-    """Whether it names metrics to scale by."""
 
     @property
     def configuration(self) -> tuple[tuple[str, str], ...]:
@@ -107,7 +110,6 @@ class Container(ManifestView):
     """A container of a pod template."""
 
     path: str
-    """Path in the manifest, for messages."""
 
     name = Attribute("manifest.name", text)
     image = Attribute("manifest.image", text)
@@ -118,12 +120,10 @@ class Container(ManifestView):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Command and args."""
         return (*self.command, *self.args)
 
     @property
     def uses_builtin_trainer(self) -> bool:
-        """Whether it runs podium's trainer."""
         return uses_builtin_trainer(self.words)
 
     @property
@@ -137,7 +137,6 @@ class Container(ManifestView):
 
     @cached_property
     def env(self) -> dict[str, Variable]:
-        """Entries of ``env`` by name."""
         return {variable.name: variable for variable in self.variables}
 
     env_from = Attribute("manifest.envFrom", objects)
@@ -154,7 +153,6 @@ class Pod(ManifestView):
     """A pod template."""
 
     path: str
-    """Path in the manifest, for messages."""
 
     main_path: str = ""
     """Path of its first container if that is outside the template, for messages."""
@@ -177,11 +175,9 @@ class Pod(ManifestView):
 
     @property
     def fields(self) -> frozenset[str]:
-        """Names of its spec's fields with a value."""
         return with_values(self.spec)
 
     def container(self, name: str) -> Container | None:
-        """Return the container of a name."""
         return next((container for container in self.containers if container.name == name), None)
 
     def _read(self, part: str, first_path: str = "") -> tuple[Container, ...]:
@@ -205,13 +201,11 @@ class Replica:
 
     pod: Pod
     path: str
-    """Path in the manifest, for messages."""
 
     leads: bool = False
     """Whether its first pod decides about the job: a Chief or Master, else the first Worker."""
 
     replicated_job: str = ""
-    """Name of its Job in the JobSet of a TrainJob."""
 
     def labels_of(self, index: int) -> dict[str, str]:
         """Return the labels of a pod, those that the training operator or JobSet adds included."""
@@ -268,19 +262,20 @@ class Workload(Resource):
         )
 
     def _nodes(self) -> Replica:
-        pod = Pod(
-            manifest=trainjob.node_template(self.spec),
-            path=f"{self.path}spec.runtimePatches[{trainjob.training_job(self.spec)}]",
-            main_path=f"{self.path}spec.trainer",
-        )
-        path = f"{self.path}spec.trainer"
+        """Return the nodes of a TrainJob, or its launcher: Node of ``node-0``, ``node-1`` …,
+        Launcher of ``launcher-0``."""
+        job, path = trainjob.training_job(self.spec), f"{self.path}spec.trainer"
         return Replica(
-            role=trainjob.role(self.spec),
-            replicated_job=trainjob.training_job(self.spec),
+            role=job.capitalize(),
+            replicated_job=job,
             leads=True,
             count=1 if self.uses_mpi else self.nodes,
             restart_policy="OnFailure",
-            pod=pod,
+            pod=Pod(
+                manifest=trainjob.node_template(self.spec),
+                path=f"{self.path}spec.runtimePatches[{job}]",
+                main_path=path,
+            ),
             path=path,
         )
 
@@ -289,11 +284,10 @@ class Workload(Resource):
         """Whether mpirun starts the processes of a TrainJob, in its launcher."""
         return self.kind == TRAINJOB and trainjob.uses_mpi(self.spec)
 
-    nodes = Attribute("spec.trainer.numNodes", count)
+    nodes = Attribute("spec.trainer.numNodes", _count)
     """Nodes of a TrainJob; 1, as the runtime torch-distributed has it, where it does not say."""
 
     runtime = Attribute("spec.runtimeRef.name", text)
-    """Name of a TrainJob's runtime."""
 
     runtime_kind = Attribute("spec.runtimeRef.kind", text)
     """``ClusterTrainingRuntime``, the default, or ``TrainingRuntime``; empty if absent."""
@@ -323,14 +317,13 @@ class Workload(Resource):
         return Replica(
             role=role,
             leads=role in self._leaders,
-            count=count(spec.get("replicas")),
+            count=_count(spec.get("replicas")),
             restart_policy=text(spec.get("restartPolicy")),
             pod=Pod(manifest=mapping(spec.get("template")), path=f"{path}.template"),
             path=path,
         )
 
     def replica(self, role: str) -> Replica | None:
-        """Return the replica of a role."""
         return next((replica for replica in self.replicas if replica.role == role), None)
 
     def containers(self) -> Iterator[tuple[Replica, Container]]:
@@ -346,7 +339,6 @@ class Workload(Resource):
 
     @property
     def images(self) -> tuple[str, ...]:
-        """Images of its containers."""
         return tuple(container.image for _, container in self.containers() if container.image)
 
     @property
@@ -378,15 +370,13 @@ class Workload(Resource):
     ttl_seconds_after_finished = Attribute("run_policy.ttlSecondsAfterFinished", integer)
     backoff_limit = Attribute("run_policy.backoffLimit", integer)
 
-    parallelism = Attribute("spec.parallelism", count)
-    """Pods of a Job that run at once."""
+    parallelism = Attribute("spec.parallelism", _count)
 
     completions = Attribute("spec.completions", integer)
     """Pods of a Job that have to succeed; None for a work queue, done when one pod has
     succeeded."""
 
     is_indexed = Attribute("spec.completionMode", lambda mode: mode == "Indexed")
-    """Whether each pod of a Job gets an index."""
 
     @property
     def processes_at_once(self) -> int:
@@ -405,11 +395,9 @@ class Workload(Resource):
 
     @property
     def pod_count(self) -> int:
-        """Pods of an operator's job."""
         return sum(replica.count for replica in self.replicas)
 
     managed_by = Attribute("run_policy.managedBy", text)
-    """Controller that runs an operator's job; empty if absent."""
 
     success_policy = Attribute("spec.successPolicy", text)
     """``AllWorkers``: a TFJob without a Chief or Master has succeeded with all its Workers, not
@@ -420,7 +408,6 @@ class Workload(Resource):
 
     @cached_property
     def elastic(self) -> ElasticPolicy | None:
-        """elasticPolicy of a PyTorchJob."""
         policy = self.spec.get("elasticPolicy")
         return ElasticPolicy.parse(policy) if isinstance(policy, Mapping) else None
 
@@ -454,7 +441,6 @@ class Workload(Resource):
         return int(self.processes) if self.processes.isdecimal() else None
 
     def changed_job(self, change: Callable[[JobEditor], None]) -> Self:
-        """Return a copy that a function has altered."""
         editor = JobEditor.of(self.manifest)
         change(editor)
         return replace(self, manifest=editor.manifest)

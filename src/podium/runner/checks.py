@@ -190,7 +190,7 @@ def _smaller_batch(items: int, settings: PipelineSettings) -> str:
 def _of_trials(experiment: "Experiment") -> "list[TrainConfig]":
     """Return network and batch size of the trial with the most items in a batch; one for each
     network that is searched."""
-    from podium.manifests.experiment.adapt import flags_of
+    from podium.manifests.experiment.build import flags_of
     from podium.manifests.experiment.trainer import flag_name
     from podium.trainer.config import parse
     from podium.training.recipe import as_arguments

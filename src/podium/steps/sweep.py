@@ -17,7 +17,7 @@ from podium.display.text import brief, duration, figure, plural
 from podium.doctor.trial import why_unavailable
 from podium.errors import Denied, Failed, PodiumError, Unavailable
 from podium.manifests.experiment import Experiment, Trial, best_trial, news, no_best
-from podium.manifests.experiment.adapt import locate, with_pods_retained
+from podium.manifests.experiment.build import locate, with_pods_retained
 from podium.manifests.experiment.rules import warnings_of
 from podium.manifests.options import describe as describe_options
 from podium.prediction.directory import ModelDirectory

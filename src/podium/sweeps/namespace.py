@@ -32,15 +32,15 @@ from podium.cluster.kubernetes.pods import JobPods, not_run
 from podium.cluster.kubernetes.store_access import find_access, grant_access
 from podium.cluster.local.cluster import Supervisor
 from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable
-from podium.manifests.batch import job_manifest
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.pool import refuse_what_pools_lack
 from podium.manifests.experiment.rules import check
+from podium.manifests.job_kinds import job_manifest
 from podium.manifests.kinds import or_list
 from podium.manifests.labels import EXPERIMENT, POOL_STATE
 from podium.manifests.options.pool import pool_size
 from podium.manifests.placement import Pods, place
-from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
+from podium.manifests.pod_security import with_pod_deadlines, with_pod_defaults
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 from podium.storage import Storage, connect, local_path

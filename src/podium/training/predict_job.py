@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from podium.cluster import connect
 from podium.cluster.base import Cluster
 from podium.errors import Failed, NotFound, PodiumError
-from podium.manifests.batch import job_manifest
+from podium.manifests.job_kinds import job_manifest
 from podium.manifests.workload import Workload
 from podium.models import Version
 from podium.prediction.command import (

@@ -8,12 +8,20 @@ from typing import Any
 
 from podium.files.documents import load_json, parse, with_whole_numbers
 from podium.manifests.experiment import Experiment, Trial
-from podium.manifests.experiment.adapt import flags_of, give_gpus
+from podium.manifests.experiment.build import flags_of, give_gpus
 from podium.manifests.experiment.trainer import FLAGS, NAME, connect_trainer, fill, set_flags
 from podium.manifests.job_editor import JobEditor
-from podium.manifests.job_kinds import AUTO, Admits, admits_all, as_kind, choose_kind, with_workers
+from podium.manifests.job_kinds import (
+    AUTO,
+    CONTAINER,
+    Admits,
+    admits_all,
+    as_kind,
+    build_pytorchjob,
+    choose_kind,
+    with_workers,
+)
 from podium.manifests.labels import ISTIO_INJECT
-from podium.manifests.pytorchjob import CONTAINER, build
 from podium.manifests.workload import Workload
 from podium.metrics import less_is_better
 from podium.training.identity import RunIdentity
@@ -46,7 +54,9 @@ class Recipe:
     @classmethod
     def of_command(cls, command: Sequence[str], hyperparameters: Mapping[str, Any]) -> "Recipe":
         """Describe the training of a command; hyperparameters become its flags."""
-        job = build(image=TRAINER_IMAGE, command=command, args=as_arguments(hyperparameters))
+        job = build_pytorchjob(
+            image=TRAINER_IMAGE, command=command, args=as_arguments(hyperparameters)
+        )
         return cls(
             workload=Workload.parse(job),
             container=CONTAINER,

@@ -6,7 +6,7 @@ from typing import Any
 
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment
-from podium.manifests.experiment.adapt import adapt, decided, tuned_for_numbers, usual_epochs
+from podium.manifests.experiment.build import adapt, decided, tuned_for_numbers, usual_epochs
 from podium.manifests.experiment.shell import is_shell
 from podium.manifests.experiment.source import AUTO as CHOSEN
 from podium.manifests.experiment.source import LINEAR, QUICKEST, RANDOM, TABLES, TREES, is_bundled

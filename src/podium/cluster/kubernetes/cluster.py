@@ -31,8 +31,7 @@ from podium.manifests.conditions import Manifest
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB, or_list
 from podium.manifests.kueue import WAITING, only_waits
 from podium.manifests.labels import METRICS_INJECTION, NOTE
-from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
-from podium.manifests.pod_security import ENFORCE, RESTRICTED
+from podium.manifests.pod_security import ENFORCE, RESTRICTED, with_pod_deadlines, with_pod_defaults
 from podium.manifests.resource import Resource
 from podium.manifests.typed import Reader
 from podium.manifests.workload import Workload

@@ -18,7 +18,7 @@ from podium.manifests.kueue import (
     with_waiting_trials,
 )
 from podium.manifests.labels import JOB_UID, QUEUE
-from podium.manifests.pod_defaults import with_pod_defaults
+from podium.manifests.pod_security import with_pod_defaults
 from podium.manifests.resource import Condition, Resource
 from podium.manifests.workload import Replica, Workload
 

@@ -1,21 +1,33 @@
 """Experiments made from a template: other name, counts, image, flags, workers, labels."""
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
-from podium.errors import InvalidInput, require
+from podium.errors import Failed, InvalidInput, require
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.template import PLACEHOLDER
-from podium.manifests.experiment.trainer import set_flags, set_folds
-from podium.manifests.fields import mapping, present, unshared
+from podium.manifests.experiment.template import PLACEHOLDER, meta_key
+from podium.manifests.experiment.trainer import (
+    DATA,
+    FLAGS,
+    NAME,
+    OUTPUT,
+    connect_trainer,
+    fill,
+    flag_name,
+    read_flags,
+    set_flags,
+    set_folds,
+)
+from podium.manifests.fields import items, mapping, present, unshared
 from podium.manifests.job_editor import JobEditor, merge, set_env
-from podium.manifests.labels import SWEEP
 from podium.manifests.options import (
     SweepOptions,
     Values,
-    annotation,
+    annotated,
+    fix,
     prepare,
     read_settings,
     settings,
@@ -29,7 +41,6 @@ class Changes(SweepOptions, total=False):
     """Other changes that ``customize`` makes; a key that is absent or None changes nothing."""
 
     namespace: str | None
-    """metadata.namespace"""
 
     image: str | None
     """Image of the primary container in every replica."""
@@ -39,13 +50,10 @@ class Changes(SweepOptions, total=False):
     above."""
 
     parallel_trials: int | None
-    """spec.parallelTrialCount"""
 
     max_failed_trials: int | None
-    """spec.maxFailedTrialCount"""
 
     goal: float | None
-    """spec.objective.goal"""
 
     algorithm: str | None
     """spec.algorithm, or ``auto`` for podium's choice; settings that it does not know go."""
@@ -54,7 +62,6 @@ class Changes(SweepOptions, total=False):
     """``random_state`` of the algorithm."""
 
     resume_policy: str | None
-    """spec.resumePolicy"""
 
     workers: int | None
     """Pods of a PyTorchJob or TrainJob trial beside the first one."""
@@ -70,7 +77,6 @@ class Changes(SweepOptions, total=False):
     """Added to the Experiment's and to each trial's job."""
 
     owner: Mapping[str, Any] | None
-    """The Experiment's owner reference."""
 
 
 def customize(
@@ -109,7 +115,7 @@ def customize(
                 )
     given = dict(flags or {})
     if output:
-        experiment, own = own_name(experiment)
+        experiment, own = _own_name(experiment)
         given["--output"] = f"{output}/{own}"
     edited = _with_job(experiment, given, changes)
     if folds := changes.get("folds") or experiment.asked.get("folds"):
@@ -129,22 +135,16 @@ def customize(
         if folds:
             asked["folds"] = folds
         if asked:
-            _ask(manifest, prepare(manifest["spec"], experiment.asked, asked))
+            values = prepare(manifest["spec"], experiment.asked, asked)
+            _annotate(manifest, values)
+            if not manifest["metadata"]["annotations"]:
+                del manifest["metadata"]["annotations"]
         _set_search(manifest["spec"], changes.get("goal"), changes.get("seed"))
         _set_counts(manifest["spec"], changes)
         if given:
             _drop_unused(manifest)
 
     return edited.changed(change)
-
-
-def _ask(manifest: dict[str, Any], values: Values) -> None:
-    annotations = mapping(manifest["metadata"].get("annotations"))
-    kept = {name: text for name, text in annotations.items() if name != SWEEP}
-    if written := {**kept, **annotation(values)}:
-        manifest["metadata"]["annotations"] = written
-    else:
-        manifest["metadata"].pop("annotations", None)
 
 
 def _with_job(
@@ -167,17 +167,16 @@ def _with_job(
         set_env(container, changes.get("env") or ())
         set_flags(container, flags, quoted=wrapped)
 
-    return with_primary_containers(experiment.changed_job(change_job), change_container)
+    return _with_primary_containers(experiment.changed_job(change_job), change_container)
 
 
 def with_folds(experiment: Experiment, count: int) -> Experiment:
-    """Return an Experiment each of whose trials runs so many folds."""
-    return with_primary_containers(
+    return _with_primary_containers(
         experiment, lambda container, wrapped: set_folds(container, count, quoted=wrapped)
     )
 
 
-def own_name(experiment: Experiment) -> tuple[Experiment, str]:
+def _own_name(experiment: Experiment) -> tuple[Experiment, str]:
     """Return an Experiment whose trials know their own name, and the placeholder of that name."""
     names = [name for name, reference in experiment.template.parameters if reference == OWN_NAME]
     if names:
@@ -193,7 +192,7 @@ def own_name(experiment: Experiment) -> tuple[Experiment, str]:
     return named, "${trialParameters.ownName}"
 
 
-def with_primary_containers(
+def _with_primary_containers(
     experiment: Experiment, change: Callable[[dict[str, Any], bool], None]
 ) -> Experiment:
     """Return an Experiment in which a function has altered each replica's primary container.
@@ -210,20 +209,24 @@ def with_primary_containers(
     return experiment.changed_job(change_each)
 
 
+def _annotate(manifest: dict[str, Any], values: Values) -> None:
+    metadata = manifest["metadata"] = dict(mapping(manifest.get("metadata")))
+    metadata["annotations"] = annotated(metadata.get("annotations"), values)
+
+
 def _set_counts(spec: dict[str, Any], changes: Changes) -> None:
-    most, parallel = changes.get("max_trials"), changes.get("parallel_trials")
-    require(
-        most is None or most >= 1, "max_trials >= 1", max_trials=most
-    )  # the others are lowered to it
+    most = changes.get("max_trials")
+    # The others are lowered to it.
+    require(most is None or most >= 1, "max_trials >= 1", max_trials=most)
     given = present(
         maxTrialCount=most,
-        parallelTrialCount=parallel,
+        parallelTrialCount=changes.get("parallel_trials"),
         maxFailedTrialCount=changes.get("max_failed_trials"),
     )
     spec |= given
     if most is not None:
-        for field in ("parallelTrialCount", "maxFailedTrialCount"):
-            if field not in given and spec.get(field) is not None:
+        for field in {"parallelTrialCount", "maxFailedTrialCount"} - given.keys():
+            if spec.get(field) is not None:
                 spec[field] = min(spec[field], most)
         if most < 3:
             spec.setdefault("parallelTrialCount", most)  # Katib's default of 3 would be above it
@@ -233,17 +236,10 @@ def _set_search(spec: dict[str, Any], goal: float | None, seed: int | None) -> N
     if goal is not None:
         merge(spec, ("objective",), {"goal": goal})
     if seed is not None:
-        merge(spec, ("algorithm",), {})
-        _set_setting(spec["algorithm"], "random_state", str(seed))
-
-
-def _set_setting(algorithm: dict[str, Any], name: str, value: str) -> None:
-    others = [
-        setting
-        for setting in algorithm.get("algorithmSettings") or []
-        if setting.get("name") != name
-    ]
-    algorithm["algorithmSettings"] = [*others, {"name": name, "value": value}]
+        given = mapping(spec.get("algorithm")).get("algorithmSettings") or []
+        others = [setting for setting in given if setting.get("name") != "random_state"]
+        settings = [*others, {"name": "random_state", "value": str(seed)}]
+        merge(spec, ("algorithm",), {"algorithmSettings": settings})
 
 
 def _drop_unused(experiment: dict[str, Any]) -> None:
@@ -253,9 +249,189 @@ def _drop_unused(experiment: dict[str, Any]) -> None:
     used = set(PLACEHOLDER.findall(json.dumps(template.get("trialSpec"), default=str)))
     before = template.get("trialParameters") or []
     gone = {parameter.get("reference") for parameter in before if parameter.get("name") not in used}
-    template["trialParameters"] = [
-        parameter for parameter in before if parameter.get("name") in used
-    ]
+    template["trialParameters"] = [each for each in before if each.get("name") in used]
     spec["parameters"] = [
-        parameter for parameter in spec.get("parameters") or [] if parameter.get("name") not in gone
+        each for each in spec.get("parameters") or [] if each.get("name") not in gone
     ]
+
+
+log = logging.getLogger(__name__)
+
+GPU = "nvidia.com/gpu"
+_OURS = ("data", "output")
+"""Flags the run decides, never the Experiment."""
+
+
+def decided(*, epochs: int, network: str, weights: str, seed: int, gpus: int) -> dict[str, Any]:
+    """Return the flags of podium's trainer that a run sets: 0 and empty text leave one unset."""
+    flags = {
+        "epochs": epochs,
+        "model": network,
+        "weights": weights,
+        "seed": seed,
+        "backend": "nccl" if gpus else "",
+    }
+    return {name: value for name, value in flags.items() if value}
+
+
+def usual_epochs(network: str) -> int:
+    """Return how many epochs a network of podium's trainer takes where nobody says; empty for its
+    default network."""
+    from podium.trainer.config import TrainConfig
+    from podium.trainer.networks import recipe
+
+    return int(recipe(network or TrainConfig.model).get("epochs", TrainConfig.epochs))
+
+
+def tuned_for_numbers(experiment: Experiment) -> Experiment:
+    """Return an Experiment of podium's trainer for a target of numbers, which have an error and no
+    accuracy."""
+    if experiment.objective.metric != "accuracy":
+        return experiment
+    best = {"rmse": "min", "loss": "min", "r2": "max"}
+    if "folds" in experiment.asked:
+        best["rmse_se"] = "latest"
+    objective = {
+        "type": "minimize",
+        "objectiveMetricName": "rmse",
+        "additionalMetricNames": [name for name in best if name != "rmse"],
+        "metricStrategies": [{"name": name, "value": value} for name, value in best.items()],
+    }
+    return experiment.changed(lambda manifest: manifest["spec"].update(objective=objective))
+
+
+def adapt(
+    experiment: Experiment,
+    *,
+    name: str,
+    fixed: Mapping[str, Any],
+    image_for: Callable[[str], str],
+    gpus: int = 0,
+    **changes: Unpack[Changes],
+) -> Experiment:
+    """Make an Experiment part of a run, with placeholders for data and output that ``locate``
+    replaces.
+
+    Args:
+        fixed: Flags of podium's trainer, without dashes, that the run decides; what the Experiment
+            searches under such a name is no longer searched. Empty text and 0 leave a flag alone.
+            Another trainer gets none of them.
+        image_for: Returns the image that takes the place of one in the Experiment.
+        gpus: GPUs of every replica, requests and limits alike; 0 leaves them to the Experiment.
+        **changes: Arguments of customize.
+
+    Raises:
+        InvalidInput: A change makes no sense for this Experiment.
+    """
+    builtin = experiment.uses_builtin_trainer
+    flags = {name: str(value) for name, value in fixed.items() if value} if builtin else {}
+    flags |= _without_use(experiment, flags.get("model", ""))
+    if builtin:
+        flags |= reporting_flag(experiment)
+    parameters = map(mapping, items(experiment.spec.get("parameters")))
+    names = {str(parameter.get("name")) for parameter in parameters}
+    fixed_names = {name: flags[flag_name(name)] for name in names if flag_name(name) in flags}
+    asked, idle = fix(experiment.asked, fixed_names)
+    given = {
+        **{f"--{flag_name(name)}": None for name in idle},
+        **{f"--{name}": value for name, value in flags.items()},
+        **(FLAGS if builtin else {}),
+    }
+
+    def prepare(manifest: dict[str, Any]) -> None:
+        spec = manifest["spec"] = manifest.get("spec") or {}
+        # Nobody resumes the sweep of a run that is over, and until then Katib keeps its suggestion pod (observed).
+        spec["resumePolicy"] = "Never"
+        template = spec["trialTemplate"] = spec.get("trialTemplate") or {}
+        _drop(spec, "parameters", "name", {*fixed_names, *idle})
+        _drop(template, "trialParameters", "reference", {*fixed_names, *idle})
+        if fixed_names and asked:
+            _annotate(manifest, {name: value for name, value in asked.items() if value != ()})
+
+    adapted = customize(experiment.changed(prepare), name=name, flags=given, **changes)
+    searched = [
+        name for name, reference in adapted.template.parameters if meta_key(reference) is None
+    ]
+
+    def connect(container: dict[str, Any], wrapped: bool) -> None:
+        container["image"] = image_for(str(container.get("image") or ""))
+        connect_trainer(container, searched, quoted=wrapped)
+
+    connected = _with_primary_containers(adapted, connect)
+    return connected.changed_job(
+        lambda editor: give_gpus(editor, connected.template.primary_container, gpus)
+    )
+
+
+def _without_use(experiment: Experiment, network: str) -> dict[str, str]:
+    """Return the value of each flag that is searched, but that a network of podium's trainer does
+    not take."""
+    from podium.trainer.config import TAKEN_BY
+
+    searched = {flag_name(parameter.name) for parameter in experiment.space} if network else set()
+    unused = {
+        name: f"{value:g}"
+        for name, (value, takers) in TAKEN_BY.items()
+        if name in searched and network not in takers
+    }
+    if unused:
+        log.info("not searched, since %s does not take it: %s", network, ", ".join(unused))
+    return unused
+
+
+def reporting_flag(experiment: Experiment) -> dict[str, str]:
+    """Return the flag by which podium's trainer reports the objective, if it needs one."""
+    from podium.trainer.config import CHOICES, TrainConfig
+
+    metric = experiment.objective.metric
+    is_asked = metric in CHOICES["metric"] and metric != TrainConfig.metric
+    return {"metric": metric} if is_asked else {}
+
+
+def with_pods_retained(experiment: Experiment) -> Experiment:
+    return experiment.changed(
+        lambda manifest: manifest["spec"]["trialTemplate"].update(retain=True)
+    )
+
+
+def locate(experiment: Experiment, *, data: str, root: str) -> Experiment:
+    """Set the data of an adapted Experiment's trials, and a model path below each trial's name.
+
+    Args:
+        data: URI or path of the dataset artifact.
+        root: URI or path below which each trial writes to a directory of its own.
+    """
+    named, own = _own_name(experiment)
+    wrapped = named.wrapped_roles()
+    values = {DATA: data, OUTPUT: f"{root}/{own}", NAME: own}
+    return named.changed_job(lambda editor: fill(editor, values, wrapped=wrapped))
+
+
+def _drop(holder: dict[str, Any], field: str, key: str, names: set[str]) -> None:
+    if names:
+        holder[field] = [
+            item for item in items(holder.get(field)) if mapping(item).get(key) not in names
+        ]
+
+
+def give_gpus(editor: JobEditor, container: str, gpus: int) -> None:
+    """Let every container of a name have GPUs, requests and limits alike; 0 changes nothing."""
+    for _, body in editor.containers(container) if gpus else ():
+        for kind in ("requests", "limits"):
+            merge(body, ("resources", kind), {GPU: str(gpus)})
+
+
+def flags_of(experiment: Experiment, trial: str, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """Return every flag a trial was given but for data and output: what it takes to train the same
+    way again.
+
+    Returns:
+        Values by flag, without dashes; True for a flag without a value.
+    """
+    for _, container in experiment.template.primary_containers(
+        experiment.render(trial, parameters)
+    ):
+        return {
+            name: value for name, value in read_flags(container.words).items() if name not in _OURS
+        }
+    raise Failed(f"the trials of Experiment {experiment.name} have no primary container")

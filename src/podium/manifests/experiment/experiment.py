@@ -9,18 +9,15 @@ from functools import cached_property
 from typing import Any, Self
 
 from podium.errors import InvalidInput
-from podium.manifests.experiment.algorithm import AlgorithmSpec
-from podium.manifests.experiment.defaults import set_defaults
-from podium.manifests.experiment.schema import EXPERIMENT, default_primary_labels
+from podium.manifests.experiment.schema import EXPERIMENT, default_primary_labels, set_defaults
 from podium.manifests.experiment.source import load
-from podium.manifests.experiment.space import read_space
+from podium.manifests.experiment.space import AlgorithmSpec, read_space, written_space
 from podium.manifests.experiment.template import PLACEHOLDER, fill, meta_key, meta_value
 from podium.manifests.fields import (
     Attribute,
     ManifestView,
     integer,
     mapping,
-    number,
     objects,
     strings,
     text,
@@ -30,8 +27,7 @@ from podium.manifests.fields import (
 )
 from podium.manifests.job_editor import JobEditor
 from podium.manifests.kinds import JOB_KINDS
-from podium.manifests.labels import SWEEP
-from podium.manifests.options import annotation, asked
+from podium.manifests.options import annotated, asked
 from podium.manifests.options.algorithm import ChosenAlgorithm
 from podium.manifests.options.base import Values
 from podium.manifests.options.conditions import conditional
@@ -48,7 +44,6 @@ SHAPE = Rules[Mapping[str, Any]]()
 
 @SHAPE.rule("fail", "Katib's webhook refuses the Experiment.", "refused-by-webhook", refuses=True)
 def _well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
-    """Check the types of a manifest's fields; missing fields pass."""
     return wrong_types(manifest, EXPERIMENT)
 
 
@@ -85,13 +80,16 @@ def read_metrics(observation: Any) -> Metrics:
     }
 
 
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
 class Objective(ManifestView):
     """The objective metric, its direction and its goal."""
 
     metric = Attribute("manifest.objectiveMetricName", text)
     maximize = Attribute("manifest.type", lambda kind: bool(kind == "maximize"))
-    goal = Attribute("manifest.goal", number)
-    """A value that ends the Experiment; equal is enough."""
+    goal = Attribute("manifest.goal", _number)
 
     additional = Attribute("manifest.additionalMetricNames", strings)
 
@@ -103,7 +101,6 @@ class Objective(ManifestView):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Every metric, the objective first."""
         return tuple(name for name in (self.metric, *self.additional) if name)
 
     @property
@@ -121,7 +118,6 @@ class Objective(ManifestView):
         return objective_value(metrics.get(self.metric, {}), self.strategy)
 
     def is_reached(self, value: float | None) -> bool:
-        """Tell whether a value is as good as the goal."""
         if value is None or self.goal is None:
             return False
         return value >= self.goal if self.maximize else value <= self.goal
@@ -148,7 +144,6 @@ class Collector:
 
     @classmethod
     def parse(cls, given: Any) -> "Collector":
-        """Read ``spec.metricsCollectorSpec``."""
         collecting = mapping(given)
         source = mapping(collecting.get("source"))
         file = mapping(source.get("fileSystemPath"))
@@ -166,12 +161,10 @@ class Collector:
 
     @property
     def reads_text(self) -> bool:
-        """Whether metrics are lines of text."""
         return self.kind == "StdOut" or (self.kind == "File" and self.format != "JSON")
 
     @property
     def reads_json(self) -> bool:
-        """Whether metrics are lines of JSON."""
         return self.kind == "File" and self.format == "JSON"
 
 
@@ -221,11 +214,9 @@ class TrialTemplate(ManifestView):
     """Whether the finished job and its pods stay."""
 
     in_config_map = Attribute("manifest.configMap", bool)
-    """Whether the job is in a ConfigMap."""
 
     @property
     def is_supported(self) -> bool:
-        """Whether podium runs trials of this kind."""
         return JOB_KINDS.get(self.workload.kind) == self.workload.api_version
 
     @property
@@ -317,6 +308,8 @@ class Experiment(Resource):
     written_objective = Attribute("manifest.spec.objective", Objective.parse)
     """Without Katib's defaults."""
 
+    written_space = Attribute("spec.parameters", written_space)
+
     @cached_property
     def space(self) -> tuple[Parameter, ...]:
         """The search space, each parameter with its conditions; parameters that break a rule are
@@ -342,7 +335,6 @@ class Experiment(Resource):
 
     @cached_property
     def early_stopping(self) -> AlgorithmSpec | None:
-        """The rule that stops trials early."""
         given = self.spec.get("earlyStopping")
         return AlgorithmSpec.parse(given) if given else None
 
@@ -352,7 +344,6 @@ class Experiment(Resource):
 
     @cached_property
     def limits(self) -> Limits:
-        """Numbers of trials."""
         spec = self.spec
         return Limits(
             parallel=integer(spec.get("parallelTrialCount")) or 3,
@@ -365,7 +356,6 @@ class Experiment(Resource):
 
     @property
     def uses_builtin_trainer(self) -> bool:
-        """Whether the trials run podium's trainer."""
         return any(
             container.uses_builtin_trainer for _, container in self.template.primary_containers()
         )
@@ -429,31 +419,24 @@ class Experiment(Resource):
         )
 
     def changed_job(self, change: Callable[[JobEditor], None]) -> Self:
-        """Return a copy whose trials' job a function has altered."""
         if not self.template.workload.manifest:  # a template in a ConfigMap
             return self
         return self.with_workload(self.template.workload.changed_job(change))
 
     def with_counts(self, counts: Mapping[str, int]) -> Self:
-        """Return a copy with other values of maxTrialCount, parallelTrialCount and
-        maxFailedTrialCount."""
         return self.changed(lambda manifest: manifest["spec"].update(counts))
 
     def with_asked(self, values: Values) -> Self:
-        """Return a copy with further or changed settings of podium's options."""
-        kept = {name: text for name, text in self.annotations.items() if name != SWEEP}
-        annotations = {**kept, **annotation({**self.asked, **values})}
+        annotations = annotated(self.annotations, {**self.asked, **values})
         return self.with_metadata({**self.metadata, "annotations": annotations})
 
     def changed(self, change: Callable[[dict[str, Any]], None]) -> Self:
-        """Return a copy that a function has altered."""
         manifest = unshared(self.manifest)
         change(manifest)
         return type(self).parse(manifest)
 
     @property
     def opens_store(self) -> bool:
-        """Whether a command of its trials names an object store."""
         return self.template.workload.opens_store
 
     @property
@@ -504,7 +487,6 @@ class Experiment(Resource):
 
     @property
     def trial_count(self) -> int:
-        """Number of trials in any phase."""
         return integer(self.status.get("trials")) or 0
 
 

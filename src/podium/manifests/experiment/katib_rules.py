@@ -4,7 +4,6 @@ itself."""
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from podium.errors import PodiumError, suggestion
 from podium.manifests.experiment.experiment import Experiment
@@ -13,8 +12,9 @@ from podium.manifests.fields import mapping
 from podium.manifests.kinds import MPIJOB
 from podium.manifests.labels import SWEEP
 from podium.manifests.options import OPTIONS, SweepOption
+from podium.manifests.options.base import UnderKatib
 from podium.manifests.rules import KATIB, Rules, Violation
-from podium.manifests.structure import Schema
+from podium.manifests.structure import unknown_fields
 from podium.metrics import STRICT_FORMAT, is_share, number, parse_line
 from podium.search.space import DISTRIBUTIONS
 
@@ -25,80 +25,83 @@ TRAP = "accepted-with-a-trap"
 trap = rule("warn", "Katib accepts it.", TRAP)
 
 _LOSS = re.compile(r"^loss$|batch|train", re.IGNORECASE)
+_FORMATS = "spec.metricsCollectorSpec.source.filter.metricsFormat"
+_STRATEGIES = "spec.objective.metricStrategies"
 
 
 @refused(
     "fail",
     "Without retain a stopped trial loses its metrics and the Experiment runs for good (katib#1377).",
+    where="spec.trialTemplate.retain",
+    hint="set retain: true",
 )
 def _early_stopping_without_retain(experiment: Experiment) -> Iterator[Violation]:
     if experiment.early_stopping and not experiment.template.retain:
-        where = "spec.trialTemplate.retain"
-        yield Violation("early stopping without retain: true", where, "set retain: true")
+        yield Violation("early stopping without retain: true")
+
+
+def _taken(experiment: Experiment, line: str) -> list[float | None]:
+    """Return the values of the objective that the collector takes from a line with NAME for it.
+
+    A pattern that does not work is reported by admission; half a character is in no line.
+    """
+    name, filters = experiment.objective.metric, experiment.collector.filters
+    if not experiment.collector.reads_text or not name:
+        return []
+    try:
+        readings = parse_line(line.replace("NAME", name), [name], filters or None)
+    except (PodiumError, UnicodeError):
+        return []
+    return [number(reading.value) for reading in readings]
 
 
 @rule(
     "warn",
     "Katib stores an empty text for `loss=nan`; the trial succeeds and can be named the best (katib#2723).",
+    where=_FORMATS,
+    hint=r"let it ask for a digit: ([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)",
 )
 def _bad_values_count(experiment: Experiment) -> Iterator[Violation]:
-    if not experiment.collector.reads_text:
-        return
-    for name in experiment.objective.metrics[:1]:
-        try:
-            readings = parse_line(
-                f"{name}=nan {name}=tensor(1)", [name], experiment.collector.filters or None
-            )
-        except (PodiumError, UnicodeError):
-            return  # the pattern itself is reported by admission; half a character is in no line
-        if any(number(reading.value) is None for reading in readings):
-            goal = experiment.objective.goal
-            ends = not experiment.objective.maximize and goal is not None and goal >= 0
-            more = (
-                "; the next number after it then ends the Experiment as goal reached"
-                if ends
-                else ""
-            )
-            where = "spec.metricsCollectorSpec.source.filter.metricsFormat"
-            hint = r"let it ask for a digit: ([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
-            yield Violation(f"a line `{name}=nan` is taken as a value{more}", where, hint)
+    if None in _taken(experiment, "NAME=nan NAME=tensor(1)"):
+        name, goal = experiment.objective.metric, experiment.objective.goal
+        what = f"a line `{name}=nan` is taken as a value"
+        if not experiment.objective.maximize and goal is not None and goal >= 0:
+            what += "; the next number after it then ends the Experiment as goal reached"
+        yield Violation(what)
 
 
-@trap
+@rule(
+    "warn",
+    "Katib accepts it.",
+    TRAP,
+    where=_FORMATS,
+    hint=f"let it read exponents: {STRICT_FORMAT}",
+)
 def _exponents(experiment: Experiment) -> Iterator[Violation]:
-    """Yield the filter that reads 1.5e-05 as 1.5: such a trial is judged by a wrong value."""
-    if not experiment.collector.reads_text or not experiment.collector.filters:
-        return
     name = experiment.objective.metric
-    try:
-        found = parse_line(f"{name}=1.5e-05 ", [name], experiment.collector.filters)
-    except (PodiumError, UnicodeError):
-        return
-    if any(number(reading.value) == 1.5 for reading in found):
-        what = f"metricsFormat reads {name}=1.5e-05 as {name}=1.5"
-        where = "spec.metricsCollectorSpec.source.filter.metricsFormat"
-        yield Violation(what, where, f"let it read exponents: {STRICT_FORMAT}")
+    if experiment.collector.filters and 1.5 in _taken(experiment, "NAME=1.5e-05 "):
+        yield Violation(f"metricsFormat reads {name}=1.5e-05 as {name}=1.5")
 
 
-@rule("fail", "Katib's own pattern finds names of ASCII letters, digits, _, - and | only.")
+@rule(
+    "fail",
+    "Katib's own pattern finds names of ASCII letters, digits, _, - and | only.",
+    hint="choose a name of letters, digits, _ and -, or write a metricsFormat that finds it",
+)
 def _metric_cannot_be_found(experiment: Experiment) -> Iterator[Violation]:
     if not experiment.collector.reads_text or experiment.collector.filters:
         return
     for index, name in enumerate(experiment.objective.metrics):
         if not re.fullmatch(r"[\w|-]+", name, re.ASCII):
-            where = "spec.objective." + (
-                "additionalMetricNames" if index else "objectiveMetricName"
-            )
-            hint = (
-                "choose a name of letters, digits, _ and -, or write a metricsFormat that finds it"
-            )
+            field = "additionalMetricNames" if index else "objectiveMetricName"
             level = "warn" if index else None
-            yield Violation(f"no line can report {name!r}", where, hint, level=level)
+            yield Violation(f"no line can report {name!r}", f"spec.objective.{field}", level=level)
 
 
 @rule(
     "warn",
     "With the default strategy min, a loss printed for each batch makes the luckiest batch the objective.",
+    where=_STRATEGIES,
 )
 def _batch_loss_may_be_the_objective(experiment: Experiment) -> Iterator[Violation]:
     name = experiment.objective.metric
@@ -106,192 +109,213 @@ def _batch_loss_may_be_the_objective(experiment: Experiment) -> Iterator[Violati
     lowest = experiment.objective.strategy == "min" and not explicit
     if experiment.collector.reads_text and _LOSS.search(name) and lowest:
         hint = f"print batches under another name (train_loss=…), and write the strategy of {name} down"
-        where = "spec.objective.metricStrategies"
-        yield Violation(f"{name} is minimized over everything printed", where, hint)
+        yield Violation(f"{name} is minimized over everything printed", hint=hint)
 
 
 @rule(
     "warn",
     "A trial's value is the strategy's: with the opposite one, trials are judged by their worst epoch.",
+    where=_STRATEGIES,
+    hint="use the objective's own direction, or latest",
 )
 def _strategy_against_the_objective(experiment: Experiment) -> Iterator[Violation]:
-    name = experiment.objective.metric
-    against = "min" if experiment.objective.maximize else "max"
-    if experiment.objective.strategies.get(name) == against:
-        what = f"{experiment.objective.direction} {name} with strategy {against}"
-        hint = "use the objective's own direction, or latest"
-        yield Violation(what, "spec.objective.metricStrategies", hint)
+    objective = experiment.objective
+    against = "min" if objective.maximize else "max"
+    if objective.strategies.get(objective.metric) == against:
+        yield Violation(f"{objective.direction} {objective.metric} with strategy {against}")
 
 
 @rule(
-    "warn", "Goals are on the scale of what is printed: accuracy=0.95 never reaches a goal of 95."
+    "warn",
+    "Goals are on the scale of what is printed: accuracy=0.95 never reaches a goal of 95.",
+    where="spec.objective.goal",
+    hint="print and compare fractions, or percent, not both",
 )
 def _goal_on_another_scale(experiment: Experiment) -> Iterator[Violation]:
     name, goal = experiment.objective.metric, experiment.objective.goal
     if goal is not None and goal > 1 and is_share(name):
-        what = f"the goal {goal:g} is above 1 for {name}"
-        yield Violation(
-            what, "spec.objective.goal", "print and compare fractions, or percent, not both"
-        )
+        yield Violation(f"the goal {goal:g} is above 1 for {name}")
 
 
 @rule(
     "warn",
     "Without maxTrialCount trials are made until the goal is reached or the algorithm has no more.",
+    where="spec.maxTrialCount",
+    hint="set it",
 )
 def _trials_without_end(experiment: Experiment) -> Iterator[Violation]:
     if experiment.limits.max_trials is None and not experiment.algorithm.facts.is_finite:
-        yield Violation("no maxTrialCount", "spec.maxTrialCount", "set it")
+        yield Violation("no maxTrialCount")
 
 
-@rule("warn", "Without maxFailedTrialCount an Experiment all of whose trials failed is Succeeded.")
+@rule(
+    "warn",
+    "Without maxFailedTrialCount an Experiment all of whose trials failed is Succeeded.",
+    where="spec.maxFailedTrialCount",
+    hint="set it, for example to 3",
+)
 def _failures_without_limit(experiment: Experiment) -> Iterator[Violation]:
     if experiment.limits.max_failed is None:
-        yield Violation(
-            "no maxFailedTrialCount", "spec.maxFailedTrialCount", "set it, for example to 3"
-        )
+        yield Violation("no maxFailedTrialCount")
 
 
-@rule("note", "maxFailedTrialCount 0 acts as 1: the first failure ends the Experiment.")
+@rule(
+    "note",
+    "maxFailedTrialCount 0 acts as 1: the first failure ends the Experiment.",
+    where="spec.maxFailedTrialCount",
+    hint="write 1, or more",
+)
 def _no_failures_allowed(experiment: Experiment) -> Iterator[Violation]:
     if experiment.limits.max_failed == 0:
-        yield Violation("maxFailedTrialCount is 0", "spec.maxFailedTrialCount", "write 1, or more")
+        yield Violation("maxFailedTrialCount is 0")
 
 
-@rule("warn", "A search service that does not know a distribution drops it without a word.")
+@rule(
+    "warn",
+    "A search service that does not know a distribution drops it without a word.",
+    hint="use random or tpe (any distribution) or multivariate-tpe (logUniform); or search the exponent",
+)
 def _distribution_ignored(experiment: Experiment) -> Iterator[Violation]:
+    algorithm = experiment.algorithm
+    ignored = {*DISTRIBUTIONS[1:]} - {*algorithm.facts.distributions}  # all draw uniformly
     for index, parameter in enumerate(experiment.space):
-        shape = parameter.distribution
-        known = DISTRIBUTIONS[1:]  # all algorithms draw uniformly
-        if (
-            not parameter.numeric
-            or shape not in known
-            or shape in experiment.algorithm.facts.distributions
-        ):
-            continue
-        where = f"spec.parameters[{index}].feasibleSpace.distribution"
-        hint = "use random or tpe (any distribution) or multivariate-tpe (logUniform); or search the exponent"
-        yield Violation(
-            f"{experiment.algorithm.name} ignores {shape} of {parameter.name}", where, hint
-        )
+        if parameter.numeric and parameter.distribution in ignored:
+            where = f"spec.parameters[{index}].feasibleSpace.distribution"
+            what = f"{algorithm.name} ignores {parameter.distribution} of {parameter.name}"
+            yield Violation(what, where)
 
 
 @refused(
     "fail",
     "bayesianoptimization samples every double on a log scale, whatever the distribution says.",
+    hint="begin above 0",
 )
 def _bayesian_from_zero(experiment: Experiment) -> Iterator[Violation]:
-    for index, parameter in enumerate(experiment.space):
-        if (
-            experiment.algorithm.facts.always_log
-            and parameter.kind == "double"
-            and parameter.low <= 0
-        ):
+    for index, parameter in enumerate(
+        experiment.space if experiment.algorithm.facts.always_log else ()
+    ):
+        if parameter.kind == "double" and parameter.low <= 0:
             where = f"spec.parameters[{index}].feasibleSpace.min"
-            yield Violation(f"{parameter.name} begins at {parameter.low:g}", where, "begin above 0")
+            yield Violation(f"{parameter.name} begins at {parameter.low:g}", where)
 
 
-@rule("warn", "Trials that run at once cannot learn from each other.")
+@rule(
+    "warn",
+    "Trials that run at once cannot learn from each other.",
+    where="spec.parallelTrialCount",
+    hint="run fewer in parallel",
+)
 def _nothing_to_learn_from(experiment: Experiment) -> Iterator[Violation]:
     parallel, most = experiment.limits.parallel, experiment.limits.max_trials
     if experiment.algorithm.facts.warm_trials and most is not None and 1 < most <= parallel:
-        what = (
-            f"all {most} trials run at once: {experiment.algorithm.name} is no better than random"
-        )
-        yield Violation(what, "spec.parallelTrialCount", "run fewer in parallel")
+        name = experiment.algorithm.name
+        yield Violation(f"all {most} trials run at once: {name} is no better than random")
 
 
 @refused(
     "fail",
     "Katib asks again for as many trials as before, gets a third of them, refuses the answer and never ends.",
+    where="spec.maxTrialCount",
 )
 def _hyperband_past_its_first_rung(experiment: Experiment) -> Iterator[Violation]:
-    parallel, most, algorithm = (
-        experiment.limits.parallel,
-        experiment.limits.max_trials,
-        experiment.algorithm.facts,
-    )
+    limits, algorithm = experiment.limits, experiment.algorithm.facts
+    parallel, most = limits.parallel, limits.max_trials
     if not algorithm.at_once or (most is not None and most <= parallel):
         return
     count = f"maxTrialCount is {most}" if most else "there is no maxTrialCount"
-    what = (
-        f"{count}, but Katib's {algorithm.name} stops answering after the first {parallel} trials"
+    yield Violation(
+        f"{count}, but Katib's {algorithm.name} stops answering after the first {parallel} trials",
+        hint=(
+            f"set maxTrialCount to parallelTrialCount, {parallel}; "
+            "podium experiment run continues with the other rungs"
+        ),
     )
-    hint = f"set maxTrialCount to parallelTrialCount, {parallel}; podium experiment run continues with the other rungs"
-    yield Violation(what, "spec.maxTrialCount", hint)
-
-
-@refused("warn", "asha is podium's own; Katib's webhook refuses it.")
-def _only_podium_knows_it(experiment: Experiment) -> Iterator[Violation]:
-    if not experiment.algorithm.facts.in_katib:
-        what = f"{experiment.algorithm.name} runs on this machine only"
-        yield Violation(what, "spec.algorithm.algorithmName", "use random or tpe on a cluster")
-
-
-def _without_podium(option: type[SweepOption]) -> None:
-    """Add the rule about an option that Katib ignores when it runs the Experiment."""
-    katib = option.katib
-    if katib is None:
-        return
-
-    def look(experiment: Experiment) -> Iterator[Violation]:
-        asked = [f"{name}: {experiment.asked[name]}" for name in names if name in experiment.asked]
-        if asked:
-            path = f"metadata.annotations[{SWEEP}]"
-            yield Violation(f"{katib.what} ({', '.join(asked)})", path, katib.hint)
-
-    names = [setting.name for setting in option.settings]
-    name = f"{option.title.replace(' ', '-')}-without-podium"
-    rule(katib.level, katib.why, name, runner=KATIB, refuses=katib.refuses)(look)
-
-
-for _option in OPTIONS:
-    _without_podium(_option)
 
 
 @refused(
-    "fail", "Katib gives the search service the Experiment's name; a Service's name has no dot."
+    "warn",
+    "asha is podium's own; Katib's webhook refuses it.",
+    where="spec.algorithm.algorithmName",
+    hint="use random or tpe on a cluster",
+)
+def _only_podium_knows_it(experiment: Experiment) -> Iterator[Violation]:
+    if not experiment.algorithm.facts.in_katib:
+        yield Violation(f"{experiment.algorithm.name} runs on this machine only")
+
+
+def _without_podium(option: type[SweepOption], katib: UnderKatib) -> None:
+    names = [setting.name for setting in option.settings]
+
+    @rule(
+        katib.level,
+        katib.why,
+        f"{option.title.replace(' ', '-')}-without-podium",
+        where=f"metadata.annotations[{SWEEP}]",
+        hint=katib.hint,
+        runner=KATIB,
+        refuses=katib.refuses,
+    )
+    def _look(experiment: Experiment) -> Iterator[Violation]:
+        asked = [f"{name}: {experiment.asked[name]}" for name in names if name in experiment.asked]
+        if asked:
+            yield Violation(f"{katib.what} ({', '.join(asked)})")
+
+
+for _option in OPTIONS:
+    if _option.katib:
+        _without_podium(_option, _option.katib)
+
+
+@refused(
+    "fail",
+    "Katib gives the search service the Experiment's name; a Service's name has no dot.",
+    where="metadata.name",
+    hint="use a dash",
 )
 def _name_with_a_dot(experiment: Experiment) -> Iterator[Violation]:
-    if (
-        "." in experiment.name and not experiment.template.workload.has_roles
-    ):  # of those the checks of manifests speak
-        yield Violation(f"the name {experiment.name} has a dot", "metadata.name", "use a dash")
+    # Of jobs with roles the checks of manifests speak.
+    if "." in experiment.name and not experiment.template.workload.has_roles:
+        yield Violation(f"the name {experiment.name} has a dot")
 
 
 @rule(
     "note",
     "With LongRunning Katib keeps the Deployment of the search service until the Experiment is deleted.",
+    where="spec.resumePolicy",
+    hint="set Never unless you will raise maxTrialCount",
 )
 def _search_service_stays(experiment: Experiment) -> Iterator[Violation]:
     if experiment.resume_policy == "LongRunning":
-        what = "a pod of the search service stays after the end"
-        yield Violation(what, "spec.resumePolicy", "set Never unless you will raise maxTrialCount")
+        yield Violation("a pod of the search service stays after the end")
 
 
 @rule(
     "note",
     "The JSON format wants one object a line whose values are texts; numbers are passed over without a word.",
+    where="spec.metricsCollectorSpec.source.fileSystemPath.format",
+    hint="quote the values",
 )
 def _json_values_are_texts(experiment: Experiment) -> Iterator[Violation]:
     if experiment.collector.reads_json:
         name = experiment.objective.metric or "loss"
-        where = "spec.metricsCollectorSpec.source.fileSystemPath.format"
-        yield Violation(
-            f'write {{"{name}": "0.9"}}, not {{"{name}": 0.9}}', where, "quote the values"
-        )
+        yield Violation(f'write {{"{name}": "0.9"}}, not {{"{name}": 0.9}}')
 
 
-@rule("warn", "Katib's default configuration has no collector image for PrometheusMetric.")
+@rule(
+    "warn",
+    "Katib's default configuration has no collector image for PrometheusMetric.",
+    where="spec.metricsCollectorSpec.collector.kind",
+    hint="use StdOut",
+)
 def _collector_without_image(experiment: Experiment) -> Iterator[Violation]:
     if experiment.collector.kind == "PrometheusMetric":
-        where = "spec.metricsCollectorSpec.collector.kind"
-        yield Violation("the collector is PrometheusMetric", where, "use StdOut")
+        yield Violation("the collector is PrometheusMetric")
 
 
 @rule(
     "fail",
     "Katib's webhook refuses every pod of a trial that lacks the primary container: they never start.",
+    where="spec.trialTemplate.primaryContainerName",
 )
 def _workers_lack_the_container(experiment: Experiment) -> Iterator[Violation]:
     job, name = experiment.template.workload, experiment.template.primary_container
@@ -299,46 +323,28 @@ def _workers_lack_the_container(experiment: Experiment) -> Iterator[Violation]:
     if worker and worker.pod.container(name) is None:
         names = [container.name for container in worker.pod.containers]
         what = f"the Worker's pod has no container {name!r}, only {names}"
-        where = "spec.trialTemplate.primaryContainerName"
-        yield Violation(what, where, f"call the Worker's container {name}, too")
+        yield Violation(what, hint=f"call the Worker's container {name}, too")
 
 
 @trap
 def _strategies_of_no_metric(experiment: Experiment) -> Iterator[Violation]:
-    """Yield names that no metric has: Katib passes them over, and takes its default instead."""
     metrics = experiment.objective.metrics
     for index, name in enumerate(experiment.written_objective.strategies):
         if name not in metrics:
-            where = f"spec.objective.metricStrategies[{index}].name"
             what = f"{name} is no metric of this objective: Katib passes the strategy over"
-            yield Violation(what, where, suggestion(name, metrics))
+            yield Violation(what, f"{_STRATEGIES}[{index}].name", suggestion(name, metrics))
 
 
 @trap
 def _commands(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         if not container.command:
+            what, where = "the wrapped container has no command", f"{container.path}.command"
             hint = "without it Katib must read the image's entrypoint from its registry"
-            yield Violation(
-                "the wrapped container has no command", f"{container.path}.command", hint
-            )
+            yield Violation(what, where, hint)
 
 
 @trap
 def _unknown_fields(experiment: Experiment) -> Iterator[Violation]:
-    """Yield fields that no Experiment has: Katib drops them without a word."""
-    return _unknown(mapping(experiment.manifest.get("spec")), EXPERIMENT["spec"], "spec")
-
-
-def _unknown(value: Any, schema: Schema, path: str) -> Iterator[Violation]:
-    if isinstance(schema, list):
-        for index, item in enumerate(value or []):
-            yield from _unknown(item, schema[0], f"{path}[{index}]")
-    elif isinstance(schema, dict):
-        for field, inner in (value or {}).items():
-            where = f"{path}.{field}"
-            if field not in schema:
-                hint = suggestion(str(field), schema)
-                yield Violation(f"{path} has no field {field}: Katib drops it", where, hint)
-            elif where != "spec.trialTemplate.trialSpec":  # its own kind knows its fields
-                yield from _unknown(inner, schema[field], where)
+    spec = mapping(experiment.manifest.get("spec"))
+    return unknown_fields(spec, EXPERIMENT["spec"], "spec", ": Katib drops it")

@@ -68,7 +68,6 @@ def _any_job(experiment: Experiment) -> Workload:
 
 
 def pool_name(experiment: Experiment) -> str:
-    """Return the name of the Job that keeps an Experiment's pool."""
     return f"{experiment.name}-pool"
 
 

@@ -65,11 +65,6 @@ def warnings_of(experiment: Experiment) -> list[str]:
 
 
 def findings_of(experiment: Experiment, *, job: bool = True) -> list[Finding]:
-    """Return all findings about an Experiment, the worst first.
-
-    Args:
-        job: Whether the job of its trials is examined too.
-    """
     if another := apply(KIND, experiment):  # whose fields are not these
         return another
     first = next(filter(None, (apply(stage, experiment) for stage in STAGES)), [])
@@ -91,7 +86,6 @@ def findings_of(experiment: Experiment, *, job: bool = True) -> list[Finding]:
 
 
 def _refused_trial(experiment: Experiment) -> list[Finding]:
-    """Return the findings about a trial's job, named as Katib would name it."""
     named = is_dns_1035(experiment.expected_name)
     name = f"{experiment.expected_name[:40]}-{'x' * 8}" if named else "trial"
     if (trial := sample_trial(experiment, name)) is None:

@@ -35,7 +35,6 @@ def join(words: Sequence[str]) -> tuple[tuple[str, str], str]:
 
 
 def redirected(script: str, file: str) -> str:
-    """Return a script whose output goes to a file."""
     return f"{script} 1>{file} 2>&1"
 
 
@@ -178,7 +177,6 @@ class _Script(NamedTuple):
     """A script given to ``sh -c``, cut where commands end."""
 
     commands: tuple[str, ...]
-    """Its simple commands, in order."""
 
     operators: tuple[str, ...]
     """``;``, ``&&``, ``||``, ``|``, ``&`` or a line break between and after them."""

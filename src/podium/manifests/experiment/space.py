@@ -1,11 +1,24 @@
 """The search space of an Experiment, and the rules about a parameter's values."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from podium.manifests.fields import items, mapping, text
-from podium.manifests.rules import Violation, broken, shorten, unsupported
+from podium.manifests.fields import (
+    Attribute,
+    ManifestView,
+    items,
+    mapping,
+    numbered,
+    objects,
+    present,
+    text,
+)
+from podium.manifests.rules import Violation, broken
 from podium.metrics import number
+from podium.search.algorithm import Algorithm
+from podium.search.algorithms import find
 from podium.search.space import LOG, Parameter
 
 OBJECTIVE = "objective: {type: maximize, objectiveMetricName: accuracy}"
@@ -23,76 +36,107 @@ PODS = (
 NUMERIC, LISTED = ("double", "int"), ("discrete", "categorical")
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WrittenParameter(ManifestView):
+    """An entry of ``spec.parameters``, which may break rules."""
+
+    path: str
+
+    name = Attribute("manifest.name", text)
+    kind = Attribute("manifest.parameterType", text)
+    feasible = Attribute("manifest.feasibleSpace", mapping)
+    choices = Attribute("manifest.feasibleSpace.list", items)
+
+    def read(self) -> Parameter | None:
+        """Return the parameter; None if it breaks a rule."""
+        if not self.name or any(True for _ in self.problems()):
+            return None
+        if self.kind in LISTED:
+            choices = tuple(dict.fromkeys(self.choices))
+            return Parameter(name=self.name, kind=self.kind, choices=choices)
+        ends = (number(self.feasible.get(field) or "") for field in ("min", "max", "step"))
+        low, high, step = ends
+        if self.kind not in NUMERIC or low is None or high is None:
+            return None
+        return Parameter(
+            name=self.name,
+            kind=self.kind,
+            low=low,
+            high=high,
+            step=1.0 if self.kind == "int" and step is None else step,
+            distribution=text(self.feasible.get("distribution")) or "uniform",
+        )
+
+    def problems(self) -> Iterator[Violation]:
+        """Yield what Katib accepts but cannot search; the types of all fields are right."""
+        feasible, path = self.feasible, f"{self.path}.feasibleSpace"
+        if self.kind not in NUMERIC:
+            if not self.choices:
+                hint = 'list: ["16", "32"]'
+                yield broken(f"{path}.list", "must hold at least one value", [], hint)
+            return
+        numbers: dict[str, float] = {}
+        for field in ("min", "max", "step"):
+            value = number(feasible.get(field) or "")
+            if value is not None and (self.kind == "double" or value == int(value)):
+                numbers[field] = value
+            elif feasible.get(field):
+                must = "must be an integer" if self.kind == "int" else "must be a number"
+                yield broken(f"{path}.{field}", must, feasible[field], SPACE)
+        if {"min", "max"} <= set(numbers):
+            bounds = f"min={feasible['min']}, max={feasible['max']}"
+            distribution = feasible.get("distribution")
+            if numbers["min"] > numbers["max"]:
+                yield broken(path, "min <= max", bounds, "exchange them")
+            if distribution in LOG and numbers["min"] <= 0:
+                hint = "there is no logarithm of 0: begin at a small positive number"
+                yield broken(f"{path}.min", f"min > 0 for {distribution}", bounds, hint)
+        if numbers.get("step", 1) <= 0:
+            hint = "give the distance between two values"
+            yield broken(f"{path}.step", "step > 0", numbers["step"], hint)
+
+
+def written_space(parameters: Any) -> tuple[WrittenParameter, ...]:
+    entries = numbered("spec.parameters", parameters)
+    return tuple(WrittenParameter(manifest=given, path=path) for path, given in entries)
+
+
 def read_space(parameters: Any) -> tuple[Parameter, ...]:
     """Read ``spec.parameters``; a parameter that breaks a rule is left out."""
-    space = (read_parameter(given) for given in map(mapping, items(parameters)))
+    space = (written.read() for written in written_space(parameters))
     return tuple(parameter for parameter in space if parameter)
 
 
-def read_parameter(given: Mapping[str, Any]) -> Parameter | None:
-    """Read one of ``spec.parameters``; None if it breaks a rule."""
-    name, kind, feasible = (
-        text(given.get("name")),
-        given.get("parameterType"),
-        mapping(given.get("feasibleSpace")),
+class AlgorithmSpec(ManifestView):
+    """A search algorithm or an early-stopping rule, with its settings."""
+
+    name = Attribute("manifest.algorithmName", text)
+    given = Attribute(
+        "manifest.algorithmSettings", lambda value: tuple(map(_name_and_value, objects(value)))
     )
-    if not name or any(True for _ in broken_values(given, "")):
-        return None
-    if kind in LISTED:
-        return Parameter(
-            name=name, kind=kind, choices=tuple(dict.fromkeys(items(feasible.get("list"))))
-        )
-    low, high, step = (number(feasible.get(field) or "") for field in ("min", "max", "step"))
-    if kind not in NUMERIC or low is None or high is None:
-        return None
-    distribution = text(feasible.get("distribution")) or "uniform"
-    step = 1.0 if kind == "int" and step is None else step
-    return Parameter(name=name, kind=kind, low=low, high=high, step=step, distribution=distribution)
+    """Names and values of its settings, as they are written."""
+
+    @cached_property
+    def facts(self) -> Algorithm:
+        """The algorithm of this name in podium's table."""
+        return find(self.name)
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Known settings of the algorithm, as numbers and words, without those that break a
+        rule."""
+        known = self.facts.settings
+        read = {name: known[name].read(value) for name, value in self.given if name in known}
+        return present(**read)
+
+    def instead(self, name: str) -> "AlgorithmSpec":
+        """Return another algorithm with the settings that it supports."""
+        known = find(name).settings
+        kept = [
+            {"name": setting, "value": value} for setting, value in self.given if setting in known
+        ]
+        return AlgorithmSpec(manifest={"algorithmName": name, "algorithmSettings": kept})
 
 
-def broken_values(given: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    """Yield parts of a parameter that Katib accepts but cannot search.
-
-    Args:
-        given: The parameter, its fields of the right types.
-    """
-    kind, feasible, path = (
-        given.get("parameterType"),
-        mapping(given.get("feasibleSpace")),
-        f"{path}.feasibleSpace",
-    )
-    if kind not in NUMERIC:
-        if not feasible.get("list"):
-            yield broken(f"{path}.list", "must hold at least one value", [], 'list: ["16", "32"]')
-        return
-    numbers: dict[str, float] = {}
-    for field in ("min", "max", "step"):
-        value = number(feasible.get(field) or "")
-        if value is not None and (kind == "double" or value == int(value)):
-            numbers[field] = value
-        elif feasible.get(field):
-            must = "must be an integer" if kind == "int" else "must be a number"
-            yield broken(f"{path}.{field}", must, feasible[field], SPACE)
-    if {"min", "max"} <= set(numbers):
-        bounds, distribution = (
-            f"min={feasible['min']}, max={feasible['max']}",
-            feasible.get("distribution"),
-        )
-        if numbers["min"] > numbers["max"]:
-            yield broken(path, "min <= max", bounds, "exchange them")
-        if distribution in LOG and numbers["min"] <= 0:
-            hint = "there is no logarithm of 0: begin at a small positive number"
-            yield broken(f"{path}.min", f"min > 0 for {distribution}", bounds, hint)
-    if numbers.get("step", 1) <= 0:
-        yield broken(
-            f"{path}.step", "step > 0", numbers["step"], "give the distance between two values"
-        )
-
-
-def repeated_values(given: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    """Yield a list that holds a value twice, which Katib searches and podium does not."""
-    choices = items(mapping(given.get("feasibleSpace")).get("list"))
-    twice = sorted({value for value in choices if choices.count(value) > 1})
-    if twice and given.get("parameterType") not in NUMERIC:
-        runs = "podium searches a list in which each value stands once"
-        yield unsupported(f"{path}.feasibleSpace.list", runs, f"{shorten(twice)} twice")
+def _name_and_value(setting: Mapping[str, Any]) -> tuple[str, str]:
+    return text(setting.get("name")), text(setting.get("value"))

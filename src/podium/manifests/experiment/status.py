@@ -47,7 +47,6 @@ class TrialSummary:
 
     @classmethod
     def of(cls, trial: Trial) -> "TrialSummary":
-        """Summarize a trial."""
         return cls(
             name=trial.name,
             phase=trial.state.phase,
@@ -83,7 +82,6 @@ def shortened(status: Status) -> Status:
 
 
 def same_conditions(before: Status, after: Status) -> bool:
-    """Return whether no condition differs."""
     return before.get("conditions") == after.get("conditions")
 
 

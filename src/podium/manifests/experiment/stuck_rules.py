@@ -6,19 +6,12 @@ maxTrialCount, words for numbers and more leave an Experiment in Created or Runn
 (docs/katib-differences.md).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from podium.errors import InvalidInput, suggestion
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.expression import parse_condition
-from podium.manifests.experiment.space import (
-    PODS,
-    SPACE,
-    broken_values,
-    read_parameter,
-    repeated_values,
-)
-from podium.manifests.experiment.template import fill, meta_key, meta_value
+from podium.manifests.experiment.space import NUMERIC, PODS, SPACE
+from podium.manifests.experiment.template import fill, meta_key, meta_value, parse_condition
 from podium.manifests.experiment.webhook_rules import bad_patterns
 from podium.manifests.fields import mapping, numbered, text
 from podium.manifests.kinds import JOB_KINDS, MPIJOB, or_list
@@ -26,8 +19,6 @@ from podium.manifests.labels import SWEEP
 from podium.manifests.options import OPTIONS, read_annotation
 from podium.manifests.rules import (
     PODIUM,
-    Look,
-    Rule,
     Rules,
     Violation,
     broken,
@@ -43,21 +34,17 @@ from podium.search.space import count_points
 OTHER_SWEEPS = Rules[Experiment]()
 STUCK = Rules[Experiment]()
 SEARCH = Rules[Experiment]()
-"""Rules about a search that is sound in itself."""
 
 
-def _stuck(table: Rules[Experiment]) -> Callable[[Look[Experiment]], Rule[Experiment]]:
-    why = "Katib accepts it and never ends, or ends without a trial; podium refuses it."
-    return table.rule("fail", why, "accepted-but-stuck", refuses=True)
-
-
-def _not_run(table: Rules[Experiment]) -> Callable[[Look[Experiment]], Rule[Experiment]]:
-    why = "podium refuses it; whether it works on a cluster is not examined."
-    return table.rule("warn", why, "not-run-by-podium", runner=PODIUM, refuses=True)
-
-
-stuck, stuck_search = _stuck(STUCK), _stuck(SEARCH)
-not_run, other_sweep = _not_run(STUCK), _not_run(OTHER_SWEEPS)
+_STUCK = "Katib accepts it and never ends, or ends without a trial; podium refuses it."
+_NOT_RUN = "podium refuses it; whether it works on a cluster is not examined."
+stuck, stuck_search = (
+    table.rule("fail", _STUCK, "accepted-but-stuck", refuses=True) for table in (STUCK, SEARCH)
+)
+not_run, other_sweep = (
+    table.rule("warn", _NOT_RUN, "not-run-by-podium", runner=PODIUM, refuses=True)
+    for table in (STUCK, OTHER_SWEEPS)
+)
 
 
 @other_sweep
@@ -83,21 +70,26 @@ def _template_in_cluster(experiment: Experiment) -> Iterator[Violation]:
 @stuck
 def _search_space(experiment: Experiment) -> Iterator[Violation]:
     names: set[str] = set()
-    for path, parameter in numbered("spec.parameters", experiment.spec.get("parameters")):
-        name = text(parameter.get("name"))
+    for parameter in experiment.written_space:
+        name, where = parameter.name, f"{parameter.path}.name"
         if not name:
-            yield broken(f"{path}.name", "must be given", name, SPACE)
+            yield broken(where, "must be given", name, SPACE)
             continue
         if name in names:
-            yield broken(f"{path}.name", "must be unique", name, "remove one")
+            yield broken(where, "must be unique", name, "remove one")
         names.add(name)
-        yield from broken_values(parameter, path)
+        yield from parameter.problems()
 
 
 @not_run
 def _lists(experiment: Experiment) -> Iterator[Violation]:
-    for path, parameter in numbered("spec.parameters", experiment.spec.get("parameters")):
-        yield from repeated_values(parameter, path)
+    for parameter in experiment.written_space:
+        choices = parameter.choices
+        twice = sorted({value for value in choices if choices.count(value) > 1})
+        if twice and parameter.kind not in NUMERIC:
+            runs = "podium searches a list in which each value stands once"
+            where = f"{parameter.path}.feasibleSpace.list"
+            yield unsupported(where, runs, f"{shorten(twice)} twice")
 
 
 @stuck
@@ -107,13 +99,13 @@ def _strategies(experiment: Experiment) -> Iterator[Violation]:
         yield from one_of(f"{path}.value", strategy.get("value"), ("min", "max", "latest"))
 
 
-def _settings(experiment: Experiment) -> Iterator[tuple[Algorithm, str, str, str, Setting | None]]:
+def _each_setting(
+    experiment: Experiment,
+) -> Iterator[tuple[Algorithm, str, str, str, Setting | None]]:
     """Yield, for each setting of a known algorithm: the algorithm, the setting's path, name and
     value, and its declaration."""
-    for path, spec in (
-        ("algorithm", experiment.algorithm),
-        ("earlyStopping", experiment.early_stopping),
-    ):
+    specs = {"algorithm": experiment.algorithm, "earlyStopping": experiment.early_stopping}
+    for path, spec in specs.items():
         if spec and spec.facts.settings:
             for index, (name, value) in enumerate(spec.given):
                 where = f"spec.{path}.algorithmSettings[{index}]"
@@ -121,9 +113,8 @@ def _settings(experiment: Experiment) -> Iterator[tuple[Algorithm, str, str, str
 
 
 @stuck
-def settings(experiment: Experiment) -> Iterator[Violation]:
-    """Yield the settings that the algorithm's service would refuse."""
-    for algorithm, where, given, value, setting in _settings(experiment):
+def _settings(experiment: Experiment) -> Iterator[Violation]:
+    for algorithm, where, given, value, setting in _each_setting(experiment):
         known = algorithm.settings
         if setting is None and not algorithm.drops_unknown_settings:
             must = f"must be a setting of {algorithm.name}: {', '.join(known)}"
@@ -138,32 +129,26 @@ def _algorithms(experiment: Experiment) -> Iterator[Violation]:
     if experiment.algorithm.name not in ALGORITHMS:
         runs = f"podium searches with {', '.join(ALGORITHMS)}"
         yield unsupported("spec.algorithm.algorithmName", runs, experiment.algorithm.name)
-    for algorithm, where, given, value, setting in _settings(experiment):
+    for algorithm, where, given, value, setting in _each_setting(experiment):
         runs = f"podium runs {algorithm.name} with"
         if setting is None and algorithm.drops_unknown_settings:
-            yield unsupported(
-                f"{where}.name", f"{runs} settings {', '.join(algorithm.settings)}", given
-            )
+            known = f"{runs} settings {', '.join(algorithm.settings)}"
+            yield unsupported(f"{where}.name", known, given)
         elif setting and value in setting.katib:
-            yield unsupported(
-                f"{where}.value", f"{runs} {given} {setting.kind.removeprefix('one of ')}", value
-            )
+            known = f"{runs} {given} {setting.kind.removeprefix('one of ')}"
+            yield unsupported(f"{where}.value", known, value)
 
 
 @not_run
 def _other_jobs(experiment: Experiment) -> Iterator[Violation]:
-    template = experiment.template
+    template, job = experiment.template, experiment.template.workload
     if not template.is_supported:
         kinds = or_list([f"{kind} ({version})" for kind, version in JOB_KINDS.items()])
-        job, path = template.workload, "spec.trialTemplate.trialSpec.kind"
-        given = f"{job.kind} ({job.api_version})"
-        yield unsupported(path, f"podium runs trials of kind {kinds}", given)
+        runs, given = f"podium runs trials of kind {kinds}", f"{job.kind} ({job.api_version})"
+        yield unsupported("spec.trialTemplate.trialSpec.kind", runs, given)
         return
-    conditions = {
-        "successCondition": template.success_condition,
-        "failureCondition": template.failure_condition,
-    }
-    for field, condition in conditions.items():
+    for field in ("successCondition", "failureCondition"):
+        condition = text(template.manifest.get(field))
         try:
             parse_condition(condition)
         except InvalidInput:
@@ -173,37 +158,28 @@ def _other_jobs(experiment: Experiment) -> Iterator[Violation]:
 
 @stuck
 def _pods(experiment: Experiment) -> Iterator[Violation]:
-    template, job, name = (
-        experiment.template,
-        experiment.template.workload,
-        experiment.template.primary_container,
-    )
+    template, job = experiment.template, experiment.template.workload
     if not template.is_supported:
         return
-    path = "spec.trialTemplate.primaryContainerName"
-    if not job.replicas or not all(
-        isinstance(replica.pod.manifest.get("spec"), Mapping) for replica in job.replicas
-    ):
-        yield broken(
-            "spec.trialTemplate.trialSpec",
-            "must have a pod template for every replica",
-            job.spec,
-            PODS,
-        )
+    pods = [replica.pod.manifest.get("spec") for replica in job.replicas]
+    if not pods or not all(isinstance(pod, Mapping) for pod in pods):
+        must = "must have a pod template for every replica"
+        yield broken("spec.trialTemplate.trialSpec", must, job.spec, PODS)
         return
-    container = job.operator.container if job.operator else NODE if job.has_roles else ""
-    if container and name != container:
-        yield broken(path, f"must be {container} for a {job.kind}", name, f"set it to {container}")
+    path, name = "spec.trialTemplate.primaryContainerName", template.primary_container
+    required = job.operator.container if job.operator else NODE if job.has_roles else ""
+    if required and name != required:
+        yield broken(path, f"must be {required} for a {job.kind}", name, f"set it to {required}")
+    wanted = required or name
     for replica in job.replicas:
         if job.kind == MPIJOB and replica.role == "Worker":
             continue  # mpirun starts it from the launcher's container, whatever its own is called
-        if replica.pod.container(container or name) is None:
-            names = [given.name for given in replica.pod.containers]
-            what = f"the {replica.role or 'trial'}'s pod has no container {container or name!r}, only {names}"
-            hint = f"call the container that trains {container or name}"
-            yield Violation(
-                what, path, hint if container else f"{hint}, or change primaryContainerName"
-            )
+        if replica.pod.container(wanted) is None:
+            names, role = [given.name for given in replica.pod.containers], replica.role or "trial"
+            what = f"the {role}'s pod has no container {wanted!r}, only {names}"
+            hint = f"call the container that trains {wanted}"
+            hint += "" if required else ", or change primaryContainerName"
+            yield Violation(what, path, hint)
     if job.has_roles and "." in experiment.name:
         yield broken("metadata.name", "must have no dot", experiment.name, "pods need DNS labels")
 
@@ -214,9 +190,8 @@ def _references(experiment: Experiment) -> Iterator[Violation]:
     if not template.is_supported:
         return
     referenced = {reference for _, reference in template.parameters}
-    if unused := [
-        parameter.name for parameter in experiment.space if parameter.name not in referenced
-    ]:
+    names = (parameter.name for parameter in experiment.space)
+    if unused := [name for name in names if name not in referenced]:
         hint = "refer to it in trialParameters, or remove it"
         yield broken("spec.parameters", "must each have a trialParameter", unused, hint)
     for index, (_, reference) in enumerate(template.parameters):
@@ -244,17 +219,17 @@ def _asked(experiment: Experiment) -> Iterator[Violation]:
 
 
 @stuck
-def values(experiment: Experiment) -> Iterator[Violation]:
+def _values(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template
     names = {reference: name for name, reference in template.parameters}
-    for path, given in numbered("spec.parameters", experiment.spec.get("parameters")):
-        parameter = read_parameter(given) if template.is_supported else None
+    for given in experiment.written_space if template.is_supported else ():
+        parameter = given.read()
         for value in parameter.samples() if parameter else ():
             try:
-                fill(template.workload.manifest, {names.get(text(given.get("name")), ""): value})
+                fill(template.workload.manifest, {names.get(given.name, ""): value})
             except InvalidInput as error:
                 must = "must leave the trial template readable"
-                yield broken(f"{path}.feasibleSpace.list", must, value, error.hint)
+                yield broken(f"{given.path}.feasibleSpace.list", must, value, error.hint)
 
 
 @not_run
@@ -262,57 +237,38 @@ def _collectors(experiment: Experiment) -> Iterator[Violation]:
     kind, metric = experiment.collector.kind, experiment.objective.metric
     if kind in ("StdOut", "File", "TensorFlowEvent", "Push"):
         return
-    instead = {"PrometheusMetric": f"print {metric}=0.9 once an epoch, and collect from StdOut"}
-    path = experiment.collector.path or "/var/log/metrics"
-    file = (
-        f"collect from File, fileSystemPath {{kind: File, path: {path}, format: TEXT}}, "
-        "and say in filter.metricsFormat"
-    )
-    hint = instead.get(kind, f"{file} what the collector's container looks for")
+    hint = f"print {metric}=0.9 once an epoch, and collect from StdOut"
+    if kind != "PrometheusMetric":
+        path = experiment.collector.path or "/var/log/metrics"
+        hint = (
+            f"collect from File, fileSystemPath {{kind: File, path: {path}, format: TEXT}}, "
+            "and say in filter.metricsFormat what the collector's container looks for"
+        )
     runs = "podium collects metrics from StdOut, File, TensorFlowEvent or Push"
     yield unsupported("spec.metricsCollectorSpec.collector.kind", runs, kind, hint)
 
 
-@stuck
-def patterns(experiment: Experiment) -> Iterator[Violation]:
-    return bad_patterns(experiment)
+stuck(bad_patterns)
 
 
 @stuck_search
-def steps(experiment: Experiment) -> Iterator[Violation]:
-    algorithm, most = experiment.algorithm.facts, experiment.limits.max_trials
-    bare = [
-        parameter.name
-        for parameter in experiment.space
-        if parameter.numeric and parameter.step is None
-    ]
-    if algorithm.needs_steps and bare:
-        yield broken(
-            "spec.parameters",
-            f"must each have a step for {algorithm.name}",
-            bare,
-            "give feasibleSpace.step",
-        )
-    elif (
-        algorithm.is_finite
-        and most is not None
-        and most > (points := count_points(experiment.space, beyond=most))
-    ):
-        what = f"maxTrialCount <= points of the {algorithm.name}"
-        yield broken(
-            "spec.maxTrialCount",
-            what,
-            f"{most} > {points}",
-            f"set maxTrialCount to {points} or less",
-        )
-
-
-@stuck_search
-def _dimensions(experiment: Experiment) -> Iterator[Violation]:
-    algorithm, bounded = (
+def _steps(experiment: Experiment) -> Iterator[Violation]:
+    algorithm, most, space = (
         experiment.algorithm.facts,
-        sum(parameter.numeric for parameter in experiment.space),
+        experiment.limits.max_trials,
+        experiment.space,
     )
+    bare = [each.name for each in space if each.numeric and each.step is None]
+    if algorithm.needs_steps and bare:
+        must = f"must each have a step for {algorithm.name}"
+        yield broken("spec.parameters", must, bare, "give feasibleSpace.step")
+    elif algorithm.is_finite and most is not None:
+        points = count_points(space, beyond=most)
+        if most > points:
+            rule = f"maxTrialCount <= points of the {algorithm.name}"
+            hint = f"set maxTrialCount to {points} or less"
+            yield broken("spec.maxTrialCount", rule, f"{most} > {points}", hint)
+    bounded = sum(parameter.numeric for parameter in space)
     if algorithm.needs_two_numbers and bounded < 2:
         must = f"must hold two double or int for {algorithm.name}"
         yield broken("spec.parameters", must, bounded, "use tpe or random")
@@ -323,9 +279,8 @@ def _required_settings(experiment: Experiment) -> Iterator[Violation]:
     algorithm, settings = experiment.algorithm.facts, experiment.algorithm.settings
     path = "spec.algorithm.algorithmSettings"
     if missing := [name for name in algorithm.required if name not in settings]:
-        yield Violation(
-            f"{algorithm.name} needs the settings {', '.join(missing)}", path, algorithm.example
-        )
+        what = f"{algorithm.name} needs the settings {', '.join(missing)}"
+        yield Violation(what, path, algorithm.example)
     if algorithm.keeps_files and experiment.resume_policy != "FromVolume":
         must = f"must be FromVolume for {algorithm.name}, which keeps its trials' files on a volume"
         yield broken("spec.resumePolicy", must, experiment.resume_policy, "set it to FromVolume")
@@ -333,12 +288,10 @@ def _required_settings(experiment: Experiment) -> Iterator[Violation]:
         return
     names = [parameter.name for parameter in experiment.space]
     if algorithm.has_resource and (resource := settings["resource_name"]) not in names:
-        yield broken(
-            path, "must name a parameter as resource_name", resource, suggestion(resource, names)
-        )
+        must = "must name a parameter as resource_name"
+        yield broken(path, must, resource, suggestion(resource, names))
     least, given = algorithm.at_once(settings) if algorithm.at_once else (1, "")
-    if experiment.limits.parallel < least:
-        expression = f"parallelTrialCount >= {least} for {given}"
-        yield broken(
-            "spec.parallelTrialCount", expression, experiment.limits.parallel, f"set it to {least}"
-        )
+    parallel = experiment.limits.parallel
+    if parallel < least:
+        rule = f"parallelTrialCount >= {least} for {given}"
+        yield broken("spec.parallelTrialCount", rule, parallel, f"set it to {least}")

@@ -58,3 +58,78 @@ def fill(spec: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
             'values are put into JSON text: a double quote or a backslash must be written \\" or \\\\',
         ) from None
     return job
+
+
+_QUERY = re.compile(r"#\(\s*([\w-]+)\s*(==|!=)\s*(\"([^\"\\]*)\"|true|false)\s*\)(#?)")
+_FIELD = re.compile(r"[\w-]+")
+
+
+def parse_condition(text: str) -> list[Any]:
+    """Split an expression into steps.
+
+    Raises:
+        InvalidInput: It uses a part of GJSON that is not understood here.
+    """
+    steps: list[Any] = []
+    index = 0
+    while index < len(text):
+        if steps:
+            if text[index] not in ".|":
+                break
+            steps.append(text[index])
+            index += 1
+        step = _QUERY.match(text, index) or _FIELD.match(text, index)
+        if not step:
+            break
+        steps.append(step)
+        index = step.end()
+    if index < len(text) or not steps or isinstance(steps[-1], str):
+        raise InvalidInput(
+            f'a condition is a path of fields and #(field=="text") queries, but this one is {text!r}',
+            'for example status.conditions.#(type=="Complete")#|#(status=="True")#',
+        )
+    return steps
+
+
+def matches(text: str, value: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Evaluate an expression on a job as Katib does; return an object, or the first of a list, None
+    without a match.
+
+    Raises:
+        InvalidInput: The expression is not understood.
+    """
+    result: Any = value
+    spread = False  # whether "." goes into each element, which it does after a query for all
+    for step in parse_condition(text):
+        if isinstance(step, str):
+            spread = spread and step == "."
+        elif step.re is _FIELD:
+            result = (
+                [_field(item, step[0]) for item in result]
+                if spread and isinstance(result, list)
+                else _field(result, step[0])
+            )
+        else:
+            result = _query(result, step)
+            spread = bool(step[5])
+    if isinstance(result, list):
+        result = next((item for item in result if item is not None), None)
+    return dict(result) if isinstance(result, Mapping) else None
+
+
+def _field(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else None
+
+
+def _query(value: Any, step: re.Match[str]) -> Any:
+    field, operator, literal, text, every = step.groups()
+    wanted: Any = text if text is not None else literal == "true"
+    items = value if isinstance(value, list) else []
+    matches = [
+        item
+        for item in items
+        if isinstance(item, Mapping)
+        and field in item
+        and (item[field] == wanted) == (operator == "==")
+    ]
+    return matches if every else (matches[0] if matches else None)

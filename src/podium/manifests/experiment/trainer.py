@@ -29,13 +29,11 @@ NAME = "${podium.name}"
 """Name of the trial or of the training job."""
 
 VARIABLES = {"PODIUM_DATA": DATA, "PODIUM_OUTPUT": OUTPUT}
-"""Environment of every trainer."""
 
 SEED = "PODIUM_SEED"
 """Variable with the seed of a trial that runs again with a fresh one."""
 
 FOLDS = "podium.code.folds"
-"""Module that runs a command on each fold."""
 
 FLAGS = {"--data": DATA, "--output": OUTPUT}
 """Flags appended to a command that mentions neither a placeholder nor a variable."""
@@ -160,20 +158,14 @@ def set_flags(container: dict[str, Any], flags: Mapping[str, str | None], *, quo
     """
     if not flags:
         return
-    field = "args" if container.get("args") or not container.get("command") else "command"
-    if field == "command" and container.get("command"):
-        container["args"], field = [], "args"
     for flag, value in flags.items():
         for holder in ("command", "args"):
             if container.get(holder):
                 container[holder] = _without(container[holder], flag)
         if value is not None:
             text = f"{flag}={value}"
-            plain = _PLAIN.fullmatch(_GIVEN.sub("", text))
-            container[field] = [
-                *(container.get(field) or []),
-                text if plain or not quoted else shlex.quote(text),
-            ]
+            word = _for_shell(text) if quoted else text
+            container["args"] = [*(container.get("args") or []), word]
     if container.get("args") == []:
         del container["args"]
 
@@ -189,18 +181,15 @@ def fill(editor: JobEditor, values: Mapping[str, str], *, wrapped: Iterable[str]
     shells = set(wrapped)
     for role, container in editor.containers():
         if role in shells or is_shell(_words_of(container)):
-            quoted = {
-                name: value if _is_plain(value) else shlex.quote(value)
-                for name, value in values.items()
-            }
+            quoted = {name: _for_shell(value) for name, value in values.items()}
             for field in ("command", "args"):
                 if container.get(field):
                     container[field] = [_replaced(word, quoted) for word in container[field]]
     editor.replace_texts(lambda written: _replaced(written, values))
 
 
-def _is_plain(value: str) -> bool:
-    return bool(_PLAIN.fullmatch(_GIVEN.sub("", value)))
+def _for_shell(value: str) -> str:
+    return value if _PLAIN.fullmatch(_GIVEN.sub("", value)) else shlex.quote(value)
 
 
 def _replaced(written: str, values: Mapping[str, str]) -> str:

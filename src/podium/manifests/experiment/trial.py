@@ -39,7 +39,6 @@ class Trial(Resource):
 
     @cached_property
     def assignments(self) -> dict[str, str]:
-        """Value by search parameter."""
         return _read_assignments(self.spec.get("parameterAssignments"))
 
     @cached_property
@@ -54,7 +53,6 @@ class Trial(Resource):
 
     @cached_property
     def workload(self) -> Workload:
-        """Job of the trial."""
         return Workload(manifest=dict(mapping(self.spec.get("runSpec"))))
 
     primary_container = Attribute("spec.primaryContainerName", text)
@@ -70,11 +68,7 @@ class Trial(Resource):
     @property
     def phase(self) -> str:
         """``Pending``, ``Waiting`` (for its queue), ``Running``, ``Succeeded``, ``Failed``,
-        ``EarlyStopped``, ``MetricsUnavailable`` or ``Killed``.
-
-        ``Pending``, ``Waiting`` (for its queue), ``Running``, ``Succeeded``, ``Failed``,
-        ``EarlyStopped``, ``MetricsUnavailable`` or ``Killed``.
-        """
+        ``EarlyStopped``, ``MetricsUnavailable`` or ``Killed``."""
         return "Pending" if self.state.phase == "Created" else self.state.phase
 
     @property
@@ -186,7 +180,6 @@ class Trial(Resource):
         return round(max(0.0, (end - began).total_seconds()), 3)
 
     def with_metrics(self, metrics: Metrics) -> "Trial":
-        """Return a copy with the metrics so far."""
         observed = [{"name": name, **values} for name, values in metrics.items()]
         return self.with_status({**self.status, "observation": {"metrics": observed}})
 
@@ -207,7 +200,6 @@ class Trial(Resource):
 
 
 def _read_assignments(assignments: Any) -> dict[str, str]:
-    """Turn ``[{"name": …, "value": …}]`` into a dict."""
     return {text(entry.get("name")): str(entry.get("value", "")) for entry in objects(assignments)}
 
 

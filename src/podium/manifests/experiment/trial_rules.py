@@ -4,14 +4,15 @@ and ends."""
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from podium.errors import InvalidInput
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.fields import items, mapping, numbered, text
+from podium.manifests.fields import text
 from podium.manifests.labels import ISTIO_INJECT, REPLICATED_JOB
 from podium.manifests.rules import PODIUM, Rules, Violation
 from podium.manifests.trainjob import LAUNCHER
-from podium.manifests.workload import Container, Replica, Workload, uses_builtin_trainer
+from podium.manifests.workload import Container, Replica, Workload
 from podium.search.space import settled
 
 TRIAL_RULES, TRAINER_RULES = Rules[Experiment](), Rules[Experiment]()
@@ -22,69 +23,58 @@ _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 
 
 @rule(
-    "fail", "Katib adds its collector to pods that have all of primaryPodLabels, and nowhere else."
+    "fail",
+    "Katib adds its collector to pods that have all of primaryPodLabels, and nowhere else.",
+    where="spec.trialTemplate.primaryPodLabels",
 )
 def _no_pod_is_primary(experiment: Experiment) -> Iterator[Violation]:
     template, replicas = experiment.template, experiment.template.workload.replicas
-    wanted = template.primary_pod_labels
-    if any(map(template.is_primary, replicas)) or not replicas:
-        return
-    if wanted:
-        what = f"no pod has the labels {dict(wanted)}"
+    wanted = dict(template.primary_pod_labels)
+    if wanted and replicas and not any(map(template.is_primary, replicas)):
         hint = "leave primaryPodLabels out, or give the pods these labels"
         if template.workload.uses_mpi:
             hint = f"name the launcher: primaryPodLabels: {{{REPLICATED_JOB}: {LAUNCHER}}}"
-        yield Violation(what, "spec.trialTemplate.primaryPodLabels", hint)
+        yield Violation(f"no pod has the labels {wanted}", hint=hint)
 
 
 @rule(
     "warn",
     "Each pod with a collector reports for the trial; values of several pods become one series.",
+    where="spec.trialTemplate.primaryPodLabels",
+    hint="set primaryPodLabels so that one pod has them",
 )
 def _several_pods_report(experiment: Experiment) -> Iterator[Violation]:
-    template = experiment.template
-    job = template.workload
-    primary = template.primary_pods(job)
-    count = (
-        len(primary)
-        if job.has_roles
-        else sum(job.parallelism for _ in filter(template.is_primary, job.replicas))
-    )
+    template, job = experiment.template, experiment.template.workload
+    count = sum(job.parallelism for _ in filter(template.is_primary, job.replicas))
+    if job.has_roles:
+        count = len(template.primary_pods(job))
     if count > 1:
-        hint = "set primaryPodLabels so that one pod has them"
-        yield Violation(f"{count} pods report metrics", "spec.trialTemplate.primaryPodLabels", hint)
+        yield Violation(f"{count} pods report metrics")
 
 
 @rule(
     "note",
     "Where Istio injects its proxy, the proxy never ends and keeps the trial's pod alive (katib#2527).",
+    hint=f'set the pod label {ISTIO_INJECT}: "false"',
 )
 def _istio_not_switched_off(experiment: Experiment) -> Iterator[Violation]:
-    pods = [replica.pod for replica in experiment.template.workload.replicas]
-    missing = [
-        pod
-        for pod in pods
-        if ISTIO_INJECT not in pod.labels and ISTIO_INJECT not in pod.annotations
-    ]
-    if missing:
-        where = f"{missing[0].path}.metadata.labels"
-        yield Violation(
-            f"no label {ISTIO_INJECT}", where, f'set the pod label {ISTIO_INJECT}: "false"'
-        )
+    for replica in experiment.template.workload.replicas:
+        if ISTIO_INJECT not in {*replica.pod.labels, *replica.pod.annotations}:
+            yield Violation(f"no label {ISTIO_INJECT}", f"{replica.pod.path}.metadata.labels")
+            return
 
 
 @rule(
     "warn",
     "The collector waits for every process of the pod; a second container that does not end holds the trial.",
+    hint="make it an init container, or set waitAllProcesses: false in katib-config",
 )
 def _other_containers_hold_the_trial(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template
-    for replica in template.workload.replicas:
-        pod = replica.pod
-        if template.is_primary(replica) and len(pod.containers) > 1:
+    for pod in (each.pod for each in template.workload.replicas if template.is_primary(each)):
+        if len(pod.containers) > 1:
             names = ", ".join(container.name for container in pod.containers)
-            hint = "make it an init container, or set waitAllProcesses: false in katib-config"
-            yield Violation(f"the pod has containers {names}", f"{pod.path}.spec.containers", hint)
+            yield Violation(f"the pod has containers {names}", f"{pod.path}.spec.containers")
 
 
 def sample_trial(
@@ -96,12 +86,10 @@ def sample_trial(
     Args:
         given: Other values; what does not count beside them has its fixed one.
     """
-    values = {}
-    for _, parameter in numbered("", experiment.spec.get("parameters")):
-        space = mapping(parameter.get("feasibleSpace"))
-        values[text(parameter.get("name"))] = text(
-            next(iter(items(space.get("list"))), space.get("min"))
-        )
+    values = {
+        each.name: text(next(iter(each.choices), each.feasible.get("min")))
+        for each in experiment.written_space
+    }
     if given and {parameter.name for parameter in experiment.space} == set(values):
         values = settled(experiment.space, {**values, **given})
     try:
@@ -118,19 +106,15 @@ def sample_trial(
 )
 def _trainer_refuses(experiment: Experiment) -> Iterator[Violation]:
     asked = {premise.name for parameter in experiment.space for premise in parameter.when}
-    branches = [
+    branches = (
         {each.name: value}
         for each in experiment.space
         if each.name in asked
         for value in each.samples()
-    ]
-    for given in [
-        {},
-        *branches,
-    ]:  # where a parameter does not count, its flag is there all the same
-        if violation := _refused(experiment, given):
-            yield violation
-            return
+    )
+    # Where a parameter does not count, its flag is there all the same.
+    refused = (_refused(experiment, given) for given in ({}, *branches))
+    yield from islice(filter(None, refused), 1)
 
 
 def _refused(experiment: Experiment, given: Mapping[str, str]) -> Violation | None:
@@ -139,75 +123,55 @@ def _refused(experiment: Experiment, given: Mapping[str, str]) -> Violation | No
     if (job := sample_trial(experiment, "trial", given)) is None:
         return None
     wrapped = [container.path for _, container in experiment.wrapped_containers()]
-    for (_, written), (_, filled) in zip(
-        experiment.template.workload.containers(), job.containers(), strict=True
-    ):
-        words, line, in_shell = list(filled.words), " ".join(filled.words), written.path in wrapped
-        if (
-            not uses_builtin_trainer(words) or ("$" if in_shell else "$(") in line
-        ):  # what a variable holds is not known
+    templates = experiment.template.workload.containers()
+    for (_, written), (_, filled) in zip(templates, job.containers(), strict=True):
+        words, line, in_shell = filled.words, " ".join(filled.words), written.path in wrapped
+        has_variable = ("$" if in_shell else "$(") in line  # whose value is not known
+        if has_variable or not filled.uses_builtin_trainer:
             continue
         try:
-            words = shlex.split(line) if in_shell else words
-            parse(words[words.index("podium.trainer") + 1 :])
+            flags = shlex.split(line) if in_shell else list(words)
+            parse(flags[flags.index("podium.trainer") + 1 :])
         except ValueError:
             continue  # the rules about shells say why
         except InvalidInput as error:
             where = "".join(f", in trials with {name}={value}" for name, value in given.items())
             what = f"podium's trainer refuses its flags{where}: {error.message}"
-            return Violation(
-                what, f"{written.path}.args", error.hint or "see python -m podium.trainer --help"
-            )
+            hint = error.hint or "see python -m podium.trainer --help"
+            return Violation(what, f"{written.path}.args", hint)
     return None
-
-
-@rule("warn", "Katib's wrapper needs sh in the image.")
-def _image_without_shell(experiment: Experiment) -> Iterator[Violation]:
-    for _, container in experiment.wrapped_containers():
-        if re.search(r"distroless|/static[:@-]|scratch", container.image):
-            hint = "use an image with a shell, or the Push collector"
-            yield Violation(
-                f"{container.image} seems to have no shell", f"{container.path}.image", hint
-            )
 
 
 @rule(
     "warn",
     "Early stopping reads the output as it grows; Python keeps it back in blocks when stdout is not a terminal.",
+    hint="run python -u, set PYTHONUNBUFFERED=1, or print with flush=True",
 )
 def _buffered_while_stopping_early(experiment: Experiment) -> Iterator[Violation]:
-    set_by_operator = experiment.template.workload.operator_variables
-    if (
-        not experiment.early_stopping
-        or experiment.collector.kind != "StdOut"
-        or "PYTHONUNBUFFERED" in set_by_operator
-    ):
+    if not experiment.early_stopping or experiment.collector.kind != "StdOut":
         return
+    by_operator = experiment.template.workload.operator_variables
     for _, container in experiment.wrapped_containers():
-        words = container.words
-        python = bool(words) and _PYTHON.fullmatch(words[0])
-        if python and "-u" not in words and "PYTHONUNBUFFERED" not in container.env:
-            hint = "run python -u, set PYTHONUNBUFFERED=1, or print with flush=True"
-            yield Violation("the output may come late", f"{container.path}.command", hint)
+        python = container.words and _PYTHON.fullmatch(container.words[0])
+        unbuffered = "PYTHONUNBUFFERED" in {*container.env, *by_operator}
+        if python and "-u" not in container.words and not unbuffered:
+            yield Violation("the output may come late", f"{container.path}.command")
 
 
 @rule(
     "warn",
     "A File collector reads the file only; the program must write it, stdout stays in the container's log.",
+    hint="pass the path to the program, or make sure that it writes there by itself",
 )
 def _nobody_writes_the_file(experiment: Experiment) -> Iterator[Violation]:
     path = experiment.collector.path
     if experiment.collector.kind not in ("File", "TensorFlowEvent") or not path:
         return
+    named = path.rstrip("/").rpartition("/")[0] or path.rstrip("/")
     for _, container in experiment.wrapped_containers():
-        values = [variable.value for variable in container.variables]
-        folder = path.rstrip("/").rpartition("/")[0]
-        if not any(
-            path.rstrip("/") in text or (folder and folder in text)
-            for text in [*container.words, *values]
-        ):
-            hint = "pass the path to the program, or make sure that it writes there by itself"
-            yield Violation(f"{path} is not named by the command", container.path, hint)
+        values = (variable.value for variable in container.variables)
+        if not any(named in text for text in (*container.words, *values)):
+            yield Violation(f"{path} is not named by the command", container.path)
 
 
 @rule(
@@ -217,12 +181,10 @@ def _nobody_writes_the_file(experiment: Experiment) -> Iterator[Violation]:
 def _trials_share_a_path(experiment: Experiment) -> Iterator[Violation]:
     if any("trialSpec.Name" in reference for _, reference in experiment.template.parameters):
         return
+    folder = str(experiment.algorithm.settings.get("suggestion_trial_dir") or "\0").rstrip("/")
     for replica, container in experiment.wrapped_containers():
-        inherited = str(experiment.algorithm.settings.get("suggestion_trial_dir") or "\0").rstrip(
-            "/"
-        )
         for flag, value in _KEPT.findall(" ".join(container.words)):
-            if "$" in value or "KATIB_TRIAL_NAME" in value or value.startswith(inherited):
+            if "$" in value or "KATIB_TRIAL_NAME" in value or value.startswith(folder):
                 continue
             hint = "add a trialParameter with reference ${trialSpec.Name} and put it into the path"
             if "://" in value or _is_shared(value, replica, container):

@@ -4,22 +4,20 @@ Sources: katib 0.19, pkg/webhook/v1beta1/experiment/validator; checked against a
 Katib in tests/golden/katib.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podium.errors import InvalidInput, suggestion
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.space import LISTED, NUMERIC, OBJECTIVE, SPACE, TEMPLATE
 from podium.manifests.experiment.template import fill, meta_key
-from podium.manifests.fields import items, mapping, numbered, text
+from podium.manifests.fields import items, mapping, text
 from podium.manifests.names import EXPERIMENT_NAME, is_experiment_name
 from podium.manifests.rules import (
-    Finding,
-    Look,
-    Rule,
     Rules,
     Violation,
     apply,
+    at_least,
     broken,
     one_of,
     raise_for,
@@ -34,13 +32,12 @@ KIND = Rules[Experiment]()
 WEBHOOK = Rules[Experiment]()
 
 
-def _refused(table: Rules[Experiment]) -> Callable[[Look[Experiment]], Rule[Experiment]]:
-    return table.rule(
+another_kind, refused = (
+    table.rule(
         "fail", "Katib's webhook refuses the Experiment.", "refused-by-webhook", refuses=True
     )
-
-
-another_kind, refused = _refused(KIND), _refused(WEBHOOK)
+    for table in (KIND, WEBHOOK)
+)
 
 
 def admit(manifest: Mapping[str, Any]) -> Experiment:
@@ -50,12 +47,12 @@ def admit(manifest: Mapping[str, Any]) -> Experiment:
         BrokenRules: They would refuse it; every broken rule is named.
     """
     experiment = Experiment.parse(manifest)
-    raise_for(_refusals(experiment))
+    raise_for(apply(KIND, experiment) or apply(WEBHOOK, experiment))
     return experiment
 
 
 @another_kind
-def kind(experiment: Experiment) -> Iterator[Violation]:
+def _kind(experiment: Experiment) -> Iterator[Violation]:
     api = (experiment.api_version, experiment.kind)
     if api != ("kubeflow.org/v1beta1", "Experiment"):
         hint = "write apiVersion: kubeflow.org/v1beta1 and kind: Experiment"
@@ -68,7 +65,7 @@ def kind(experiment: Experiment) -> Iterator[Violation]:
 
 
 @refused
-def name(experiment: Experiment) -> Iterator[Violation]:
+def _name(experiment: Experiment) -> Iterator[Violation]:
     given = experiment.expected_name
     if not is_experiment_name(given):
         yield broken("metadata.name", EXPERIMENT_NAME, given, "choose such a name")
@@ -76,20 +73,17 @@ def name(experiment: Experiment) -> Iterator[Violation]:
 
 @refused
 def _counts(experiment: Experiment) -> Iterator[Violation]:
-    spec = experiment.spec
     most, failed, parallel = (
-        spec.get(f"{part}TrialCount") for part in ("max", "maxFailed", "parallel")
+        experiment.spec.get(f"{part}TrialCount") for part in ("max", "maxFailed", "parallel")
     )
     hint = "give a positive number, or leave it out"
-    if failed is not None and failed < 0:
-        yield broken("spec.maxFailedTrialCount", "maxFailedTrialCount >= 0", failed, hint)
-    if most is not None and most <= 0:
-        yield broken("spec.maxTrialCount", "maxTrialCount > 0", most, hint)
-    if parallel is not None and parallel <= 0:
-        yield broken("spec.parallelTrialCount", "parallelTrialCount > 0", parallel, hint)
+    yield from at_least("spec.maxFailedTrialCount", failed, 0, hint)
+    for field, value in (("maxTrialCount", most), ("parallelTrialCount", parallel)):
+        if value is not None and value <= 0:
+            yield broken(f"spec.{field}", f"{field} > 0", value, hint)
+    hint = "raise maxTrialCount, or lower the other"
     for field, value in (("maxFailedTrialCount", failed), ("parallelTrialCount", parallel)):
         if most is not None and value is not None and value > most:
-            hint = "raise maxTrialCount, or lower the other"
             yield broken(f"spec.{field}", f"{field} <= maxTrialCount", f"{value} > {most}", hint)
 
 
@@ -111,25 +105,23 @@ def _objective(experiment: Experiment) -> Iterator[Violation]:
 
 @refused
 def _algorithm(experiment: Experiment) -> Iterator[Violation]:
-    if experiment.algorithm.name not in ALGORITHMS:
+    name = experiment.algorithm.name
+    if name not in ALGORITHMS:
         own = [known.name for known in ALGORITHMS.values() if not known.in_katib]
-        names = [name for name in ALGORITHMS if name not in own]
+        names = [known for known in ALGORITHMS if known not in own]
         yield from one_of(
-            "spec.algorithm.algorithmName",
-            experiment.algorithm.name,
-            [*names, *ARCHITECTURE_SEARCHES, *own],
+            "spec.algorithm.algorithmName", name, [*names, *ARCHITECTURE_SEARCHES, *own]
         )
     stopping, rule = experiment.spec.get("earlyStopping"), MEDIAN_STOP.name
     if stopping is not None and (given := stopping.get("algorithmName")) != rule:
         hint = f"write {rule}, or remove earlyStopping"
         yield broken("spec.earlyStopping.algorithmName", f"must be {rule}", given, hint)
-    yield from one_of(
-        "spec.resumePolicy", experiment.resume_policy, ("Never", "LongRunning", "FromVolume")
-    )
+    policies = ("Never", "LongRunning", "FromVolume")
+    yield from one_of("spec.resumePolicy", experiment.resume_policy, policies)
 
 
 @refused
-def template(experiment: Experiment) -> Iterator[Violation]:
+def _template(experiment: Experiment) -> Iterator[Violation]:
     path, given = "spec.trialTemplate", experiment.template.manifest
     for field in ("primaryContainerName", "trialParameters"):
         if not given.get(field):
@@ -155,23 +147,16 @@ def template(experiment: Experiment) -> Iterator[Violation]:
 @refused
 def _trial_parameters(experiment: Experiment) -> Iterator[Violation]:
     path, given = "spec.trialTemplate.trialParameters", experiment.template.parameters
-    searched = [
-        text(parameter.get("name"))
-        for _, parameter in numbered("", experiment.spec.get("parameters"))
-    ]
+    searched = [parameter.name for parameter in experiment.written_space]
     for index, (name, reference) in enumerate(given):
-        where = f"{path}[{index}]"
+        where, before = f"{path}[{index}]", given[:index]
         if not (name and reference) or set(name) & set("{}"):
-            yield broken(
-                where,
-                "must have a name without braces and a reference",
-                (name, reference),
-                TEMPLATE,
-            )
+            must = "must have a name without braces and a reference"
+            yield broken(where, must, (name, reference), TEMPLATE)
             continue
-        if name in [other for other, _ in given[:index]]:
+        if name in [other for other, _ in before]:
             yield broken(f"{where}.name", "must be unique", name, "remove one or rename it")
-        if reference in [other for _, other in given[:index]]:
+        if reference in [other for _, other in before]:
             yield broken(f"{where}.reference", "must be unique", reference, "remove one of the two")
         if searched and reference not in searched and meta_key(reference) is None:
             must = f"must be a search parameter ({', '.join(searched)}) or ${{trialSpec.…}}"
@@ -200,95 +185,62 @@ def _placeholders(experiment: Experiment) -> Iterator[Violation]:
 
 
 @refused
-def parameters(experiment: Experiment) -> Iterator[Violation]:
+def _parameters(experiment: Experiment) -> Iterator[Violation]:
     given, nas = experiment.spec.get("parameters"), experiment.spec.get("nasConfig")
     if bool(given) == (nas is not None):
-        yield broken(
-            "spec.parameters", "must be given, or a nasConfig instead", (given, nas), SPACE
-        )
-    for path, parameter in numbered("spec.parameters", given):
-        kind, space = text(parameter.get("parameterType")), mapping(parameter.get("feasibleSpace"))
+        must = "must be given, or a nasConfig instead"
+        yield broken("spec.parameters", must, (given, nas), SPACE)
+    for parameter in experiment.written_space:
+        path, kind, space = parameter.path, parameter.kind, parameter.feasible
+        where = f"{path}.feasibleSpace"
         yield from one_of(f"{path}.parameterType", kind, NUMERIC + LISTED)
-        yield from one_of(
-            f"{path}.feasibleSpace.distribution", space.get("distribution"), DISTRIBUTIONS
-        )
-        ends = {end: space.get(end) for end in ("min", "max", "step")}
+        yield from one_of(f"{where}.distribution", space.get("distribution"), DISTRIBUTIONS)
         if kind in NUMERIC:
             if space.get("list"):
                 yield broken(
-                    f"{path}.feasibleSpace.list",
-                    f"must be empty for {kind}",
-                    space["list"],
-                    "remove it",
+                    f"{where}.list", f"must be empty for {kind}", space["list"], "remove it"
                 )
-            if not (ends["min"] and ends["max"]):
-                yield broken(
-                    f"{path}.feasibleSpace",
-                    "must have min and max",
-                    dict(space),
-                    'as text: min: "0.1"',
-                )
-        elif kind in LISTED and any(ends.values()):
-            hint = "remove them, or choose double or int"
-            yield broken(
-                f"{path}.feasibleSpace", f"must have a list only for {kind}", dict(space), hint
-            )
+            if not (space.get("min") and space.get("max")):
+                yield broken(where, "must have min and max", dict(space), 'as text: min: "0.1"')
+        elif kind in LISTED and any(space.get(end) for end in ("min", "max", "step")):
+            must, hint = f"must have a list only for {kind}", "remove them, or choose double or int"
+            yield broken(where, must, dict(space), hint)
 
 
 @refused
 def _collector(experiment: Experiment) -> Iterator[Violation]:
-    path, collecting = (
-        "spec.metricsCollectorSpec",
-        mapping(experiment.spec.get("metricsCollectorSpec")),
-    )
+    path, known = "spec.metricsCollectorSpec", COLLECTORS
+    collecting = mapping(experiment.spec.get("metricsCollectorSpec"))
     given, source = mapping(collecting.get("collector")), mapping(collecting.get("source"))
     kind, file = text(given.get("kind")), mapping(source.get("fileSystemPath"))
-    yield from one_of(f"{path}.collector.kind", kind, COLLECTORS)
+    yield from one_of(f"{path}.collector.kind", kind, known)
     if kind in ("File", "TensorFlowEvent"):
         wanted = "File" if kind == "File" else "Directory"
         if file.get("kind") != wanted or not text(file.get("path")).startswith("/"):
+            must = f"must be the absolute path of a {wanted}"
             hint = f"fileSystemPath: {{kind: {wanted}, path: /var/log/metrics}}"
-            yield broken(
-                f"{path}.source.fileSystemPath",
-                f"must be the absolute path of a {wanted}",
-                file,
-                hint,
-            )
+            yield broken(f"{path}.source.fileSystemPath", must, file, hint)
     form, where = file.get("format"), f"{path}.source.fileSystemPath.format"
     if kind == "File" and form not in ("TEXT", "JSON"):
-        yield broken(
-            where, "must be TEXT or JSON", form, "TEXT reads name=value, JSON an object a line"
-        )
-    if kind == "File" and form == "JSON" and source.get("filter") is not None:
-        yield broken(
-            f"{path}.source.filter",
-            "must be left out for JSON",
-            source["filter"],
-            "remove the filter",
-        )
+        hint = "TEXT reads name=value, JSON an object a line"
+        yield broken(where, "must be TEXT or JSON", form, hint)
+    lines = source.get("filter")
+    if kind == "File" and form == "JSON" and lines is not None:
+        must = "must be left out for JSON"
+        yield broken(f"{path}.source.filter", must, lines, "remove the filter")
     if kind == "TensorFlowEvent" and form:
         yield broken(where, "must be left out", form, "remove the format")
     if kind == "Custom" and given.get("customCollector") is None:
-        yield broken(
-            f"{path}.collector.customCollector",
-            "must be given",
-            None,
-            "give the container that collects",
-        )
-    if kind not in ("StdOut", "Push"):  # there the webhook looks no further: see checks.py
+        hint = "give the container that collects"
+        yield broken(f"{path}.collector.customCollector", "must be given", None, hint)
+    if kind not in ("StdOut", "Push"):  # there the webhook looks no further: see stuck_rules.py
         yield from bad_patterns(experiment)
 
 
 def bad_patterns(experiment: Experiment) -> Iterator[Violation]:
-    """Yield the metricsFormats that Katib cannot use."""
     for pattern in experiment.collector.filters:
         try:
             compile_format(pattern)
         except InvalidInput as error:
             where = "spec.metricsCollectorSpec.source.filter.metricsFormat"
             yield broken(where, "must be a Go pattern with two groups", pattern, error.message)
-
-
-def _refusals(experiment: Experiment) -> list[Finding]:
-    """Return the findings of Katib's webhooks about an Experiment."""
-    return apply(KIND, experiment) or apply(WEBHOOK, experiment)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from podium.errors import InvalidInput, suggestion
 from podium.files.documents import load_yaml
 from podium.files.yaml_loader import dump
+from podium.manifests.fields import mapping
 from podium.manifests.labels import SWEEP
 from podium.manifests.options.algorithm import ChosenAlgorithm
 from podium.manifests.options.base import Setting, SweepOption, Values
@@ -75,7 +76,7 @@ def read_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         if name not in known:
             raise InvalidInput(f"a sweep has no setting {name!r}", suggestion(name, known))
-        if value is not None and not (known[name].is_list and not value):
+        if value is not None and (value or not known[name].is_list):
             values[name] = known[name].read(value)
     return values
 
@@ -115,6 +116,12 @@ def annotation(values: Values) -> dict[str, str]:
     return {SWEEP: dump(plain)} if plain else {}
 
 
+def annotated(annotations: Any, values: Values) -> dict[str, str]:
+    """Return annotations with these settings in place of those so far."""
+    others = {name: text for name, text in mapping(annotations).items() if name != SWEEP}
+    return {**others, **annotation(values)}
+
+
 def of_trials(values: Values) -> Values:
     """Return the settings that trials carry too."""
     names = {
@@ -138,10 +145,9 @@ def prepare(spec: dict[str, Any], before: Values, given: Values) -> Values:
             continue
         results = {setting.name for setting in option.settings if setting.is_result}
         own = {name: value for name, value in kept.items() if name in names - results}
+        own |= {name: value for name, value in given.items() if name in names}
         kept = {name: value for name, value in kept.items() if name not in names}
-        kept |= option.prepare(
-            spec, {**own, **{name: value for name, value in given.items() if name in names}}
-        )
+        kept |= option.prepare(spec, own)
     return kept
 
 
@@ -173,18 +179,15 @@ def describe(experiment: "Experiment") -> dict[str, str]:
 def forecast(experiment: "Experiment", trials: "Sequence[Trial]") -> str:
     """Predict the effect of the options on a sweep, by its trials or those of a similar one; empty
     if unknown."""
-    return "; ".join(
-        filter(None, (option.forecast(experiment, trials) for option in options_of(experiment)))
-    )
+    forecasts = (option.forecast(experiment, trials) for option in options_of(experiment))
+    return "; ".join(filter(None, forecasts))
 
 
 def ended_by(experiment: "Experiment") -> type[SweepOption] | None:
     """Return the option that had no room for another trial of an Experiment that has ended; None if
     others ended it."""
-    return next(
-        (option for option in OPTIONS if option.ended and option.ended == experiment.state.reason),
-        None,
-    )
+    reasons = {option.ended: option for option in OPTIONS if option.ended}
+    return reasons.get(experiment.state.reason)
 
 
 def documented(docstring: str | None) -> str:

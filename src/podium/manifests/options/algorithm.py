@@ -44,7 +44,6 @@ class ChosenAlgorithm(SweepOption):
         return cls(algorithm=name, reason=values.get("algorithm_reason", ""))
 
     def describe(self, experiment: "Experiment") -> str:
-        """Return the algorithm, and why podium chose it."""
         return str(self.choice(experiment))
 
     @classmethod

@@ -28,7 +28,6 @@ class Setting:
     """Key of the annotation and argument in Python."""
 
     help: str
-    """A sentence for ``--help``."""
 
     kind: Callable[[Any], Any] = str
     """``str``, ``int``, ``float``, or another parser of a text or number."""

@@ -26,7 +26,6 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])\s*", re.ASCII)
 
 
 def _duration(given: Any) -> str:
-    """Return a duration as text; a number is seconds."""
     return f"{exact(given)}s" if isinstance(given, int | float) else str(given)
 
 
@@ -89,7 +88,6 @@ class Budget(SweepOption):
         )
 
     def describe(self, experiment: "Experiment") -> str:
-        """Return the time and the cost."""
         return str(self)
 
     def follow(self, experiment: "Experiment") -> "Spending":
@@ -244,8 +242,6 @@ class Spending(Follower):
         self._since = self._now() - max(0.0, time.time() - self._since)
 
     def trial_begins(self, trial: "Trial") -> None:
-        """Handle a trial that begins, or continues under this engine: its record has its start
-        time."""
         age = time.time() - trial.began  # below 0 where an engine was killed before it wrote a time
         self._begin(trial, self._now() - max(0.0, age))
 

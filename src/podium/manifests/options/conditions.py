@@ -115,14 +115,11 @@ class Conditions(SweepOption):
     is_of_trials: ClassVar[bool] = True
 
     premises: Premises
-    """By parameter."""
 
     text: str
-    """The conditions as written."""
 
     @classmethod
     def of(cls, values: Values) -> "Conditions | None":
-        """Read conditions."""
         text = "; ".join(values.get("conditions", ()))
         return cls(premises=_read(text), text=text) if text else None
 
@@ -155,7 +152,6 @@ class Conditions(SweepOption):
         return {**values, "conditions": tuple(texts)}
 
     def describe(self, experiment: "Experiment") -> str:
-        """Return them as written."""
         return self.text
 
     def check(self, experiment: "Experiment") -> None:

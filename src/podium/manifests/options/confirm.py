@@ -28,7 +28,6 @@ class _TopAndSeeds(Setting):
     """``3x3``, or ``{top: 3, seeds: 3}`` in YAML and Python."""
 
     def read(self, value: Any) -> str:
-        """Return it as ``3x3``."""
         if isinstance(value, Mapping) and value.keys() == {"top", "seeds"}:
             value = f"{value['top']}x{value['seeds']}"
         if not isinstance(value, str) or not _FORM.fullmatch(value):
@@ -61,7 +60,6 @@ class Confirm(SweepOption):
 
     @classmethod
     def of(cls, values: Values) -> "Confirm | None":
-        """Read both numbers."""
         if "confirm" not in values:
             return None
         top, seeds = map(int, values["confirm"].split("x"))
@@ -72,7 +70,6 @@ class Confirm(SweepOption):
 
     @property
     def runs(self) -> int:
-        """Number of runs after the search."""
         return self.top * self.seeds
 
     def check(self, experiment: "Experiment") -> None:
@@ -92,7 +89,6 @@ class Confirm(SweepOption):
             raise InvalidInput(problem, f"confirm: {most}x{self.seeds}")
 
     def describe(self, experiment: "Experiment") -> str:
-        """Return what runs again, and its share of all runs."""
         most = experiment.limits.max_trials
         share = f", {self.runs / (self.runs + most):.0%} of all runs" if most else ""
         return (
@@ -101,7 +97,6 @@ class Confirm(SweepOption):
         )
 
     def follow(self, experiment: "Experiment") -> "Confirming":
-        """Return the follower that asks for the fresh runs."""
         return Confirming(self, fresh_seeds(experiment, self.seeds))
 
 
@@ -125,7 +120,6 @@ class Confirming(Follower):
         self._repeated: dict[str, Trial] = {}
 
     def trial_begins(self, trial: "Trial") -> None:
-        """Take note of a fresh run."""
         if trial.repeats:
             self._begun.add((trial.repeats, trial.labels[SEED]))
 
@@ -156,7 +150,6 @@ class Confirming(Follower):
         return best_mean([*self._repeated.values(), *self._runs]) if self._runs else None
 
     def conclusion(self) -> str:
-        """Say what the fresh runs decided."""
         if chosen := self.choice():
             name, value = chosen.objective.metric, figure(chosen.value or 0.0)
             return f"; {chosen.name} is the best of {self._option.top} by its fresh runs: {name} {value}, {chosen.note}"

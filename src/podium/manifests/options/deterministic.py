@@ -34,7 +34,6 @@ class Deterministic(SweepOption):
 
     @classmethod
     def of(cls, values: Values) -> "Deterministic | None":
-        """Read the number of trials."""
         trials = values.get("deterministic")
         if trials is not None and trials < 1:
             raise InvalidInput(
@@ -43,7 +42,6 @@ class Deterministic(SweepOption):
         return None if trials is None else cls(trials=trials)
 
     def describe(self, experiment: "Experiment") -> str:
-        """Return how far back the results lie that a trial follows from."""
         return f"the same trials each time, each from results {self.trials} trials back"
 
     def check(self, experiment: "Experiment") -> None:
@@ -65,7 +63,6 @@ class Deterministic(SweepOption):
                 raise InvalidInput(problem, f"leave {what} or deterministic out")
 
     def search(self, experiment: "Experiment") -> Values:
-        """Return how many of the newest trials the search must not hear of."""
         return {"behind": self.trials}
 
     def check_trial_by_hand(self, experiment: "Experiment") -> None:

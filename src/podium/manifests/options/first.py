@@ -39,7 +39,6 @@ class First(SweepOption):
 
     @classmethod
     def of(cls, values: Values) -> "First | None":
-        """Read the points."""
         points = tuple(map(_read, values.get("first", ())))
         return cls(points=points) if points else None
 
@@ -55,7 +54,6 @@ class First(SweepOption):
         return {**values, "first": tuple(filter(None, texts))}
 
     def describe(self, experiment: "Experiment") -> str:
-        """Return the points."""
         return "; ".join(
             " ".join(f"{name}={value}" for name, value in point.items()) for point in self.points
         )
@@ -89,7 +87,6 @@ class First(SweepOption):
                 )
 
     def search(self, experiment: "Experiment") -> Values:
-        """Return the points, whole."""
         return {"first": [settled(experiment.space, point) for point in self.points]}
 
 

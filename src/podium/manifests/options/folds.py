@@ -36,7 +36,6 @@ class Folds(SweepOption):
 
     @classmethod
     def of(cls, values: Values) -> "Folds | None":
-        """Read the number of folds."""
         count = values.get("folds")
         if count is not None and not 2 <= count <= 100:
             raise InvalidInput(f"2 <= folds <= 100 must hold, but got folds={count}", "folds: 5")
@@ -57,7 +56,6 @@ class Folds(SweepOption):
         return values
 
     def describe(self, experiment: "Experiment") -> str:
-        """Return what a trial's figure is."""
         return (
             f"each trial is the mean of {self.count} folds of train and validation; "
             "models are fitted to both"

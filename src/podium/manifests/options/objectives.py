@@ -47,7 +47,6 @@ class Objectives(SweepOption):
 
     @classmethod
     def of(cls, values: Values) -> "Objectives | None":
-        """Read objectives and constraints."""
         goals, constraints = _listed(values, "objectives"), _listed(values, "constraints")
         if not goals and not constraints:
             return None
@@ -87,7 +86,6 @@ class Objectives(SweepOption):
             )
 
     def describe(self, experiment: "Experiment") -> str:
-        """Return ``maximize accuracy, minimize latency_ms, size_mb<=5``."""
         return str(Criteria.of(experiment.objective, experiment.asked))
 
     @classmethod
@@ -118,7 +116,6 @@ class Objectives(SweepOption):
         return values
 
     def search(self, experiment: "Experiment") -> Values:
-        """Return the directions of the further objectives."""
         return {"further": [goal.maximize for goal in self.goals]}
 
 
@@ -127,7 +124,6 @@ class Criteria:
     """Objectives and constraints that trials are ranked by."""
 
     objective: "Objective"
-    """Katib's."""
 
     goals: tuple[Goal, ...]
     """All objectives, Katib's first."""
@@ -147,12 +143,10 @@ class Criteria:
 
     @property
     def maximize(self) -> list[bool]:
-        """Whether more is better, by objective."""
         return [goal.maximize for goal in self.goals]
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one objective."""
         return len(self.goals) > 1
 
     @property
@@ -216,7 +210,6 @@ class Criteria:
         )
 
     def __str__(self) -> str:
-        """Return ``maximize accuracy, minimize latency_ms, size_mb<=5``."""
         return ", ".join(map(str, (*self.goals, *self.constraints)))
 
 

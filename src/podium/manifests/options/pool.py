@@ -27,19 +27,16 @@ class Pool(SweepOption):
 
     @classmethod
     def of(cls, values: Values) -> "Pool | None":
-        """Read the number of pods."""
         pods = values.get("pool")
         if pods is not None and pods < 1:
             raise InvalidInput(f"pool is a number of pods above 0, not {pods}", "pool: 8")
         return None if pods is None else cls(pods=pods)
 
     def describe(self, experiment: "Experiment") -> str:
-        """Return the number of pods in words."""
         return plural(self.size(experiment), "pod")
 
     @classmethod
     def prepare(cls, spec: dict[str, Any], values: Values) -> Values:
-        """Set the number of parallel trials to the number of pods."""
         if option := cls.of(values):
             spec["parallelTrialCount"] = min(option.pods, spec.get("maxTrialCount") or option.pods)
         return values

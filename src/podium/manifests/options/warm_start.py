@@ -27,11 +27,9 @@ class WarmStart(SweepOption):
 
     @classmethod
     def of(cls, values: Values) -> "WarmStart | None":
-        """Read the names."""
         named = (part.strip() for text in values.get("warm_start", ()) for part in text.split(","))
         names = tuple(dict.fromkeys(filter(None, named)))
         return cls(names=names) if names else None
 
     def describe(self, experiment: "Experiment") -> str:
-        """Return the names."""
         return f"from {', '.join(self.names)}"
