@@ -148,7 +148,7 @@ def test_a_refusal_of_the_server_says_what_to_check(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(world, "next_state", lambda run: (status, {"message": "for a reason"}))
     with pytest.raises(PodiumError, match="cannot read run x: for a reason") as refused:
-        server.call("read run x", server.services.get_run, run_id="x")
+        server.call("read run x", server.runs.run_service_get_run, run_id="x")
     assert type(refused.value) is kind
     assert refused.value.hint == hint
 
