@@ -8,7 +8,7 @@ from podium.errors import InvalidInput
 from podium.manifests.pod_security import ENFORCE
 from podium.manifests.workload import Workload
 from podium.training.identity import RunIdentity, StepContext
-from podium.training.settings import SweepSettings, TrainSettings, plan
+from podium.training.settings import SweepSettings, TrainSettings
 from podium.training.target import LaunchTarget
 
 RUN = RunIdentity(id="20260102-030405-1a2b")
@@ -17,8 +17,8 @@ TARGET, STEP = LaunchTarget(), StepContext.of(RUN, "s3://models")
 
 def training(cluster: KubernetesCluster, workers: int, job_kind: str = "auto") -> Workload:
     settings = TrainSettings(workers=workers, job_kind=job_kind)
-    return plan(
-        "s3://data", "train-1", settings=settings, target=TARGET, step=STEP, admits=cluster.admits
+    return settings.plan(
+        "s3://data", "train-1", target=TARGET, step=STEP, admits=cluster.admits
     ).job
 
 

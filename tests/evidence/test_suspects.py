@@ -14,7 +14,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from podium.cli.data import summary
+from podium.cli.data import _summary
 from podium.data import artifact, look, preprocessing
 from podium.data.artifact import DatasetInfo
 from podium.data.blocks import Selection
@@ -490,7 +490,7 @@ def test_large_numbers_are_shown_and_counted_whole(prepare: Prepare, tmp_path: P
     measured = found["parts"]["train"]["inputs"]["table"]
     assert (measured["min"][0], measured["max"][0]) == (codes[0], codes[-1])
     assert measured["mean"][0] == pytest.approx(part.frame["code"].mean(), abs=1e-6)
-    assert "100000005" in summary(found, "train")
+    assert "100000005" in _summary(found, "train")
     assert shown_item(info, part, 0)["row"]["code"] in [f"{code:.0f}" for code in codes]
     assert {"100000001", "100000005"} <= {
         end for _, *ends, _ in _charts(part, info) for end in ends

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from podium.sweeps import status_writer
-from podium.sweeps.status_writer import StatusWriter
+from podium.sweeps import controller
+from podium.sweeps.controller import _StatusWriter
 
 
 def status(trials: int, *conditions: str) -> dict[str, Any]:
@@ -18,8 +18,8 @@ def status(trials: int, *conditions: str) -> dict[str, Any]:
 
 def test_conditions_are_written_at_once_and_counts_later(monkeypatch: pytest.MonkeyPatch) -> None:
     now, written = [100.0], list[dict[str, Any]]()
-    monkeypatch.setattr(status_writer, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    writer = StatusWriter(written.append)
+    monkeypatch.setattr(controller, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    writer = _StatusWriter(written.append)
     writer.follow(status(0, "Created"))
     assert writer.pause(status(0, "Created")) is None
     writer.follow(status(1, "Created"))

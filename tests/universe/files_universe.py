@@ -28,7 +28,7 @@ from podium.sweeps.base import Executor, Save
 from podium.sweeps.local import LocalSweeps
 from podium.sweeps.namespace import NamespaceSweeps
 from podium.sweeps.trials import TrialRun
-from podium.training import launch
+from podium.training import target
 
 KINDS = (*API_KINDS, "fail", "space")
 _FILE = ("hitch", "crash", "died")
@@ -116,7 +116,7 @@ class FilesUniverse(SweepUniverse):
             (file_documents, "write_json", _handing_over(file_documents.write_json)),
             (local_trial, "ProcessExecutor", Processes),
             (namespace, "connect", lambda url: _Storage(self.objects)),
-            (launch, "say", lambda text: None),
+            (target, "say", lambda text: None),
         ]
         usual = [(module, name, getattr(module, name)) for module, name, _ in replaced]
         _Lease.held = {}
@@ -182,9 +182,9 @@ class FilesUniverse(SweepUniverse):
         del manifest["metadata"]["namespace"]
         resource = Experiment.parse(manifest)
         # What ends a step that fails would also run as a killed one unwinds here.
-        with nullcontext() if self.is_local else launch.launched(cluster, resource):
+        with nullcontext() if self.is_local else target.launched(cluster, resource):
             if self.is_local:
-                launch.launch(cluster, resource)
+                target.launch(cluster, resource)
             for _ in cluster.watch("Experiment", "sweep"):
                 pass
             if cluster.experiment("sweep").is_resumable:
