@@ -71,7 +71,6 @@ def test_the_surest_mistakes_come_first() -> None:
     assert [(each.item, each.target, each.predicted, each.score) for each in found] == [
         (8, "cat", "elk", 0.0), (7, "elk", "dog", 0.1), (6, "dog", "cat", 0.4),
     ]  # fmt: skip
-    assert len(Example.worst(dataset("array"), part, scores, np.array([5, 6, 7, 8]), 2)) == 2
 
 
 def test_mistakes_without_probabilities_have_no_score() -> None:
