@@ -15,6 +15,10 @@ Progress = Callable[[int], None]
 """Called with the number of bytes moved since the last call."""
 
 
+class SourceChanged(Conflict):
+    """The object changed between being read and being copied."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Entry:
     """A stored object, without its bytes."""
@@ -31,9 +35,14 @@ class Entry:
     modified: datetime
     """Time of the last write, with time zone."""
 
+    def require_etag(self, etag: str | None) -> None:
+        """Refuse it as the source of a copy if it has another etag than the one expected, if any.
 
-class SourceChanged(Conflict):
-    """The object changed between being read and being copied."""
+        Raises:
+            SourceChanged: It has.
+        """
+        if etag is not None and self.etag != etag:
+            raise SourceChanged(f"{self.key} changed after it was read")
 
 
 class Storage(ABC):
@@ -111,7 +120,7 @@ class Storage(ABC):
             Conflict: The key exists already; nothing was written.
         """
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-            check_unchanged(source.fetch(source_key, Path(scratch, "object")), source_etag)
+            source.fetch(source_key, Path(scratch, "object")).require_etag(source_etag)
             return self.put(key, Path(scratch, "object"), if_absent=if_absent)
 
     @abstractmethod
@@ -191,16 +200,6 @@ class Stored:
     storage: Storage
     entry: Entry
     sha256: str
-
-
-def check_unchanged(entry: Entry, etag: str | None) -> None:
-    """Refuse a source of a copy with another etag than the one expected, if any.
-
-    Raises:
-        SourceChanged: It has another etag.
-    """
-    if etag is not None and entry.etag != etag:
-        raise SourceChanged(f"{entry.key} changed after it was read")
 
 
 _BAD_SEGMENT = re.compile(r"^$|^\.\.?$|^\.podium")

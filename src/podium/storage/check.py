@@ -26,7 +26,6 @@ class _Check:
     """The observation, or the reason for the failure."""
 
     hint: str | None = None
-    """How to fix it."""
 
 
 def check(storage: Storage) -> Iterator[_Check]:

@@ -10,14 +10,15 @@ make podium read, overwrite or delete files outside of it.
 """
 
 import errno
+import fcntl
 import logging
 import os
 import shutil
 import stat
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
@@ -25,16 +26,7 @@ from urllib.parse import quote
 
 from podium.errors import Conflict, Damaged, NotFound, PodiumError
 from podium.files.drafts import appearing
-from podium.storage.base import Entry, Progress, Storage, check_key, check_prefix, check_unchanged
-from podium.storage.folders import (
-    LINK_HINT,
-    locked,
-    open_folder,
-    open_folders,
-    open_regular,
-    refuse_special,
-    sync,
-)
+from podium.storage.base import Entry, Progress, Storage, check_key, check_prefix
 
 _CHUNK = 1 << 20
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -95,7 +87,7 @@ class FileStorage(Storage):
             # A copy, no hard link: a trainer that writes its file in place would change both.
             with source._open(source_key) as file:
                 _copy(file, sink, None)
-                check_unchanged(_describe(source_key, os.fstat(file.fileno())), source_etag)
+                _describe(source_key, os.fstat(file.fileno())).require_etag(source_etag)
 
         return self._put(key, fill, if_absent, None)
 
@@ -106,7 +98,7 @@ class FileStorage(Storage):
             while True:
                 attempts -= 1
                 try:
-                    with open_folders(self.root, folders, create=True) as handles:
+                    with _open_folders(self.root, folders, create=True) as handles:
                         return _write(handles[-1], name, key, fill, if_absent, if_match)
                 except FileNotFoundError:
                     # A concurrent delete may have removed a directory that became empty: try again.
@@ -131,7 +123,7 @@ class FileStorage(Storage):
         with (
             _translated(f"look at {key}", self.url),
             suppress(*_ABSENT),
-            open_folders(self.root, folders) as handles,
+            _open_folders(self.root, folders) as handles,
         ):
             return _entry(key, name, handles[-1])
         return None
@@ -151,7 +143,7 @@ class FileStorage(Storage):
     def children(self, prefix: str) -> Iterator[str]:
         with (
             self._looking(f"list {prefix}", prefix),
-            open_folders(self.root, _parts(prefix)) as handles,
+            _open_folders(self.root, _parts(prefix)) as handles,
         ):
             with os.scandir(handles[-1]) as scan:
                 items = sorted(
@@ -169,9 +161,9 @@ class FileStorage(Storage):
         with (
             _translated(f"delete {key}", self.url),
             suppress(*_ABSENT),
-            open_folders(self.root, folders) as handles,
+            _open_folders(self.root, folders) as handles,
         ):
-            with locked(handles[-1]):
+            with _locked(handles[-1]):
                 if if_match is not None and (present := _entry(key, name, handles[-1])):
                     _check(key, present, False, if_match)
                 os.unlink(name, dir_fd=handles[-1])
@@ -187,7 +179,7 @@ class FileStorage(Storage):
     def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
         with (
             self._looking(f"sweep {prefix}", prefix),
-            open_folders(self.root, _parts(prefix)) as handles,
+            _open_folders(self.root, _parts(prefix)) as handles,
         ):
             for folder, folders, names, handle in os.fwalk(
                 ".", dir_fd=handles[-1]
@@ -208,7 +200,7 @@ class FileStorage(Storage):
         folder, _, start = check_prefix(prefix).rpartition("/")
         with _translated(f"list {prefix}", self.url), suppress(*_ABSENT):
             try:
-                with open_folders(self.root, _parts(folder)) as handles:
+                with _open_folders(self.root, _parts(folder)) as handles:
                     yield from _walk(handles[-1], f"{folder}/" if folder else "", start)
             except Damaged:
                 yield folder, None
@@ -229,15 +221,15 @@ class FileStorage(Storage):
                 "%a in %s is a symbolic link or a special file, and is skipped: %s",
                 key,
                 self.url,
-                LINK_HINT,
+                _LINK_HINT,
             )
 
     @contextmanager
     def _open(self, key: str) -> Iterator[IO[bytes]]:
         *folders, name = check_key(key).split("/")
         try:
-            with open_folders(self.root, folders) as handles:
-                file = os.fdopen(open_regular(name, handles[-1]), "rb")
+            with _open_folders(self.root, folders) as handles:
+                file = os.fdopen(_open_regular(name, handles[-1]), "rb")
         except _ABSENT:
             raise NotFound(f"there is no {key} in {self.url}") from None
         except OSError as error:
@@ -252,13 +244,13 @@ def _write(
     temporary = f".podium-{uuid.uuid4().hex}.tmp"
     try:
         status = _filled(temporary, folder, fill)
-        with locked(folder):
+        with _locked(folder):
             _check(key, _entry(key, name, folder), if_absent, if_match)
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=folder)
-    sync(folder)
+    _sync(folder)
     return _describe(key, status)
 
 
@@ -300,7 +292,7 @@ def _entry(key: str, name: str, folder: int) -> Entry | None:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except _ABSENT:
         return None
-    refuse_special(key, status)
+    _refuse_special(key, status)
     return None if stat.S_ISDIR(status.st_mode) else _describe(key, status)
 
 
@@ -330,7 +322,7 @@ def _walk(handle: int, folder: str, start: str) -> Iterator[tuple[str, Entry | N
         with suppress(*_ABSENT):  # deleted meanwhile
             try:
                 if name.endswith("/"):
-                    with open_folder(name[:-1], handle) as inner:
+                    with _open_folder(name[:-1], handle) as inner:
                         yield from _walk(inner, folder + name, "")
                 elif entry := _entry(folder + name, name, handle):
                     yield folder + name, entry
@@ -359,3 +351,116 @@ def _from_os(what: str, url: str, error: OSError) -> PodiumError:
     return PodiumError(
         f"cannot {what} in {url}: {error.strerror or error}", hints.get(error.errno or 0)
     )
+
+
+_LINK_HINT = "storages never follow links; put the file itself there, or open the link's target as a storage of its own"
+_LOCK = ".podium.lock"
+
+
+@contextmanager
+def _open_folders(
+    root: Path, folders: Sequence[str], *, create: bool = False
+) -> Iterator[Sequence[int]]:
+    """Open the root and the directories below it one by one, so that none of them can be a symbolic
+    link.
+
+    The root itself may be a link: it was chosen by the user.
+
+    Raises:
+        FileNotFoundError: A directory does not exist.
+        NotADirectoryError: One of them is a file.
+        Damaged: One of them is a symbolic link.
+    """
+    with ExitStack() as stack:
+        if create:
+            _make_root(root)
+        handles = [stack.enter_context(_closing(os.open(root, os.O_RDONLY | os.O_DIRECTORY)))]
+        for folder in folders:
+            if create:
+                _make_folder(folder, handles[-1])
+            handles.append(stack.enter_context(_open_folder(folder, handles[-1])))
+        yield handles
+
+
+def _open_folder(name: str, above: int) -> AbstractContextManager[int]:
+    """Open a directory in an open one; raises like _open_folders."""
+    try:
+        return _closing(os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above))
+    except OSError:
+        _refuse_special(name, os.stat(name, dir_fd=above, follow_symlinks=False))
+        raise
+
+
+def _open_regular(name: str, folder: int) -> int:
+    """Open a file without following links or blocking on a pipe."""
+    try:
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except OSError:
+        _refuse_special(name, os.stat(name, dir_fd=folder, follow_symlinks=False))
+        raise
+    status = os.fstat(handle)
+    if stat.S_ISREG(status.st_mode):
+        return handle
+    os.close(handle)
+    _refuse_special(name, status)
+    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+
+def _refuse_special(name: str, status: os.stat_result) -> None:
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "a special file"
+        raise Damaged(f"{name!r} is {kind}", _LINK_HINT)
+
+
+@contextmanager
+def _locked(folder: int) -> Iterator[None]:
+    """Hold the lock on an open directory. The kernel drops it when the process dies."""
+    with ExitStack() as stack:
+        held = folder
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in (errno.EBADF, errno.EINVAL, errno.ENOTSUP):
+                raise
+            # NFS locks only files that are open for writing, and directories never are.
+            lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666, dir_fd=folder)
+            held = stack.enter_context(_closing(lock))
+            fcntl.flock(held, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(held, fcntl.LOCK_UN)
+
+
+def _make_root(root: Path) -> None:
+    missing = [folder for folder in (root, *root.parents) if not folder.exists()]
+    root.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        with _closing(os.open(folder.parent, os.O_RDONLY)) as above:
+            _sync(above)
+
+
+def _make_folder(name: str, above: int) -> None:
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=above)
+        _sync(above)
+
+
+def _sync(folder: int) -> None:
+    """Flush a directory's entries to disk, as the fsync of a file does for its bytes."""
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (
+            errno.EINVAL,
+            errno.ENOTSUP,
+        ):  # some network file systems do not support it
+            raise
+
+
+@contextmanager
+def _closing(handle: int) -> Iterator[int]:
+    try:
+        yield handle
+    finally:
+        os.close(handle)

@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from podium.errors import Conflict, PodiumError
+from podium.storage.s3.bucket import WRITERS, Pool
 from podium.storage.s3.errors import Unsupported
-from podium.storage.s3.http import Pool
 
-WRITERS, ROUNDS = 16, 3
+ROUNDS = 3
 _PATIENCE = 5.0
 
 _Write = Callable[[str, bytes], str]
@@ -46,7 +46,6 @@ class Conditions:
     """It lets one of many writers at once win."""
 
     seen: str
-    """In words."""
 
 
 def probe(pool: Pool, write: _Write, delete: Callable[[str], None]) -> Conditions:

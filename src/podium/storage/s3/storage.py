@@ -27,7 +27,6 @@ from podium.storage.base import (
     Storage,
     check_key,
     check_prefix,
-    check_unchanged,
 )
 from podium.storage.s3.bucket import Bucket, bare
 from podium.storage.s3.conditional import NOTES, ConditionalWrites
@@ -118,7 +117,7 @@ class S3Storage(Storage):
     ) -> Entry:
         if isinstance(source, S3Storage) and self.bucket.reaches(source.bucket):
             entry = source.bucket.stat(check_key(source_key))
-            check_unchanged(entry, source_etag)
+            entry.require_etag(source_etag)
             locks = if_absent and not self._conditional.support(in_parts=True).atomic
             if entry.size > PART and not (locks and entry.size > LOCKED_COPY):
                 with suppress(Unsupported):
@@ -138,12 +137,11 @@ class S3Storage(Storage):
         try:
             copied = self._conditional.write(key, if_absent, None, write, None, in_parts=True)
         except PodiumError:
-            check_unchanged(source.stat(entry.key), entry.etag)
+            source.stat(entry.key).require_etag(entry.etag)
             raise
         try:
-            check_unchanged(
-                source.stat(entry.key), entry.etag
-            )  # some servers ignore conditions on the source
+            # Some servers ignore conditions on the source.
+            source.stat(entry.key).require_etag(entry.etag)
         except (NotFound, SourceChanged):
             self.delete(key, if_match=copied.etag)
             raise
@@ -297,7 +295,6 @@ class S3Storage(Storage):
 
 
 def _again(work: Callable[[], _T], kind: type[PodiumError]) -> _T:
-    """Call ``work``, and repeat it after an error of this kind, up to three times in all."""
     for _ in range(_ATTEMPTS - 1):
         with suppress(kind):
             return work()
