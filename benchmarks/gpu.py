@@ -33,7 +33,7 @@ from accuracy import train as train_to
 from machine import describe
 
 import podium
-from podium.data import artifact
+from podium.data import artifact, artifact_files
 from podium.data.schema import Column
 from podium.trainer import data, processor
 from podium.trainer.config import parse
@@ -87,8 +87,9 @@ def write(
         part: artifact.Split(inputs={name: array[a:b]}, target=outcome[a:b])
         for part, (a, b) in ends.items()
     }
-    artifact.write(target, parts, name=name, target_name="outcome", preprocessing={}, source="made", split="given",
-                   **facts)  # fmt: skip
+    artifact_files.write(
+        target, parts, name=name, target_name="outcome", preprocessing={}, source="made", split="given", **facts
+    )  # fmt: skip
 
 
 def datasets(folder: Path) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from podium.data import artifact
+from podium.data import artifact, artifact_files
+from podium.data.blocks import Selection
 
 
 def synthetic_part(seed: int, count: int) -> artifact.Split:
@@ -22,7 +23,7 @@ def synthetic_part(seed: int, count: int) -> artifact.Split:
 
 
 def write_pictures(
-    target: str | Path, parts: Mapping[str, artifact.Split | artifact.Selection], **facts: Any
+    target: str | Path, parts: Mapping[str, artifact.Split | Selection], **facts: Any
 ) -> artifact.DatasetInfo:
     """Write pictures of ten classes as the artifact `tiny`."""
     defaults = {
@@ -31,4 +32,4 @@ def write_pictures(
         "preprocessing": {"kind": "image", "input": "images", "recipe": "digit", "size": [28, 28], "channels": 1},
         "split": "given", "seed": 1,
     }  # fmt: skip
-    return artifact.write(target, parts, **{**defaults, **facts})
+    return artifact_files.write(target, parts, **{**defaults, **facts})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import podium
-from podium.data import artifact
+from podium.data import artifact, artifact_files
 from podium.data.schema import Column
 from podium.errors import InvalidInput, NotFound
 
@@ -36,7 +36,7 @@ def test_a_table_is_a_data_frame_with_its_categories(tmp_path: Path) -> None:
         Column(name="x", kind="number"),
         Column(name="color", kind="category", categories=("red", "green")),
     )
-    artifact.write(
+    artifact_files.write(
         tmp_path / "rows", dict.fromkeys(("train", "validation", "test"), part), name="rows", kind="regression",
         inputs={"table": artifact.InputDescription(meaning="table", columns=columns)}, target_name="price",
         preprocessing={}, source="typed", split="given",

@@ -117,12 +117,12 @@ def test_promotion_and_rollback_move_the_champion(
 def test_a_rule_that_is_not_met_keeps_the_champion(
     storage: Path, tmp_path: Path, bars: Any
 ) -> None:
-    from podium.data import artifact
+    from podium.data import artifact, artifact_files
 
     part = artifact.Split(
         inputs={"images": np.tile(bars, (4, 1, 1))}, target=np.tile(np.array([0, 1], np.uint8), 4)
     )
-    artifact.write(
+    artifact_files.write(
         tmp_path / "bars", dict.fromkeys(("train", "validation", "test"), part), name="bars", kind="classification",
         classes=("wide", "tall"), inputs={"images": artifact.InputDescription(meaning="image")}, target_name="shape",
         preprocessing={}, source="drawn", split="given",

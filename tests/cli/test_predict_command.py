@@ -161,11 +161,11 @@ def test_mistakes_are_named(
 def test_the_dataset_can_say_how_inputs_are_made(
     predict: Predict, shapes: bytes, pictures: Path, tmp_path: Path
 ) -> None:
-    from podium.data import artifact
+    from podium.data import artifact, artifact_files
 
     images, labels = np.zeros((2, 28, 28), np.uint8), np.array([0, 1])
     part = artifact.Split(inputs={"images": images}, target=labels)
-    artifact.write(
+    artifact_files.write(
         tmp_path / "data", {"train": part, "validation": part, "test": part}, name="shapes", kind="classification",
         classes=("wide", "tall"), inputs={"images": artifact.InputDescription(meaning="image")}, target_name="shape",
         preprocessing=DIGIT, source="drawn", split="given",

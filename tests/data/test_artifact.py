@@ -151,13 +151,13 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, tiny_dataset: Path) -
 import resource, signal, sys
 from pathlib import Path
 from typing import Any
-from podium.data import artifact
+from podium.data import artifact, artifact_files
 from podium.errors import PodiumError
 parts = {part: artifact.load(sys.argv[1], part) for part in artifact.PARTS}
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
-    artifact.write(Path(sys.argv[2]), parts, name="tiny", kind="classification", classes=tuple("0123456789"),
+    artifact_files.write(Path(sys.argv[2]), parts, name="tiny", kind="classification", classes=tuple("0123456789"),
                    inputs={"images": artifact.InputDescription(meaning="image")}, target_name="label",
                    preprocessing={}, source="a test", split="given")
 except PodiumError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from podium.data import artifact
+from podium.data import artifact, artifact_files
 from podium.data.cache import ObjectCache
 from podium.errors import Damaged, InvalidInput, PodiumError
 from podium.storage import connect
@@ -35,7 +35,7 @@ def remote(
     """A dataset in a bucket, and an empty cache."""
     monkeypatch.setenv("PODIUM_CACHE", str(tmp_path / "cache"))
     uri = f"{new_bucket('moto')}/tiny"
-    artifact.copy(tiny_dataset, uri)
+    artifact_files.copy(tiny_dataset, uri)
     return uri
 
 
@@ -101,7 +101,7 @@ def test_a_cache_that_cannot_be_written_names_its_setting(
 
 
 def test_a_dataset_is_copied_from_bucket_to_bucket(remote: str, tiny_dataset: Path) -> None:
-    artifact.copy(remote, f"{remote}-copy")
+    artifact_files.copy(remote, f"{remote}-copy")
     assert artifact.describe(f"{remote}-copy") == artifact.describe(tiny_dataset)
     np.testing.assert_array_equal(
         artifact.load(f"{remote}-copy", "test").target, artifact.load(tiny_dataset, "test").target

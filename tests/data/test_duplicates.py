@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from podium.data.artifact import Selection
-from podium.data.blocks import BLOCK
+from podium.data.blocks import BLOCK, Selection
+from podium.data.hashes import hash_items
 from podium.data.split import Split
-from podium.data.suspects import Overlap, find_overlaps, hash_parts
+from podium.data.suspects import _Overlap, find_overlaps
 from podium.errors import InvalidInput
 from podium.training.dataset import _check_overlaps
 
@@ -16,8 +16,8 @@ def selections(table: np.ndarray, words: np.ndarray, **index: list[int]) -> dict
     }
 
 
-def overlaps(parts: dict[str, Selection]) -> list[Overlap]:
-    return find_overlaps(parts, hash_parts(parts))
+def overlaps(parts: dict[str, Selection]) -> list[_Overlap]:
+    return find_overlaps(parts, {part: hash_items(items) for part, items in parts.items()})
 
 
 def distinct(count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -42,7 +42,12 @@ def test_items_in_two_parts_are_found_and_named() -> None:
         InvalidInput,
         match="2 of the test items are among the train items too, for example items 6 and 2",
     ) as error:
-        _check_overlaps(parts, hash_parts(parts), accepted=False, by_hash=False)
+        _check_overlaps(
+            parts,
+            {part: hash_items(items) for part, items in parts.items()},
+            accepted=False,
+            by_hash=False,
+        )
     assert "allow_duplicates" in str(error.value)
 
 

@@ -4,15 +4,15 @@ import struct
 import numpy as np
 import pytest
 
-from podium.data.sources.mnist import decompress, read_idx
+from podium.data.sources.mnist import _decompress, _read_idx
 from podium.errors import Damaged
 
 IMAGES = struct.pack(">IIII", 0x803, 2, 3, 4) + bytes(range(24))
 
 
 def test_images_and_labels_come_back_in_their_shape() -> None:
-    assert read_idx(IMAGES, "images", 3).tolist() == np.arange(24).reshape(2, 3, 4).tolist()
-    assert read_idx(struct.pack(">II", 0x801, 3) + b"\1\2\3", "labels", 1).tolist() == [1, 2, 3]
+    assert _read_idx(IMAGES, "images", 3).tolist() == np.arange(24).reshape(2, 3, 4).tolist()
+    assert _read_idx(struct.pack(">II", 0x801, 3) + b"\1\2\3", "labels", 1).tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -29,18 +29,18 @@ def test_images_and_labels_come_back_in_their_shape() -> None:
 )
 def test_a_wrong_file_is_refused_with_the_reason(data: bytes, reason: str) -> None:
     with pytest.raises(Damaged) as caught:
-        read_idx(data, "images", 3)
+        _read_idx(data, "images", 3)
     assert reason in str(caught.value)
 
 
 def test_gzipped_and_plain_files_are_both_read() -> None:
-    assert decompress(gzip.compress(IMAGES), "images") == decompress(IMAGES, "images") == IMAGES
+    assert _decompress(gzip.compress(IMAGES), "images") == _decompress(IMAGES, "images") == IMAGES
 
 
 def test_a_gzip_file_cut_short_or_corrupt_is_named() -> None:
     packed = bytearray(gzip.compress(IMAGES))
     with pytest.raises(Damaged, match=r"images\.gz is truncated"):
-        decompress(bytes(packed[:-12]), "images.gz")
+        _decompress(bytes(packed[:-12]), "images.gz")
     packed[15] ^= 0xFF
     with pytest.raises(Damaged, match=r"images\.gz is (corrupt|truncated)"):
-        decompress(bytes(packed), "images.gz")
+        _decompress(bytes(packed), "images.gz")

@@ -39,7 +39,7 @@ def test_inspecting_verifies_every_part(tiny_dataset: Path, tmp_path: Path) -> N
 
 
 def measure(array: np.ndarray, described: InputInfo, blocks: int = 3) -> dict[str, Any]:
-    return look.measure_input(lambda: iter(np.array_split(array, blocks)), described)
+    return look._measure_input(lambda: iter(np.array_split(array, blocks)), described)
 
 
 def test_columns_are_measured_one_by_one() -> None:

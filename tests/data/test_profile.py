@@ -9,7 +9,7 @@ import pytest
 from datasets import synthetic_part, write_pictures
 
 from podium.data import artifact
-from podium.data.profile import Bins, Profile, Watch, measured
+from podium.data.profile import Bins, Profile, Watch, _measured
 from podium.files.documents import parse
 
 DRAWN = np.random.default_rng(7)
@@ -72,12 +72,12 @@ def test_pictures_and_tokens_are_measured_as_wholes() -> None:
             np.eye(4, dtype=np.uint8) * 255,
         ]
     )
-    assert measured("image", pictures).tolist() == [
+    assert _measured("image", pictures).tolist() == [
         [0, 0],
         [1, 0],
         [0.25, pytest.approx(3**0.5 / 4)],
     ]
-    assert measured("tokens", np.array([[5, 1, 0], [2, 0, 0]])).tolist() == [[2], [1]]
+    assert _measured("tokens", np.array([[5, 1, 0], [2, 0, 0]])).tolist() == [[2], [1]]
 
 
 def test_a_dataset_has_the_profile_of_its_training_part(tmp_path: Path) -> None:

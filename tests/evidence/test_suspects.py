@@ -18,8 +18,9 @@ from podium.cli.data import _summary
 from podium.data import artifact, look, preprocessing
 from podium.data.artifact import DatasetInfo
 from podium.data.blocks import Selection
-from podium.data.draw import _charts
+from podium.data.dataset import load_dataset
 from podium.data.items import read_items
+from podium.data.look import _charts
 from podium.data.preprocessing import TablePreprocessing
 from podium.data.schema import InputDescription
 from podium.data.split import Split
@@ -478,7 +479,7 @@ def test_large_numbers_are_shown_and_counted_whole(prepare: Prepare, tmp_path: P
     table.to_csv(tmp_path / "a.csv", index=False)
     info = prepare(f"table:{tmp_path / 'a.csv'}")[0]
     codes = [100_000_000.0 + at for at in range(1, 6)]
-    part = artifact.load(tmp_path / "data", "train")
+    part = load_dataset(tmp_path / "data").train
     assert sorted(set(part.frame["code"])) == codes
     bins = info.profile.inputs["table"].bins[0]
     assert bins.labels[:2] == ("below 100000001", "from 100000001")

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from podium.data.profile import Bins, InputProfile, Profile
+from podium.data.profile import Bins, Profile, _InputProfile
 from podium.models.drift import Shift, shifts
 
 DRAW = np.random.default_rng(11)
 
 
 def shift_of(bins: Bins, values: np.ndarray) -> Shift:
-    profile = Profile(inputs={"table": InputProfile(meaning="table", bins=(bins,))})
+    profile = Profile(inputs={"table": _InputProfile(meaning="table", bins=(bins,))})
     (shift,) = shifts(profile, {("input", bins.name): bins.count(values)})
     return shift
 

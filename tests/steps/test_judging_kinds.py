@@ -12,7 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score, root_mean_squared_error
 
-from podium.data import artifact
+from podium.data import artifact, artifact_files
 from podium.data.schema import Column
 from podium.errors import InvalidInput
 from podium.models import open_registry
@@ -37,7 +37,7 @@ def write_table(
         )
     )
     columns = tuple(Column(name=name, kind="number") for name in names)
-    artifact.write(
+    artifact_files.write(
         target, {part: artifact.Split(inputs={"table": rows[at]}, target=values[at]) for part, at in thirds.items()},
         name="real", kind="classification" if classes else "regression", classes=classes, target_name="outcome",
         inputs={"table": artifact.InputDescription(meaning="table", columns=columns)}, preprocessing={},

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data import artifact
+from podium.data import artifact, artifact_files
 from podium.data.schema import Column, InputInfo
 from podium.trainer.task import Task
 
@@ -65,7 +65,7 @@ def write(
     classes = (
         tuple(f"class {number}" for number in range(int(outcome.max()) + 1)) if is_class else ()
     )
-    artifact.write(target, parts, name="made", kind="classification" if is_class else "regression", classes=classes,
+    artifact_files.write(target, parts, name="made", kind="classification" if is_class else "regression", classes=classes,
                    inputs=described, target_name="outcome", preprocessing={}, source="drawn by the tests",
                    split="given")  # fmt: skip
     return target

@@ -128,18 +128,18 @@ def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> 
       podium data inspect small-fashion --picture fashion.png
       podium data inspect s3://datasets/mnist --json
     """
-    from podium.data import artifact, draw, look
+    from podium.data import artifact, look
 
     uri = uri or str(Settings.from_environment().home / "data" / "mnist")
     with doing(f"verifying and measuring {uri}"):
         info = artifact.describe(uri)
         statistics = look.statistics(info, partial(artifact.load, uri))
     if picture:
-        draw.save_picture(artifact.load(uri, part), picture)
+        look.save_picture(artifact.load(uri, part), picture)
         echo(f"picture written to {picture}", err=True)
 
     def text() -> str:
-        drawn = draw.image_input(info) and draw.terminal_view(artifact.load(uri, part), info)
+        drawn = look.image_input(info) and look.terminal_view(artifact.load(uri, part), info)
         return "\n\n".join(filter(None, [_summary(statistics, part), drawn]))
 
     output(as_json, {"uri": uri, **statistics}, text)

@@ -6,32 +6,18 @@ what is given to trials and trainings holds train and validation only. Where a p
 machine, it is encrypted (podium.data.sealed).
 
 Trainers import this module, so it costs numpy and nothing else. Reading verifies every byte and
-maps the arrays from disk; writing streams, and makes the whole directory appear at once or not at
-all. Neither needs memory for the data.
+maps the arrays from disk, so it needs no memory for the data; podium.data.artifact_files writes.
 """
 
-import json
-import shutil
-import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from podium.data.artifact_files import (
-    Extras,
-    check_parts,
-    check_target,
-    dataset_directory,
-    write_directory,
-    write_info,
-)
-from podium.data.blocks import Selection
-from podium.data.cache import ObjectCache, matches
-from podium.data.folds import SMALL, USUAL, Fold, Items, each_fold, split_uri
+from podium.data.cache import ObjectCache
+from podium.data.folds import SMALL, USUAL, Fold, Items, each_fold
 from podium.data.schema import (
     FORMAT,
     PARTS,
@@ -44,7 +30,7 @@ from podium.data.schema import (
 from podium.data.sealed import is_sealed, unsealed
 from podium.data.seen import SeenItems
 from podium.data.split import Split
-from podium.errors import Conflict, Damaged, InvalidInput, NotFound, PodiumError
+from podium.errors import Damaged, InvalidInput, NotFound, PodiumError
 from podium.files.documents import MAX_JSON, load_json
 from podium.storage import connect, local_path
 from podium.system.settings import Settings
@@ -52,15 +38,11 @@ from podium.system.settings import Settings
 __all__ = [
     "PARTS",
     "DatasetInfo",
-    "Extras",
     "InputDescription",
-    "Selection",
     "Split",
-    "copy",
     "describe",
     "load",
     "test_uri",
-    "write",
 ]  # fmt: skip
 
 LEARNED = ("train", "validation")
@@ -86,7 +68,7 @@ def describe(uri: str | Path) -> DatasetInfo:
         InvalidInput: It is a dataset of another format.
         Damaged: ``dataset.json`` cannot be read or contradicts itself.
     """
-    uri, fold = split_uri(uri)
+    uri, fold = Fold.split(uri)
     if fold:
         info = describe(uri)
         return _as_fold(info, {name: target for name, (_, target) in _picked(uri, fold).items()})
@@ -133,7 +115,7 @@ def load(uri: str | Path, part: str) -> Split:
     """
     if part not in PARTS:
         raise InvalidInput(f"a dataset has no part {part!r}", f"its parts are {', '.join(PARTS)}")
-    uri, fold = split_uri(uri)
+    uri, fold = Fold.split(uri)
     if fold and part != "test":
         return _load_fold(uri, fold, part)
     whole = describe(uri)
@@ -152,7 +134,7 @@ def load_target(uri: str | Path, part: str) -> Array:
     Raises:
         NotFound, InvalidInput, Damaged: As load.
     """
-    uri, fold = split_uri(uri)
+    uri, fold = Fold.split(uri)
     if fold and part != "test":
         return _picked(uri, fold)[part][1]
     whole = describe(uri)
@@ -244,7 +226,7 @@ def load_seen(uri: str | Path) -> SeenItems | None:
     Raises:
         NotFound, InvalidInput, Damaged: As load.
     """
-    uri, _ = split_uri(uri)
+    uri, _ = Fold.split(uri)
     file = describe(uri).seen
     return (
         None
@@ -264,7 +246,7 @@ def load_facts(uri: str | Path, name: str, part: str = "test") -> Array | None:
     Raises:
         NotFound, InvalidInput, Damaged: As load.
     """
-    uri, _ = split_uri(uri)
+    uri, _ = Fold.split(uri)
     info = describe(uri)
     file: FileInfo | None = getattr(info.parts[part], name)
     return (
@@ -282,156 +264,13 @@ def originals(uri: str | Path) -> Path | None:
     return None if file is None else _verified(_home(uri, info, "test"), file)
 
 
-def write(
-    target: str | Path,
-    parts: Mapping[str, Split | Selection],
-    *,
-    name: str,
-    kind: str,
-    classes: tuple[str, ...] = (),
-    inputs: Mapping[str, InputDescription],
-    target_name: str,
-    preprocessing: dict[str, Any],
-    source: str,
-    split: str,
-    seed: int = 1,
-    limit: int | None = None,
-    test: str | Path | None = None,
-    extras: Extras | None = None,
-    warnings: Iterable[str] = (),
-) -> DatasetInfo:
-    """Write an artifact, a few megabytes at a time; it appears complete or not at all.
-
-    Args:
-        target: A directory that is absent, empty, or holds an older dataset (which is replaced); or
-            an ``s3://`` or ``minio://`` prefix (where nothing is replaced).
-        parts: ``train``, ``validation`` and ``test``, all with the same inputs; the arrays may be
-            larger than memory.
-        kind: ``classification`` or ``regression``.
-        inputs: What each input means, in the order that ``dataset.json`` lists them.
-        target_name: Name of the target, for people.
-        preprocessing: How raw data becomes inputs; empty if unknown.
-        source: Where the data came from.
-        split: How it was divided.
-        limit: What train and validation were limited to.
-        test: As target, for the test part; `test_uri` of the target if None.
-        extras: What else is kept of the items.
-        warnings: What whoever uses it should know.
-
-    Raises:
-        InvalidInput: A part is missing, empty, unlike the others, has a class without a name or a
-            value that is not finite, or target holds something else.
-        Conflict: The prefix holds another dataset.
-        PodiumError: The disk is full or the directory cannot be written; nothing is left behind.
-    """
-    chosen = {
-        name: part if isinstance(part, Selection) else Selection(part=part)
-        for name, part in parts.items()
-    }
-    check_parts(chosen, kind, tuple(classes), inputs)
-    facts = {
-        "name": name,
-        "kind": kind,
-        "classes": tuple(classes),
-        "source": source,
-        "split": split,
-        "seed": seed,
-        "limit": limit,
-        "warnings": tuple(warnings),
-        "preprocessing": json.loads(
-            json.dumps(preprocessing, allow_nan=False)
-        ),  # as it will be read again
-    }
-    extras, target, test = extras or Extras(), str(target), str(test or test_uri(target))
-    directory, beside = local_path(target), local_path(test)
-    if directory is not None and beside is not None:
-        return write_directory(
-            directory.absolute(), beside.absolute(), chosen, inputs, target_name, facts, extras
-        )
-    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        draft = Path(scratch, "dataset")
-        info = write_directory(
-            draft, Path(test_uri(draft)), chosen, inputs, target_name, facts, extras
-        )
-        _upload(draft, info, target, test)
-        return info
-
-
-def copy(
-    source: str | Path, target: str | Path, test: str | Path | None = None, *, held_out: bool = True
-) -> DatasetInfo:
-    """Copy an artifact file by file, every byte verified; it appears complete or not at all.
-
-    Args:
-        source: A directory or URI that holds a dataset.
-        target: As in `write`; source itself is verified and stays where it is.
-        test: As in `write`.
-        held_out: Whether the test part is copied too: who trains does not need it.
-
-    Raises:
-        NotFound, InvalidInput, Damaged: As load.
-        Conflict, PodiumError: As write.
-    """
-    info, target, test = describe(source), str(target), str(test or test_uri(target))
-    homes = [target, test] if held_out else [target]
-    files = {
-        home: {
-            file.file: _verified(_home(source, info, "test") if home == test else source, file)
-            for file in held
-        }
-        for home, held in _files(info, target, test)
-        if home in homes
-    }
-    directory, beside = local_path(target), local_path(test)
-    if directory is None or beside is None:
-        with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-            draft = Path(scratch, "dataset")
-            for home in homes:
-                _copy(Path(test_uri(draft)) if home == test else draft, files[home], info)
-            _upload(draft, info, target, test)
-    elif not (directory.exists() and (own := local_path(source)) and directory.samefile(own)):
-        places = {
-            home: Path(local_path(home) or "").absolute() for home in reversed(homes)
-        }  # the test part first
-        for place in places.values():
-            check_target(place)
-        for home, place in places.items():
-            _copy(place, files[home], info)
-    return info
-
-
-def _upload(directory: Path, info: DatasetInfo, uri: str, test: str) -> None:
-    """Copy a dataset from a directory, and its test part from beside it, if it is there, to
-    prefixes.
-
-    Each appears complete or not at all, the test part first.
-
-    Raises:
-        Conflict: The prefix holds another dataset.
-    """
-    for home, files in _files(info, uri, test):
-        source = Path(test_uri(directory)) if home == test else directory
-        if not source.exists():
-            continue
-        storage = connect(home)
-        if storage.head("dataset.json"):
-            if describe(home).digest == info.digest:
-                continue
-            raise Conflict(
-                f"{home} holds another dataset already",
-                "name another prefix: running trials may read that one",
-            )
-        for file in files:
-            storage.put(file.file, source / file.file)
-        storage.put(
-            "dataset.json", source / "dataset.json"
-        )  # last: a dataset without it does not exist
-
-
-def _files(info: DatasetInfo, uri: str, test: str) -> list[tuple[str, list[FileInfo]]]:
-    """List the files of each directory, the test part first, so that a dataset never appears
-    without it."""
-    return [(test, list(info.parts["test"].files)), (uri, list(info.given))]
+def files(uri: str | Path, *, held_out: bool) -> dict[str, Path]:
+    """Return the files of the test part, or those beside ``dataset.json``, on this machine, every
+    byte verified."""
+    info = describe(uri)
+    home = _home(uri, info, "test") if held_out else uri
+    held = info.parts["test"].files if held_out else info.given
+    return {file.file: _verified(home, file) for file in held}
 
 
 def _home(uri: str | Path, info: DatasetInfo, part: str) -> str | Path:
@@ -492,7 +331,7 @@ def _verified(uri: str | Path, file: FileInfo) -> Path:
     path = directory / file.file
     try:
         path = unsealed(path) if is_sealed(path) else path
-        if not matches(path, file):
+        if not file.matches(path):
             raise Damaged(
                 f"{uri}/{file.file} does not match its checksum ({path.stat().st_size} of {file.bytes} "
                 "bytes)",
@@ -503,11 +342,3 @@ def _verified(uri: str | Path, file: FileInfo) -> Path:
     except OSError as error:
         raise PodiumError(f"{uri}/{file.file} cannot be read: {error.strerror or error}") from error
     return path
-
-
-def _copy(target: Path, files: Mapping[str, Path], info: DatasetInfo) -> Path:
-    with dataset_directory(target) as draft:
-        for name, path in files.items():
-            shutil.copyfile(path, draft / name)
-        write_info(draft, info)
-    return target

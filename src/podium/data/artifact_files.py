@@ -1,9 +1,11 @@
-"""Writing the files of a dataset artifact into a directory, which appears complete or not at
-all."""
+"""Writing a dataset artifact: it streams, needs no memory for the data, and the whole directory
+appears at once or not at all."""
 
 import hashlib
 import json
 import re
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,10 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data.blocks import Selection, blocks, first_not_finite, mean_and_std
+from podium.data import artifact
+from podium.data.artifact import describe, test_uri
+from podium.data.blocks import Selection, blocks, mean_and_std
 from podium.data.profile import Profile, drawn
 from podium.data.schema import (
     PARTS,
+    Array,
     DatasetInfo,
     FileInfo,
     InputDescription,
@@ -25,41 +30,19 @@ from podium.data.schema import (
     TargetInfo,
     check_kind,
     check_part_names,
-    check_shape,
     digest_of,
 )
 from podium.data.seen import SEEN, SeenItems
+from podium.data.split import Split
 from podium.data.test_part import sketch
-from podium.errors import InvalidInput, PodiumError
+from podium.errors import Conflict, InvalidInput, PodiumError
 from podium.files.drafts import appearing
+from podium.storage import connect, local_path
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 _INPUT_NAME = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
-
-
-@contextmanager
-def dataset_directory(target: Path) -> Iterator[Path]:
-    """Yield a directory beside target that becomes target in the end, its files read-only, or is
-    removed."""
-    try:
-        with appearing(target) as draft:
-            draft.mkdir(parents=True)
-            yield draft
-            for file in sorted(draft.iterdir(), key=lambda file: file.name == "dataset.json"):
-                file.chmod(0o444)  # dataset.json last: see podium.data.given
-    except OSError as error:
-        hint = "free some space, or choose another directory"
-        raise PodiumError(
-            f"the dataset could not be written to {target}: {error.strerror or error}", hint
-        ) from error
-
-
-def write_info(directory: Path, info: DatasetInfo) -> None:
-    (directory / "dataset.json").write_text(
-        json.dumps(info.to_json(), indent=1, allow_nan=False) + "\n"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +68,176 @@ class Extras:
     """The test items in order as they came: rows, or pictures."""
 
 
-def write_directory(
+def write(
+    target: str | Path,
+    parts: Mapping[str, Split | Selection],
+    *,
+    name: str,
+    kind: str,
+    classes: tuple[str, ...] = (),
+    inputs: Mapping[str, InputDescription],
+    target_name: str,
+    preprocessing: dict[str, Any],
+    source: str,
+    split: str,
+    seed: int = 1,
+    limit: int | None = None,
+    test: str | Path | None = None,
+    extras: Extras | None = None,
+    warnings: Iterable[str] = (),
+) -> DatasetInfo:
+    """Write an artifact, a few megabytes at a time; it appears complete or not at all.
+
+    Args:
+        target: A directory that is absent, empty, or holds an older dataset (which is replaced); or
+            an ``s3://`` or ``minio://`` prefix (where nothing is replaced).
+        parts: ``train``, ``validation`` and ``test``, all with the same inputs; the arrays may be
+            larger than memory.
+        kind: ``classification`` or ``regression``.
+        inputs: What each input means, in the order that ``dataset.json`` lists them.
+        target_name: Name of the target, for people.
+        preprocessing: How raw data becomes inputs; empty if unknown.
+        source: Where the data came from.
+        split: How it was divided.
+        limit: What train and validation were limited to.
+        test: As target, for the test part; `test_uri` of the target if None.
+        extras: What else is kept of the items.
+        warnings: What whoever uses it should know.
+
+    Raises:
+        InvalidInput: A part is missing, empty, unlike the others, has a class without a name or a
+            value that is not finite, or target holds something else.
+        Conflict: The prefix holds another dataset.
+        PodiumError: The disk is full or the directory cannot be written; nothing is left behind.
+    """
+    chosen = {
+        name: part if isinstance(part, Selection) else Selection(part=part)
+        for name, part in parts.items()
+    }
+    _check_parts(chosen, kind, tuple(classes), inputs)
+    facts = {
+        "name": name,
+        "kind": kind,
+        "classes": tuple(classes),
+        "source": source,
+        "split": split,
+        "seed": seed,
+        "limit": limit,
+        "warnings": tuple(warnings),
+        "preprocessing": json.loads(
+            json.dumps(preprocessing, allow_nan=False)
+        ),  # as it will be read again
+    }
+    extras, target, test = extras or Extras(), str(target), str(test or test_uri(target))
+    directory, beside = local_path(target), local_path(test)
+    if directory is not None and beside is not None:
+        return _write_directory(
+            directory.absolute(), beside.absolute(), chosen, inputs, target_name, facts, extras
+        )
+    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+        draft = Path(scratch, "dataset")
+        info = _write_directory(
+            draft, Path(test_uri(draft)), chosen, inputs, target_name, facts, extras
+        )
+        _upload(draft, info, target, test)
+        return info
+
+
+def copy(
+    source: str | Path, target: str | Path, test: str | Path | None = None, *, held_out: bool = True
+) -> DatasetInfo:
+    """Copy an artifact file by file, every byte verified; it appears complete or not at all.
+
+    Args:
+        source: A directory or URI that holds a dataset.
+        target: As in `write`; source itself is verified and stays where it is.
+        test: As in `write`.
+        held_out: Whether the test part is copied too: who trains does not need it.
+
+    Raises:
+        NotFound, InvalidInput, Damaged: As load.
+        Conflict, PodiumError: As write.
+    """
+    info, target, test = describe(source), str(target), str(test or test_uri(target))
+    homes = [test, target] if held_out else [target]  # the test part first
+    files = {home: artifact.files(source, held_out=home == test) for home in homes}
+    directory, beside = local_path(target), local_path(test)
+    if directory is None or beside is None:
+        with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+            draft = Path(scratch, "dataset")
+            for home in homes:
+                _copy(Path(test_uri(draft)) if home == test else draft, files[home], info)
+            _upload(draft, info, target, test)
+    elif not (directory.exists() and (own := local_path(source)) and directory.samefile(own)):
+        places = {home: Path(local_path(home) or "").absolute() for home in homes}
+        for place in places.values():
+            _check_target(place)
+        for home, place in places.items():
+            _copy(place, files[home], info)
+    return info
+
+
+def _upload(directory: Path, info: DatasetInfo, uri: str, test: str) -> None:
+    """Copy a dataset from a directory, and its test part from beside it, if it is there, to
+    prefixes.
+
+    Each appears complete or not at all, the test part first.
+
+    Raises:
+        Conflict: The prefix holds another dataset.
+    """
+    # The test part first, so that a dataset never appears without it.
+    for home, files in ((test, info.parts["test"].files), (uri, info.given)):
+        source = Path(test_uri(directory)) if home == test else directory
+        if not source.exists():
+            continue
+        storage = connect(home)
+        if storage.head("dataset.json"):
+            if describe(home).digest == info.digest:
+                continue
+            raise Conflict(
+                f"{home} holds another dataset already",
+                "name another prefix: running trials may read that one",
+            )
+        for file in files:
+            storage.put(file.file, source / file.file)
+        storage.put(
+            "dataset.json", source / "dataset.json"
+        )  # last: a dataset without it does not exist
+
+
+def _copy(target: Path, files: Mapping[str, Path], info: DatasetInfo) -> Path:
+    with _dataset_directory(target) as draft:
+        for name, path in files.items():
+            shutil.copyfile(path, draft / name)
+        _write_info(draft, info)
+    return target
+
+
+@contextmanager
+def _dataset_directory(target: Path) -> Iterator[Path]:
+    """Yield a directory beside target that becomes target in the end, its files read-only, or is
+    removed."""
+    try:
+        with appearing(target) as draft:
+            draft.mkdir(parents=True)
+            yield draft
+            for file in sorted(draft.iterdir(), key=lambda file: file.name == "dataset.json"):
+                file.chmod(0o444)  # dataset.json last: see podium.data.given
+    except OSError as error:
+        hint = "free some space, or choose another directory"
+        raise PodiumError(
+            f"the dataset could not be written to {target}: {error.strerror or error}", hint
+        ) from error
+
+
+def _write_info(directory: Path, info: DatasetInfo) -> None:
+    (directory / "dataset.json").write_text(
+        json.dumps(info.to_json(), indent=1, allow_nan=False) + "\n"
+    )
+
+
+def _write_directory(
     target: Path,
     test: Path,
     parts: Mapping[str, Selection],
@@ -95,11 +247,11 @@ def write_directory(
     extras: Extras,
 ) -> DatasetInfo:
     """Write the test part to a directory of its own, and all else to the target."""
-    check_target(target)
-    check_target(test)
+    _check_target(target)
+    _check_target(test)
     with (
-        dataset_directory(target) as draft,
-        dataset_directory(test) as held_out,
+        _dataset_directory(target) as draft,
+        _dataset_directory(test) as held_out,
     ):  # the test part appears first
         infos = {
             part: _write_part(
@@ -124,8 +276,8 @@ def write_directory(
             profile=_profile(descriptions, parts["train"]),
             target=_target_info(target_name, parts["train"], facts["kind"]),
         )
-        write_info(draft, info)
-        write_info(held_out, info)
+        _write_info(draft, info)
+        _write_info(held_out, info)
     return info
 
 
@@ -144,14 +296,14 @@ def _write_facts(path: Path, array: NDArray[Any] | None) -> FileInfo | None:
     if array is None:
         return None
     np.save(path, array)
-    return _file_info(path)
+    return FileInfo.of(path)
 
 
 def _write_seen(path: Path, seen: SeenItems | None) -> FileInfo | None:
     if seen is None:
         return None
     path.write_bytes(seen.to_bytes())
-    return _file_info(path)
+    return FileInfo.of(path)
 
 
 def _write_originals(path: Path, batches: "Iterable[RecordBatch] | None") -> FileInfo | None:
@@ -168,13 +320,7 @@ def _write_originals(path: Path, batches: "Iterable[RecordBatch] | None") -> Fil
     if writer is None:
         return None
     writer.close()
-    return _file_info(path)
-
-
-def _file_info(path: Path) -> FileInfo:
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return FileInfo(file=path.name, sha256=digest, bytes=path.stat().st_size)
+    return FileInfo.of(path)
 
 
 def _input_info(name: str, description: InputDescription, train: Selection) -> InputInfo:
@@ -249,7 +395,7 @@ def _write_array(path: Path, part: Selection, name: str) -> FileInfo:
         stream.seek(0)
         digest.update(stream.read())
         for block in part.blocks(name):
-            if bad := first_not_finite(block):
+            if bad := _first_not_finite(block):
                 item, column = (
                     part.origin(start + bad[0]) + 1,
                     f", column {bad[1] + 1}" if len(bad) == 2 else "",
@@ -265,7 +411,7 @@ def _write_array(path: Path, part: Selection, name: str) -> FileInfo:
     return FileInfo(file=path.name, sha256=digest.hexdigest(), bytes=size)
 
 
-def check_parts(
+def _check_parts(
     parts: Mapping[str, Selection],
     kind: str,
     classes: tuple[str, ...],
@@ -294,9 +440,7 @@ def check_parts(
                 f"an input cannot be named {of!r}",
                 "letters, digits and _; target is the target's name",
             )
-        check_shape(
-            description.meaning, parts["train"].array(of).shape[1:], len(description.columns)
-        )
+        description.check_shape(parts["train"].array(of).shape[1:])
     array = parts["train"].array("target")
     if kind == "classification":
         fits, expected = array.ndim == 1 and array.dtype.kind in "iu", "integers [n]"
@@ -309,7 +453,7 @@ def check_parts(
         )
 
 
-def check_target(target: Path) -> None:
+def _check_target(target: Path) -> None:
     if target.is_dir() and any(target.iterdir()) and not (target / "dataset.json").is_file():
         raise InvalidInput(
             f"{target} is not a dataset and was left alone", "name another directory"
@@ -318,3 +462,9 @@ def check_target(target: Path) -> None:
         raise InvalidInput(
             f"{target} is a file; a dataset is a directory", "name another directory"
         )
+
+
+def _first_not_finite(block: Array) -> tuple[int, ...] | None:
+    if block.dtype.kind != "f" or (finite := np.isfinite(block)).all():
+        return None
+    return tuple(int(at) for at in np.argwhere(~finite)[0])

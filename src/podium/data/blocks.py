@@ -56,13 +56,6 @@ def blocks(array: Array, index: NDArray[np.int64] | None = None) -> Iterator[Arr
         yield np.ascontiguousarray(items, array.dtype.newbyteorder("="))
 
 
-def first_not_finite(block: Array) -> tuple[int, ...] | None:
-    """Return the position of the first NaN or infinity in a block [n, …]; None if there is none."""
-    if block.dtype.kind != "f" or (finite := np.isfinite(block)).all():
-        return None
-    return tuple(int(at) for at in np.argwhere(~finite)[0])
-
-
 def mean_and_std(
     items: Iterable[Array], meaning: str
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -2,7 +2,6 @@
 processes."""
 
 import fcntl
-import hashlib
 import os
 import time
 from collections.abc import Iterator
@@ -21,18 +20,6 @@ _STALLED = 3600
 _in_use: dict[tuple[int, int], int] = {}
 """Descriptor of each file that this process has fetched, by device and inode: locked until the
 process ends."""
-
-
-def matches(path: Path, file: FileInfo) -> bool:
-    """Return whether a file's bytes are those described, reading them once.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    with path.open("rb") as stream:
-        return os.fstat(stream.fileno()).st_size == file.bytes and (
-            hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +71,7 @@ class ObjectCache:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             with _locked(_lock_of(path)):
-                if not path.exists() or not matches(path, file):
+                if not path.exists() or not file.matches(path):
                     self.evict(self.limit - file.bytes)
                     _download(uri, file, path)
                 _use(path)
@@ -132,7 +119,7 @@ def _download(uri: str, file: FileInfo, path: Path) -> None:
     draft = path.with_name(f".{file.sha256}.draft")
     try:
         connect(uri).fetch(file.file, draft)
-        if not matches(draft, file):
+        if not file.matches(draft):
             size = draft.stat().st_size
             raise Damaged(
                 f"{uri}/{file.file} does not match its checksum ({size} of {file.bytes} bytes)",
@@ -173,7 +160,6 @@ def _remove(path: Path) -> bool:
 
 
 def _lock_of(path: Path) -> Path:
-    """Return the lock of a cached file; its draft shares it."""
     return path.with_name(f".{path.name.removeprefix('.').removesuffix('.draft')}.lock")
 
 

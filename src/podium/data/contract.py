@@ -91,6 +91,14 @@ class Contract:
         )
         return given
 
+    @classmethod
+    def check_names(cls, given: Any) -> None:
+        """Refuse what a contract does not know: a limit that is misspelt would never be checked."""
+        _check_known("contract", given, cls)
+        columns = given.get("columns", {}) if isinstance(given, Mapping) else {}
+        for name, expected in columns.items() if isinstance(columns, Mapping) else ():
+            _check_known(f"contract.columns.{name}", expected, Expected)
+
 
 def _without_defaults(expected: Expected) -> dict[str, Any]:
     given = {of.name: (getattr(expected, of.name), of.default) for of in fields(expected)}
@@ -99,14 +107,6 @@ def _without_defaults(expected: Expected) -> dict[str, Any]:
         for name, (value, default) in given.items()
         if value != default
     }
-
-
-def check_names(given: Any) -> None:
-    """Refuse what a contract does not know: a limit that is misspelt would never be checked."""
-    _check_known("contract", given, Contract)
-    columns = given.get("columns", {}) if isinstance(given, Mapping) else {}
-    for name, expected in columns.items() if isinstance(columns, Mapping) else ():
-        _check_known(f"contract.columns.{name}", expected, Expected)
 
 
 def _check_known(where: str, given: Any, kind: Any) -> None:

@@ -105,7 +105,6 @@ class _Count:
     below: int = 0
     above: int = 0
     examples: dict[str, str] = field(default_factory=dict)
-    """A value of each kind."""
 
     def keep(self, what: str, bad: NDArray[np.bool_], values: pa.Array) -> int:
         """Return how many values are bad, and remember one."""

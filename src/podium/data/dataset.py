@@ -1,16 +1,77 @@
 """A prepared dataset: ``podium.load_dataset(uri).train.inputs["images"]``."""
 
+import base64
+import io
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from podium.data import artifact, preprocessing
+from podium.data.look import draw_split
 from podium.data.schema import PARTS, DatasetInfo
 from podium.data.split import Split
-from podium.display.notebook import table
+from podium.display.notebook import data_frame, shown, table
 from podium.display.text import one_line
 from podium.errors import InvalidInput
 from podium.storage import absolute
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from PIL.Image import Image
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DatasetPart(Split):
+    """A part of a prepared dataset, as a picture or as a DataFrame too."""
+
+    @property
+    def picture(self) -> "Image":
+        """The first images of each class, or histograms of all columns and of the target."""
+        assert self.info
+        return draw_split(self, self.info)
+
+    @property
+    def frame(self) -> "DataFrame":
+        """A table input with its target, a row for each item; categories by their names.
+
+        Raises:
+            InvalidInput: The dataset has no table.
+        """
+        assert self.info
+        tables = [
+            name for name, described in self.info.inputs.items() if described.meaning == "table"
+        ]
+        if not tables:
+            raise InvalidInput(
+                f"{self.info.name} has no table, but {', '.join(self.info.inputs)}", "part.inputs"
+            )
+        described, array = self.info.inputs[tables[0]], self.inputs[tables[0]]
+        columns: dict[str, Any] = {}
+        for at, column in enumerate(described.columns):
+            values = (
+                array[:, at].astype(np.float64) + column.center if column.center else array[:, at]
+            ).tolist()
+            columns[column.name] = (
+                [column.categories[int(value)] for value in values] if column.categories else values
+            )
+        classes = self.info.classes
+        columns[self.info.target.name] = (
+            [classes[at] for at in self.target] if classes else self.target.tolist()
+        )
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return data_frame(rows, list(columns))
+
+    def _repr_html_(self) -> str | None:
+        if self.info is None:
+            return None
+        png = io.BytesIO()
+        self.picture.save(png, "PNG")
+        encoded = base64.b64encode(png.getvalue()).decode()
+        caption = shown(f"{self.name} of {self.info.name}, {len(self):,} items")
+        return f'<p>{caption}</p><img src="data:image/png;base64,{encoded}">'
 
 
 class Dataset:
@@ -40,19 +101,22 @@ class Dataset:
         return list(self.info.classes)
 
     @cached_property
-    def train(self) -> Split:
+    def train(self) -> DatasetPart:
         """The training part."""
-        return artifact.load(self.uri, "train")
+        return self._part("train")
 
     @cached_property
-    def validation(self) -> Split:
+    def validation(self) -> DatasetPart:
         """The validation part."""
-        return artifact.load(self.uri, "validation")
+        return self._part("validation")
 
     @cached_property
-    def test(self) -> Split:
+    def test(self) -> DatasetPart:
         """The test part: it says how good a model is only if nothing was chosen by it."""
-        return artifact.load(self.uri, "test")
+        return self._part("test")
+
+    def _part(self, name: str) -> DatasetPart:
+        return DatasetPart(**vars(artifact.load(self.uri, name)))
 
     @property
     def contract(self) -> dict[str, Any]:

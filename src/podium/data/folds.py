@@ -49,14 +49,14 @@ class Fold:
         """Return the URI of this fold of a dataset."""
         return f"{uri}#fold={self.number}/{self.count}:{self.seed}"
 
-
-def split_uri(uri: str | Path) -> tuple[str, Fold | None]:
-    """Return the URI of a dataset and the fold that it names, if it does."""
-    match = _FORM.fullmatch(str(uri))
-    if match is None:
-        return str(uri), None
-    number, count, seed = (int(text or 1) for text in match.groups()[1:])
-    return match[1], Fold(number=number, count=count, seed=seed)
+    @classmethod
+    def split(cls, uri: str | Path) -> "tuple[str, Fold | None]":
+        """Return the URI of a dataset and the fold that it names, if it does."""
+        match = _FORM.fullmatch(str(uri))
+        if match is None:
+            return str(uri), None
+        number, count, seed = (int(text or 1) for text in match.groups()[1:])
+        return match[1], cls(number=number, count=count, seed=seed)
 
 
 def each_fold(uri: str, count: int, seed: int) -> list[str]:

@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 from podium.data import artifact
-from podium.data.cache import matches
 from podium.errors import Failed, PodiumError
 from podium.storage import local_path
 
@@ -74,7 +73,7 @@ class GivenData:
                 stamp = known.st_ino, known.st_size, known.st_mtime_ns, known.st_ctime_ns
                 as_written = known.st_ctime_ns <= written and known.st_size == file.bytes
                 if not as_written and self._whole.get(name) != stamp:
-                    if not matches(self._directory / name, file):
+                    if not file.matches(self._directory / name):
                         return name
                     self._whole[name] = stamp
         except (OSError, PodiumError):

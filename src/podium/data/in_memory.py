@@ -2,16 +2,15 @@
 read."""
 
 import io
+import os
 from collections.abc import Mapping
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from podium.data.dataset import Dataset
 from podium.errors import InvalidInput
 from podium.files.documents import write_file
 from podium.system.settings import Settings
@@ -32,7 +31,7 @@ def located(data: Any, target: str = "") -> tuple[str, str]:
     Raises:
         InvalidInput: It is none of these, or X and y differ in length.
     """
-    if isinstance(data, str | Path | Dataset):
+    if isinstance(data, str | os.PathLike):
         return str(data), target
     if isinstance(data, tuple) and len(data) == 2:
         data, target = _joined(*data, target)

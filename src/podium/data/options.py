@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import Any
 
-from podium.data.contract import Contract, check_names
+from podium.data.contract import Contract
 from podium.data.schema import KINDS
 from podium.errors import InvalidInput, require, suggestion
 from podium.files.documents import parse, with_whole_numbers
@@ -178,7 +178,7 @@ class DataOptions:
         for name in options:
             if name not in known:
                 raise InvalidInput(f"data_options has no {name!r}", suggestion(str(name), known))
-        check_names(options.get("contract"))
+        Contract.check_names(options.get("contract"))
         values = {
             name: _as_list(name, with_whole_numbers(value)) for name, value in options.items()
         }
@@ -186,7 +186,6 @@ class DataOptions:
 
 
 def _as_list(name: str, value: Any) -> Any:
-    """Wrap a single text where an option is a list: ``drop=id``."""
     return [value] if isinstance(value, str) and name in _LISTS else value
 
 

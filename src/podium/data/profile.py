@@ -45,10 +45,8 @@ class Bins:
     """Name of the column or of the measured property: ``images brightness``."""
 
     labels: tuple[str, ...]
-    """One for each bin."""
 
     counts: tuple[int, ...]
-    """Items in each."""
 
     edges: tuple[float, ...] = ()
     """Ascending edges for a number: a bin below the first, one from each edge on, and the last bin
@@ -147,11 +145,10 @@ class Bins:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputProfile:
+class _InputProfile:
     """An input of the training part."""
 
     meaning: str
-    """As in dataset.json."""
 
     bins: tuple[Bins, ...]
     """Bins of each column of a table, or of each of the properties that `measured` takes of any
@@ -163,8 +160,7 @@ class Profile:
     """Binned training inputs of a model and its predictions on the test part: the content of
     ``profile.json``."""
 
-    inputs: dict[str, InputProfile]
-    """By name."""
+    inputs: dict[str, _InputProfile]
 
     predictions: tuple[Bins, ...] = ()
     """Bins of the predictions on the test part: classes, or each number of a regression; empty in a
@@ -179,20 +175,20 @@ class Profile:
         Args:
             described: Name, meaning, columns and blocks [n, …] of each input.
         """
-        inputs, taken = dict[str, InputProfile](), set[str]()
+        inputs, taken = dict[str, _InputProfile](), set[str]()
         for name, meaning, columns, blocks in described:
             bins = _bins(
                 name,
                 meaning,
                 columns,
-                np.concatenate([measured(meaning, block) for block in blocks]),
+                np.concatenate([_measured(meaning, block) for block in blocks]),
             )
             own = tuple(
                 replace(one, name=f"{name}.{one.name}") if one.name in taken else one
                 for one in bins
             )
             taken |= {one.name for one in own}
-            inputs[name] = InputProfile(meaning=meaning, bins=own)
+            inputs[name] = _InputProfile(meaning=meaning, bins=own)
         return cls(inputs=inputs)
 
     def with_predictions(self, predicted: Array, classes: Sequence[str]) -> "Profile":
@@ -228,7 +224,7 @@ class Profile:
         counts = dict[tuple[str, str], NDArray[np.int64]]()
         for name, of in self.inputs.items():
             columns = (
-                measured(of.meaning, inputs[name])
+                _measured(of.meaning, inputs[name])
                 if name in inputs
                 else np.empty((0, len(of.bins)))
             )
@@ -242,7 +238,7 @@ class Profile:
         }
 
 
-def measured(meaning: str, array: Array) -> NDArray[np.float64]:
+def _measured(meaning: str, array: Array) -> NDArray[np.float64]:
     """Return what is counted of an input [n, …]: a table's columns, the length of tokens, else mean
     and spread."""
     if meaning == "table":

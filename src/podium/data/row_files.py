@@ -393,7 +393,6 @@ def open_parquet(path: Path, name: str) -> RowFile:
 
 
 def _index_of(schema: pa.Schema) -> list[str]:
-    """Return the index columns of a DataFrame from the metadata that pandas writes."""
     try:
         listed = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
         return [column for column in listed.get("index_columns", []) if isinstance(column, str)]

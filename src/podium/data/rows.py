@@ -1,8 +1,10 @@
 """Rows of a table file, read in batches."""
 
 import difflib
+import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -73,7 +75,6 @@ class RowFile:
     """A table file; nothing of it is kept in memory."""
 
     name: str
-    """For errors."""
 
     columns: tuple[str, ...]
     """Names in the order of the file."""
@@ -135,3 +136,37 @@ class RowFile:
                 yield replace(rows, numbers=rows.numbers + above, columns=columns, above=above)
 
         return replace(self, batches=batches)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """The inputs of a model for those items of a batch that could be read."""
+
+    kept: NDArray[np.int64]
+    """[m], positions in the batch, ascending."""
+
+    inputs: Mapping[str, NDArray[Any]]
+    """By name, each [m, …]."""
+
+    problems: tuple[Problem, ...] = ()
+    """Problems of the items that could not be read, in order."""
+
+    def check(self, hint: str | None = None) -> "Applied":
+        """Return it, unless something could not be read.
+
+        Raises:
+            InvalidInput: It names the first problem.
+        """
+        if self.problems:
+            more = f" ({len(self.problems)} like this here)" if len(self.problems) > 1 else ""
+            raise InvalidInput(f"{self.problems[0]}{more}", hint)
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """Preprocessing that is stored with a dataset and with the models trained on it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``preprocessing.json`` holds."""
+        return cast(dict[str, Any], json.loads(json.dumps(asdict(self))))

@@ -1,9 +1,11 @@
 """The dataset artifact: the arrays of a part, and their description in ``dataset.json``."""
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
+from hashlib import file_digest, sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,6 +49,24 @@ class FileInfo:
                 f"the sha256 of {self.file} is not 64 hexadecimal digits: {self.sha256!r}"
             )
 
+    @classmethod
+    def of(cls, path: Path) -> "FileInfo":
+        """Describe a file beside ``dataset.json``."""
+        with path.open("rb") as stream:
+            digest = file_digest(stream, "sha256").hexdigest()
+        return cls(file=path.name, sha256=digest, bytes=path.stat().st_size)
+
+    def matches(self, path: Path) -> bool:
+        """Return whether a file's bytes are those described, reading them once.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        with path.open("rb") as stream:
+            return os.fstat(stream.fileno()).st_size == self.bytes and (
+                file_digest(stream, "sha256").hexdigest() == self.sha256
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
@@ -86,13 +106,32 @@ class InputDescription:
                 f"an input cannot mean {self.meaning!r}", suggestion(self.meaning, _MEANINGS)
             )
 
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Check that an item of the input has the shape that its meaning asks for.
+
+        Raises:
+            InvalidInput: It has not.
+        """
+        given, columns = list(shape), len(self.columns)
+        if any(side < 1 for side in shape):
+            raise InvalidInput(f"an item of shape {given} is empty")
+        if self.meaning == "image" and len(shape) != 2 and (len(shape) != 3 or shape[2] != 3):
+            raise InvalidInput(
+                f"an image cannot have shape {given}", "[height, width] or [height, width, 3]"
+            )
+        if self.meaning == "table" and shape != (columns,):
+            raise InvalidInput(
+                f"a row of a table of {columns} columns cannot have shape {given}", "[columns]"
+            )
+        if self.meaning == "tokens" and len(shape) != 1:
+            raise InvalidInput(f"tokens cannot have shape {given}", "[length]")
+
 
 @dataclass(frozen=True, kw_only=True)
 class InputInfo:
     """Description of an input."""
 
     meaning: str
-    """``image``, ``table``, ``tokens`` or ``array``."""
 
     dtype: str
 
@@ -108,11 +147,9 @@ class InputInfo:
     and each column of a table, else one of all values."""
 
     std: tuple[float, ...]
-    """As mean."""
 
     def __post_init__(self) -> None:
-        InputDescription(meaning=self.meaning, columns=self.columns)
-        check_shape(self.meaning, self.shape, len(self.columns))
+        InputDescription(meaning=self.meaning, columns=self.columns).check_shape(self.shape)
         expected = len_statistics(self.meaning, self.shape)
         if not len(self.mean) == len(self.std) == expected:
             raise InvalidInput(
@@ -137,7 +174,6 @@ class TargetInfo:
     """Regression: of each number in the training part."""
 
     std: tuple[float, ...] | None = None
-    """As mean."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +181,6 @@ class PartInfo:
     """Description of a part."""
 
     count: int
-    """Number of items."""
 
     class_counts: tuple[int, ...] = ()
     """Items of each class, in the order of the classes; empty for regression."""
@@ -328,27 +363,6 @@ def check_part_names(parts: Iterable[str]) -> None:
         raise InvalidInput(
             f"a dataset has the parts {', '.join(PARTS)}, but got {', '.join(sorted(parts)) or 'none'}"
         )
-
-
-def check_shape(meaning: str, shape: tuple[int, ...], columns: int) -> None:
-    """Check that an item of an input has the shape its meaning asks for.
-
-    Raises:
-        InvalidInput: It has not.
-    """
-    given = list(shape)
-    if any(side < 1 for side in shape):
-        raise InvalidInput(f"an item of shape {given} is empty")
-    if meaning == "image" and len(shape) != 2 and (len(shape) != 3 or shape[2] != 3):
-        raise InvalidInput(
-            f"an image cannot have shape {given}", "[height, width] or [height, width, 3]"
-        )
-    if meaning == "table" and shape != (columns,):
-        raise InvalidInput(
-            f"a row of a table of {columns} columns cannot have shape {given}", "[columns]"
-        )
-    if meaning == "tokens" and len(shape) != 1:
-        raise InvalidInput(f"tokens cannot have shape {given}", "[length]")
 
 
 def len_statistics(meaning: str, shape: tuple[int, ...]) -> int:

@@ -189,7 +189,6 @@ def parse_hashes(content: bytes, name: str) -> "np.ndarray":
 
 
 def _checked_hashes(array: "np.ndarray", name: str) -> "np.ndarray":
-    """Return an array of hashes, or raise Damaged."""
     import numpy as np
 
     if not isinstance(array, np.ndarray) or array.dtype != np.uint64 or array.ndim not in (1, 2):

@@ -42,7 +42,6 @@ class Division:
     """Ascending positions of the items of each part that the source does not have itself."""
 
     how: str
-    """In words."""
 
     by_hash: bool
     """Whether equal items share a part: no part is given, and no time decides."""
@@ -56,7 +55,6 @@ class _Method:
     """All positions in the order in which they are taken."""
 
     take: Take
-    """Takes a part."""
 
     cut: Take
     """Takes exactly so many, for a limit."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from podium.data.artifact import PARTS
 from podium.data.blocks import Selection, blocks
-from podium.data.hashes import Hashes, hash_items, mix
+from podium.data.hashes import Hashes, mix
 from podium.data.near import NearItems, picture_grid
 from podium.data.options import written
 from podium.data.schema import Array, Column, InputDescription
@@ -21,7 +21,7 @@ _EXAMPLES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Overlap:
+class _Overlap:
     """Items of a part whose inputs occur in another part as well."""
 
     part: str
@@ -40,18 +40,12 @@ class Overlap:
         return f"{count} among the {self.other} items too, for example items {pairs}"
 
 
-def hash_parts(parts: Mapping[str, Selection]) -> dict[str, Hashes]:
-    """Hash the inputs of all items of each part: 8 bytes of memory an item, and a pass over the
-    data."""
-    return {part: hash_items(parts[part]) for part in PARTS}
-
-
-def find_overlaps(parts: Mapping[str, Selection], hashes: Mapping[str, Hashes]) -> list[Overlap]:
+def find_overlaps(parts: Mapping[str, Selection], hashes: Mapping[str, Hashes]) -> list[_Overlap]:
     """Compare the inputs of all items of each two parts, byte by byte; the target may differ.
 
     Args:
         parts: By name.
-        hashes: Hashes of their items, as hash_parts returns them.
+        hashes: Those of hash_items, of each part.
     """
     overlaps = []
     for other, part in combinations(PARTS, 2):
@@ -62,7 +56,7 @@ def find_overlaps(parts: Mapping[str, Selection], hashes: Mapping[str, Hashes]) 
             examples = zip(
                 _origin(parts[part], mine[first]), _origin(parts[other], theirs[first]), strict=True
             )
-            overlaps.append(Overlap(part=part, other=other, count=count, examples=tuple(examples)))
+            overlaps.append(_Overlap(part=part, other=other, count=count, examples=tuple(examples)))
     return overlaps
 
 

@@ -88,7 +88,6 @@ class Validated:
 
 
 def _small(array: "NDArray[np.generic]") -> "NDArray[np.generic]":
-    """Return class indices as the smallest integers, and numbers as float32."""
     if array.dtype.kind in "iu" and array.size and int(array.min()) >= 0:
         return array.astype(np.min_scalar_type(int(array.max())))
     return array.astype(np.float32) if array.dtype.kind == "f" else array

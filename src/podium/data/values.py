@@ -210,7 +210,6 @@ def _trimmed(values: pa.Array, missing: Sequence[str]) -> pa.Array:
 
 
 def _unmarked(text: pa.Array, missing: Sequence[str]) -> pa.Array:
-    """Replace marks of missing values among numbers or dates by null."""
     if tuple(missing) != MISSING_VALUES:
         return text
     return pc.if_else(pc.is_in(pc.utf8_lower(text), pa.array(_MARKS)), _NO_TEXT, text)
@@ -468,10 +467,8 @@ class Guess:
     """Values that are not missing."""
 
     missing: int = 0
-    """Values that are missing."""
 
     first: str | None = None
-    """The first value."""
 
     constant: bool = True
     """All values are equal so far."""

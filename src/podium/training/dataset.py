@@ -17,7 +17,9 @@ from podium.models.document import name_for
 from podium.system.settings import Settings
 
 if TYPE_CHECKING:
-    from podium.data.artifact import DatasetInfo, Extras, Selection, Split
+    from podium.data.artifact import DatasetInfo, Split
+    from podium.data.artifact_files import Extras
+    from podium.data.blocks import Selection
     from podium.data.hashes import Hashes
     from podium.data.options import DataOptions
     from podium.data.sources.source import Raw
@@ -270,14 +272,15 @@ def prepare(
     metric: str = "",
 ) -> "DatasetInfo":
     """Write a dataset artifact, as `prepare_data` does, and nothing else."""
-    from podium.data import artifact
+    from podium.data import artifact, artifact_files
+    from podium.data.blocks import Selection
+    from podium.data.hashes import hash_items
     from podium.data.splits import divide
-    from podium.data.suspects import hash_parts
 
     if settings.is_prepared:
         info = artifact.describe(settings.dataset)
         _check_metric(metric, info.kind, info.classes)
-        return artifact.copy(settings.dataset, target, test)
+        return artifact_files.copy(settings.dataset, target, test)
     source, options, limit = settings.reader, settings.options, settings.limit or None
     source.check(options)
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch, _heard() as warnings:
@@ -287,18 +290,15 @@ def prepare(
         division = divide(raw, options, limit=limit)
         raw = raw if raw.fit is None else raw.fit(division.index["train"])
         own: dict[str, Split | None] = {"validation": raw.validation, "test": raw.test}
-        parts = {
-            part: artifact.Selection(part=whole) for part, whole in own.items() if whole is not None
-        }
+        parts = {part: Selection(part=whole) for part, whole in own.items() if whole is not None}
         parts |= {
-            part: artifact.Selection(part=raw.items, index=index)
-            for part, index in division.index.items()
+            part: Selection(part=raw.items, index=index) for part, index in division.index.items()
         }
-        hashes = hash_parts(parts)
+        hashes = {part: hash_items(items) for part, items in parts.items()}
         accepted = options.allow_duplicates or raw.published
         _check_overlaps(parts, hashes, accepted=accepted, by_hash=division.by_hash)
         _report(parts, raw, division, hashes)
-        return artifact.write(
+        return artifact_files.write(
             target,
             parts,
             name=raw.name,
@@ -375,7 +375,7 @@ def _extras(
     """Return what tells later which items a model has seen, and the test items as they came."""
     import numpy as np
 
-    from podium.data.artifact import Extras
+    from podium.data.artifact_files import Extras
     from podium.data.hashes import hash_labels
     from podium.data.near import NearItems
     from podium.data.seen import SeenItems

@@ -6,10 +6,10 @@ Preparing a dataset and predicting go through the same ``apply``, so they cannot
 
 from typing import Any
 
-from podium.data.preprocessing.applied import Applied
 from podium.data.preprocessing.image import ImagePreprocessing
 from podium.data.preprocessing.table import TablePreprocessing
 from podium.data.preprocessing.text import TextPreprocessing
+from podium.data.rows import Applied
 from podium.errors import InvalidInput
 from podium.files.documents import parse
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from podium.data.pictures import SIDE, as_colors, open_whole, prepare_picture
-from podium.data.preprocessing.applied import Applied, Fitted
-from podium.data.rows import Problem
+from podium.data.rows import Applied, Fitted, Problem
 from podium.errors import InvalidInput, NotFound, require, suggestion
 from podium.system.machine import cores
 
@@ -41,7 +40,6 @@ class ImagePreprocessing(Fitted):
     """``digit``, ``garment`` or ``resize``."""
 
     input: str = "images"
-    """Name of the input."""
 
     bits: int = 16
     """Bits of a white pixel in 16-bit pictures: 12 where a scanner wrote 0 to 4095."""

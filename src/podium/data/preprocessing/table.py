@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from podium.data.contract import DATES, NUMBERS
 from podium.data.options import changed, written
-from podium.data.preprocessing.applied import Applied, Fitted
 from podium.data.profile import MISSING, UNKNOWN
-from podium.data.rows import Problem, Rows
+from podium.data.rows import Applied, Fitted, Problem, Rows
 from podium.data.values import (
     MISSING_VALUES,
     to_days,
@@ -135,7 +134,6 @@ class TablePreprocessing(Fitted):
     """As decimal."""
 
     input: str = "table"
-    """Name of the input."""
 
     kind: str = "table"
 

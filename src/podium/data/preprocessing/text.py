@@ -10,8 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from podium.data.preprocessing.applied import Applied, Fitted
-from podium.data.rows import Rows
+from podium.data.rows import Applied, Fitted, Rows
 from podium.data.values import to_text
 from podium.errors import InvalidInput, require
 
@@ -53,10 +52,8 @@ class TextPreprocessing(Fitted):
     """Where sentences are in a table."""
 
     tokens: str = "tokens"
-    """Name of an input."""
 
     mask: str = "mask"
-    """Name of an input."""
 
     kind: str = "text"
 

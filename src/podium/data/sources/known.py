@@ -24,7 +24,6 @@ class Known:
     """Web addresses of the gzipped files, in the order they are tried."""
 
     classes: tuple[str, ...]
-    """Name of each label."""
 
     recipe: str = "digit"
     """How a picture becomes an image of it, see podium.data.pictures."""

@@ -49,7 +49,6 @@ class _DownloadSource:
     """A place that may have the files."""
 
     name: str
-    """Name in messages and in ``dataset.json``."""
 
     fetch: Callable[[str, Path], bytes]
     """Takes a file's name and a scratch directory shared by all files of one attempt. Raises
@@ -195,11 +194,10 @@ class Fetched:
     """Uncompressed idx files by name."""
 
     source: str
-    """Where they came from."""
 
     def array(self, name: str) -> NDArray[np.uint8]:
         """Return the values of a file: images [n, 28, 28] or labels [n]."""
-        return read_idx(self.files[name], name, 3 if "images" in name else 1)
+        return _read_idx(self.files[name], name, 3 if "images" in name else 1)
 
 
 def known_source(known: Known) -> Source:
@@ -302,8 +300,8 @@ def _try(known: Known, candidate: _DownloadSource) -> Fetched:
 
 
 def _verified(known: Known, name: str, data: bytes) -> bytes:
-    data = decompress(data, name)
-    read_idx(
+    data = _decompress(data, name)
+    _read_idx(
         data, name, 3 if "images" in name else 1
     )  # first: a bad header is a clearer reason than a checksum
     digest = sha256(data).hexdigest()
@@ -330,7 +328,7 @@ def _supply_hint(known: Known) -> str:
     )
 
 
-def decompress(data: bytes, name: str) -> bytes:
+def _decompress(data: bytes, name: str) -> bytes:
     """Return the bytes of a file that may be gzipped.
 
     Raises:
@@ -348,7 +346,7 @@ def decompress(data: bytes, name: str) -> bytes:
         raise Damaged(f"{name} is corrupt: {error}") from error
 
 
-def read_idx(data: bytes, name: str, dimensions: int) -> NDArray[np.uint8]:
+def _read_idx(data: bytes, name: str, dimensions: int) -> NDArray[np.uint8]:
     """Read an uncompressed idx file of unsigned bytes.
 
     Args:

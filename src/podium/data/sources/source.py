@@ -42,19 +42,15 @@ class Raw:
     """The test part, if the source has one."""
 
     name: str
-    """Name of the dataset, for people."""
 
     kind: str
-    """``classification`` or ``regression``."""
 
     classes: tuple[str, ...] = ()
     """Name of each class; empty for regression."""
 
     descriptions: Mapping[str, InputDescription]
-    """Description of each input, by name."""
 
     target_name: str
-    """Name of the target, for people."""
 
     preprocessing: dict[str, Any] = field(default_factory=dict)
     """How raw data becomes inputs, see podium.data.preprocessing; empty if unknown."""
@@ -113,7 +109,6 @@ class Source:
     """The data options that it has."""
 
     read: Callable[[str, DataOptions, Path], Raw]
-    """Reads the data."""
 
     open: Callable[[str, DataOptions, Path], Any] = lambda location, options, folder: None
     """Refuses a large file whose columns are not those that the options name, without reading

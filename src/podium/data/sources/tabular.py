@@ -58,7 +58,6 @@ class _Target:
     """Indices into the classes, or floats, [n]."""
 
     kind: str
-    """``classification`` or ``regression``."""
 
     classes: tuple[str, ...]
     """Names in order: whole numbers by value, all others by name."""
@@ -71,10 +70,8 @@ class Survey:
     file: RowFile
 
     count: int
-    """Rows."""
 
     guesses: Mapping[str, Guess]
-    """Types of all columns."""
 
     missing_values: tuple[str, ...]
     """Texts that mean that a value is missing."""
