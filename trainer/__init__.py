@@ -14,13 +14,13 @@ What a step is made of:
 - ``objective``: loss and metrics of classes and of numbers
 - ``folds``: cross-validation
 - ``tabular``: models of scikit-learn in place of a network, without torch: ``trees``,
-  ``linear``, whose sentences are ``words``, and what these share, ``fitted``
+  ``linear``, and what these share, ``fitted``
 - ``optimizer``: the step, its learning rate, and averaged weights
 
 What is around it:
 
-- ``world``: the ranks, what they send each other, and the sum of their gradients; ``ranks``: which
-  rank this is; ``pulse``: whether the others still live
+- ``world``: the ranks, whether the others still live, what they send each other, and the sum of
+  their gradients; ``ranks``: which rank this is
 - ``processor``: threads, memory, precision
 - ``checkpoint``: resume, and inherit from another training
 - ``output``: the model directory; ``onnx_graph``: model.onnx

@@ -25,7 +25,6 @@ from podium.trainer.config import TrainConfig, parse
 if __name__ == "__main__" and (ended := tabular.run()) is not None:
     sys.exit(ended)
 
-import torch
 
 from podium.storage import Storage, connect
 from podium.trainer import checkpoint, data, folds, objective, output, processor, ranks, weights
@@ -38,8 +37,6 @@ from podium.trainer.world import World, join
 FEW_STEPS = 50  # of the one-cycle schedule: after 20 the fast network had 37 % accuracy, after 80 it had 95 %
 LOOK_SECONDS = 5.0
 """Between two looks, of a rank that waits for others, whether the training is finished."""
-
-PLAIN_WEIGHTS = "mnist_model.pt"  # the tutorial's name, in the working directory
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,9 +71,11 @@ def _ending_if_finished(config: TrainConfig, dataset: data.Dataset) -> Iterator[
     def look() -> None:
         while not met.wait(LOOK_SECONDS):
             with suppress(PodiumError):  # the ranks look for themselves once they have met
-                lines = _finished(connect(config.output), config, dataset)
+                storage, shown = connect(config.output), _shown(config, dataset)
+                lines = output.finished(storage, config, dataset.digest, shown)
                 if lines is not None:
-                    _say_finished(lines, own.rank)
+                    if own.rank == 0:
+                        output.say_finished(lines)
                     sys.stderr.flush()
                     os._exit(0)
 
@@ -94,7 +93,8 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
     storage = connect(config.output) if config.output else None
     finished, state = world.broadcast(lambda: _look_up(storage, config, dataset))
     if finished is not None:
-        _say_finished(finished, world.rank)
+        if world.rank == 0:
+            output.say_finished(finished)
         return
     identity = {
         "fingerprint": config.fingerprint(dataset.digest),
@@ -173,21 +173,11 @@ def _write(
         seen.write(connect(config.inherit))
     if storage:
         output.write(storage, training, seen, crossed)
-    if config.save_model:
-        torch.save(training.kept_model().state_dict(), PLAIN_WEIGHTS)
 
 
-def _finished(storage: Storage, config: TrainConfig, dataset: data.Dataset) -> list[str] | None:
+def _shown(config: TrainConfig, dataset: data.Dataset) -> tuple[str, ...]:
     shown = objective.of(config, dataset.task).shown
-    shown += tuple(f"{name}_se" for name in shown) if config.folds else ()
-    return output.finished(storage, config, dataset.digest, shown)
-
-
-def _say_finished(lines: list[str], rank: int) -> None:
-    if rank == 0:
-        print("notice: this training is finished, nothing to do", file=sys.stderr)
-        for line in lines:
-            say(line)
+    return shown + (tuple(f"{name}_se" for name in shown) if config.folds else ())
 
 
 def _look_up(
@@ -202,9 +192,7 @@ def _look_up(
     if storage is None:
         return None, None
     with output.usable(config.output):
-        lines = _finished(storage, config, dataset)
-        if lines is None:
-            output.try_to_write(storage)
+        lines = output.finished_before(storage, config, dataset.digest, _shown(config, dataset))
         return lines, checkpoint.load(storage, config, dataset.digest)
 
 
@@ -228,7 +216,13 @@ def _start(training: TrainingLoop, state: dict[str, Any] | None) -> None:
             training.inherit(parent)
     elif config.weights:
         given = world.broadcast(lambda: weights.read(config.weights))
-        weights.start_from(training.model, given, config.weights, say_so=world.rank == 0)
+        if not weights.fill(training.model, given, config.weights) and world.rank == 0:
+            print(
+                f"notice: the last layer of --weights {config.weights} has another number of outputs; "
+                "this training begins with a new one",
+                file=sys.stderr,
+                flush=True,
+            )
     if world.rank == 0 and training.outputs is None:  # not for each fold
         _warn_of_few_steps(config, training.steps * config.epochs)
     world.broadcast_tensors([*training.model.parameters(), *training.model.buffers()])

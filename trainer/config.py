@@ -42,9 +42,7 @@ FREE = frozenset(
         "output",
         "inherit",  # read only where there is no checkpoint
         "dataset",
-        "test_batch_size",
         "log_interval",
-        "save_model",
         "backend",
         "threads",
         "track",
@@ -116,9 +114,6 @@ class TrainConfig:
     """Items per step over all processes together, so that N processes take the same steps as
     one."""
 
-    test_batch_size: int = 1000
-    """Items per step of the evaluation; fewer of large pictures."""
-
     optimizer: str = "adadelta"
     """adadelta, sgd (with Nesterov momentum) or adamw."""
 
@@ -126,14 +121,11 @@ class TrainConfig:
     """Learning rate; its peak under the onecycle schedule."""
 
     schedule: str = "step"
-    """step (lr times gamma after each epoch) or onecycle (up, then down to zero, updated every
-    step)."""
+    """step (lr times gamma after each epoch) or onecycle (up for a fifth of the steps, then down to
+    zero, updated every step)."""
 
     gamma: float = 0.7
     """Factor of the step schedule."""
-
-    warmup: float = 0.2
-    """Fraction of the steps in which the onecycle schedule rises."""
 
     momentum: float = 0.9
     """Momentum of sgd."""
@@ -223,9 +215,6 @@ class TrainConfig:
     log_interval: int = 10
     """Steps between two lines of progress."""
 
-    save_model: bool = False
-    """Also write the weights to mnist_model.pt in the working directory, as the tutorial does."""
-
     backend: str = "gloo"
     """How processes communicate: gloo, nccl or mpi."""
 
@@ -254,7 +243,6 @@ class TrainConfig:
         for name in (
             "epochs",
             "batch_size",
-            "test_batch_size",
             "log_interval",
             "depth",
             "tree_rounds",
@@ -267,7 +255,7 @@ class TrainConfig:
             self._number(
                 name, getattr(self, name) > 0, "> 0", f"the default is {getattr(type(self), name)}"
             )
-        for name in ("momentum", "label_smoothing", "dropout", "warmup"):
+        for name in ("momentum", "label_smoothing", "dropout"):
             self._number(name, 0 <= getattr(self, name) < 1, "in [0, 1)", "for example 0.1")
         for name in (
             "weight_decay",
@@ -415,7 +403,6 @@ def _parser(texts: Mapping[str, str]) -> argparse.ArgumentParser:
 
 
 def _truth(text: str) -> bool:
-    """Read the value of a switch, which a sweep may search: true or false."""
     values = {"true": True, "false": False}
     if text.lower() not in values:
         raise argparse.ArgumentTypeError(f"must be true or false, but got {text!r}")

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from podium.data import artifact
-from podium.data.schema import DatasetInfo
-from podium.errors import Damaged, InvalidInput, NotFound, require
+from podium.errors import require
 from podium.trainer import processor, task
 from podium.trainer.config import TrainConfig
 from podium.trainer.task import Task
@@ -23,7 +22,7 @@ RESIDENT = 256 << 20
 resident."""
 
 
-class Mapped:
+class _Mapped:
     """Items [n, …] on disk: a batch is copied from a memory-mapped array to the device."""
 
     def __init__(
@@ -45,7 +44,7 @@ class Mapped:
 class Part:
     """One part of a dataset."""
 
-    inputs: Tensor | Mapped
+    inputs: Tensor | _Mapped
     """[n, …] as it is stored; indexing gives a tensor on the device."""
 
     target: Tensor
@@ -57,9 +56,9 @@ class Part:
     def to(self, device: torch.device, *, mapped: bool = False) -> "Part":
         """Return the part on another device, or its inputs mapped from disk."""
         inputs = self.inputs
-        if isinstance(inputs, Mapped):
+        if isinstance(inputs, _Mapped):
             inputs = (
-                Mapped(inputs.array, device)
+                _Mapped(inputs.array, device)
                 if mapped
                 else torch.from_numpy(np.array(inputs.array)).to(device)
             )
@@ -90,7 +89,7 @@ class Dataset:
         """Return the dataset on a device, or mapped from disk if it takes too much of the memory
         there."""
         parts = (self.train, self.validation)
-        size = sum(part.inputs.array.nbytes for part in parts if isinstance(part.inputs, Mapped))
+        size = sum(part.inputs.array.nbytes for part in parts if isinstance(part.inputs, _Mapped))
         mapped = size > processor.memory_for_data(device)
         train, validation = (part.to(device, mapped=mapped) for part in parts)
         return replace(self, train=train, validation=validation)
@@ -103,19 +102,17 @@ def load(config: TrainConfig) -> Dataset:
         InvalidInput: No dataset, a damaged one, not the one asked for, one that the network does
             not take, or one smaller than a batch.
     """
-    hint = "podium data prepare --output DIRECTORY makes a dataset"
-    if not config.data:
-        raise InvalidInput("--data names no dataset", hint)
-    try:
-        info = artifact.describe(config.data)
-        _check(config, info)
+    with task.readable(config) as info:
+        count = info.parts["train"].count
+        require(
+            config.batch_size <= count,
+            "--batch-size <= training items",
+            "make the batch smaller",
+            batch_size=config.batch_size,
+            items=count,
+        )
         learned = task.read(config, info)
         train, validation = (_part(config.data, name, learned) for name in ("train", "validation"))
-    except (
-        NotFound,
-        Damaged,
-    ) as error:  # bad input for a trainer: starting it again changes nothing
-        raise InvalidInput(error.message, error.hint or hint) from error
     return Dataset(
         train=train,
         validation=validation,
@@ -125,24 +122,12 @@ def load(config: TrainConfig) -> Dataset:
     )
 
 
-def _check(config: TrainConfig, info: DatasetInfo) -> None:
-    task.require_name(config, info)
-    count = info.parts["train"].count
-    require(
-        config.batch_size <= count,
-        "--batch-size <= training items",
-        "make the batch smaller",
-        batch_size=config.batch_size,
-        items=count,
-    )
-
-
 def _part(uri: str, name: str, learned: Task) -> Part:
     part = artifact.load(uri, name)
     array, target = part.inputs[learned.input], torch.from_numpy(np.array(part.target))
     target = target.float().view(len(target), -1) if learned.kind == "regression" else target.long()
     if isinstance(array, np.memmap):
-        return Part(inputs=Mapped(array, torch.device("cpu")), target=target)
+        return Part(inputs=_Mapped(array, torch.device("cpu")), target=target)
     return Part(inputs=torch.from_numpy(np.array(array)), target=target)
 
 

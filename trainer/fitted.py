@@ -1,6 +1,6 @@
-"""Base of the models of scikit-learn."""
+"""Base of the models of scikit-learn, and how every model is put into a model.onnx."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +9,12 @@ from numpy.typing import NDArray
 
 from podium.data.split import Split
 from podium.errors import InvalidInput
+from podium.trainer.task import Task
 
 Array = NDArray[Any]
+
+OPSET = 17
+"""Old enough for every runtime in use, new enough for every node here."""
 
 NO_ITEMS = -20.0
 """Logit of a class that the training part does not have."""
@@ -47,3 +51,31 @@ def classes_of(train: Split, validation: Split) -> Array:
             "another split: --option split=stratified",
         )
     return present
+
+
+def to_onnx(
+    learned: Task, nodes: Sequence[Any], constants: Mapping[str, Array], *, opset_ml: int = 0
+) -> bytes:
+    """Return a model that takes the input as it is stored and gives float32 [n, outputs].
+
+    Args:
+        nodes: Lead from the input, by its name, to the output, by its name.
+        constants: What they use besides, by name.
+        opset_ml: Version of ai.onnx.ml, where they have operators of it.
+    """
+    from onnx import TensorProto, helper, numpy_helper
+
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(learned.info.dtype))
+    items = helper.make_tensor_value_info(learned.input, kind, ["n", *learned.info.shape])
+    shape: list[Any] = ["n", learned.outputs]
+    outputs = helper.make_tensor_value_info(learned.output, TensorProto.FLOAT, shape)
+    stored = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    body = helper.make_graph(nodes, "podium", [items], [outputs], stored)
+    opsets = [helper.make_opsetid("", OPSET)]
+    if opset_ml:
+        opsets.append(helper.make_opsetid("ai.onnx.ml", opset_ml))
+    version = 10 if opset_ml else 8
+    model = helper.make_model(
+        body, opset_imports=opsets, ir_version=version, producer_name="podium"
+    )
+    return bytes(model.SerializeToString())

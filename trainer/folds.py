@@ -47,7 +47,6 @@ class CrossValidated:
     """The epoch that is kept, from 1."""
 
     rounds: int
-    """Rounds of boosted trees."""
 
     folds: list[dict[str, float]]
     """Metrics of that epoch in each fold."""

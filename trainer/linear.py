@@ -1,24 +1,124 @@
 """``--model linear`` of tables, arrays and sentences: logistic or ridge regression by scikit-learn.
 
-Numbers are standardized and each category has an input of its own, as for the networks; of
-sentences see podium.trainer.words. The
-penalty of the weights follows --weight-decay, by item: half of it times their squares beside the
+Numbers are standardized and each category has an input of its own, as for the networks. Sentences
+become TF-IDF of up to three words in a row; where a script has no blanks
+podium.data.preprocessing.text takes characters for words, so the terms are characters in a row there.
+The penalty of the weights follows --weight-decay, by item: half of it times their squares beside the
 mean loss.
 """
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.split import Split
+from podium.errors import InvalidInput
 from podium.trainer.config import TrainConfig
-from podium.trainer.fitted import NO_ITEMS, Fitted, classes_of
+from podium.trainer.fitted import NO_ITEMS, Fitted, classes_of, to_onnx
 from podium.trainer.task import Task
-from podium.trainer.words import Words
 
 Array = NDArray[Any]
+
+MOST_TERMS = 20_000
+"""Terms, the most frequent ones."""
+
+LONGEST = 3
+"""Words of a term."""
+
+SCALE = 10.0
+"""Length of the vector of a sentence, with which the penalties that suit tables suit sentences."""
+
+RESERVED = 2
+"""The first indices of a vocabulary: padding and unknown words, which are no terms."""
+
+Term = tuple[int, ...]
+
+
+def _terms(tokens: Array) -> Iterator[Term]:
+    indices = tokens.tolist()
+    for size in range(1, LONGEST + 1):
+        rows = (indices[at:] for at in range(size))
+        yield from (term for term in zip(*rows, strict=False) if min(term) >= RESERVED)
+
+
+class _Words:
+    """The terms of sentences.
+
+    Args:
+        learned: What is learned from what.
+        tokens: The training part, [n, length], which terms and their weights come from.
+
+    Raises:
+        InvalidInput: No term is in two sentences.
+    """
+
+    def __init__(self, learned: Task, tokens: Array) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        self.input, self.dtype = learned.input, learned.info.dtype
+        self.vectorizer = TfidfVectorizer(
+            analyzer=_terms, min_df=2, max_features=MOST_TERMS, sublinear_tf=True
+        )
+        try:
+            self.vectorizer.fit(tokens)
+        except ValueError:
+            raise InvalidInput(
+                "no word is in two of the training sentences: there is nothing to learn from",
+                "more sentences",
+            ) from None
+
+    def rows(self, tokens: Array) -> Any:
+        """Return the sentences as the model takes them, a sparse matrix [n, terms]."""
+        return self.vectorizer.transform(tokens) * SCALE
+
+    def graph(self) -> tuple[list[Any], dict[str, Array]]:
+        """Return the nodes that make ``features`` of the input, and their constants."""
+        from onnx import TensorProto, helper
+
+        column = self.vectorizer.vocabulary_
+        terms = sorted(column, key=lambda term: (len(term), term))
+        ends = np.cumsum(np.bincount([len(term) for term in terms], minlength=LONGEST + 1))
+        pool = [0, *np.cumsum([ends[1], 2 * (ends[2] - ends[1])]).tolist()]
+        longest = len(terms[-1])
+        node, double = helper.make_node, TensorProto.DOUBLE
+        nodes = [
+            node("Cast", [self.input], ["indices"], to=TensorProto.INT64),
+            node(
+                "TfIdfVectorizer",
+                ["indices"],
+                ["found"],
+                mode="TF",
+                min_gram_length=1,
+                max_gram_length=longest,
+                max_skip_count=0,
+                ngram_counts=pool[:longest],
+                ngram_indexes=[int(column[term]) for term in terms],
+                pool_int64s=[int(index) for term in terms for index in term],
+            ),
+            node("Cast", ["found"], ["counts"], to=double),
+            node("Greater", ["counts", "zero"], ["is_there"]),
+            node("Max", ["counts", "one"], ["at_least_one"]),
+            node("Log", ["at_least_one"], ["logs"]),
+            node("Add", ["logs", "one"], ["frequencies"]),
+            node("Where", ["is_there", "frequencies", "zero"], ["weighted"]),
+            node("Mul", ["weighted", "idf"], ["vectors"]),
+            node("ReduceL2", ["vectors"], ["lengths"], axes=[1], keepdims=1),
+            node("Max", ["lengths", "least"], ["divisors"]),
+            node("Div", ["vectors", "divisors"], ["units"]),
+            node("Mul", ["units", "scale"], ["features"]),
+        ]
+        constants = {
+            "zero": np.array(0.0),
+            "one": np.array(1.0),
+            "least": np.array(1e-300),
+            "scale": np.array(SCALE),
+            "idf": self.vectorizer.idf_,
+        }
+        return nodes, constants
+
 
 ROUNDS = 1000
 """Most iterations of the solver."""
@@ -26,10 +126,8 @@ ROUNDS = 1000
 LEAST_PENALTY = 1e-9
 """In place of none: some solution is wanted where several are as good."""
 
-OPSET, IR = 17, 8
 
-
-class Inputs:
+class _Inputs:
     """The numbers and categories of the input.
 
     Args:
@@ -93,7 +191,9 @@ def fit(config: TrainConfig, learned: Task, train: Split, validation: Split) -> 
     Raises:
         InvalidInput: The training part has one class alone.
     """
-    kind = Words if learned.info.meaning == "tokens" else Inputs
+    from onnx import TensorProto, helper
+
+    kind = _Words if learned.info.meaning == "tokens" else _Inputs
     inputs = kind(learned, train.inputs[learned.input])
     rows, others = (inputs.rows(each.inputs[learned.input]) for each in (train, validation))
     penalty = max(config.weight_decay, LEAST_PENALTY) * rows.shape[0]
@@ -103,7 +203,14 @@ def fit(config: TrainConfig, learned: Task, train: Split, validation: Split) -> 
         present = classes_of(train, validation)
         weights, bias = _for_classes(config, learned, present, (rows, train.target), penalty)
     answers = others @ weights + bias
-    return Fitted(onnx=_write(inputs, weights, bias, learned), validation=answers, facts={})
+    nodes, constants = inputs.graph()
+    nodes += [
+        helper.make_node("MatMul", ["features", "weights"], ["sums"]),
+        helper.make_node("Add", ["sums", "bias"], ["shifted"]),
+        helper.make_node("Cast", ["shifted"], [learned.output], to=TensorProto.FLOAT),
+    ]
+    constants |= {"weights": weights, "bias": bias}
+    return Fitted(onnx=to_onnx(learned, nodes, constants), validation=answers, facts={})
 
 
 def _for_classes(
@@ -136,26 +243,3 @@ def _for_numbers(learned: Task, rows: Array, target: Array, penalty: float) -> t
     model = Ridge(alpha=penalty).fit(rows, standardized)
     weights = np.atleast_2d(model.coef_).T * deviation
     return weights, np.atleast_1d(model.intercept_) * deviation + mean
-
-
-def _write(inputs: Inputs | Words, weights: Array, bias: Array, learned: Task) -> bytes:
-    """Return the model, computed in double as it was fitted."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(learned.info.dtype))
-    items = helper.make_tensor_value_info(learned.input, kind, ["n", *learned.info.shape])
-    outputs = helper.make_tensor_value_info(
-        learned.output, TensorProto.FLOAT, ["n", learned.outputs]
-    )
-    nodes, values = inputs.graph()
-    nodes += [
-        helper.make_node("MatMul", ["features", "weights"], ["sums"]),
-        helper.make_node("Add", ["sums", "bias"], ["shifted"]),
-        helper.make_node("Cast", ["shifted"], [learned.output], to=TensorProto.FLOAT),
-    ]
-    values |= {"weights": weights, "bias": bias}
-    constants = [numpy_helper.from_array(value, name) for name, value in values.items()]
-    body = helper.make_graph(nodes, "podium", [items], [outputs], constants)
-    versions = [helper.make_opsetid("", OPSET)]
-    model = helper.make_model(body, opset_imports=versions, ir_version=IR, producer_name="podium")
-    return bytes(model.SerializeToString())

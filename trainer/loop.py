@@ -22,8 +22,11 @@ from podium.trainer.world import GradientSum, PeerLost, World
 ENOUGH = 3.0
 """Seconds over which the pace is measured."""
 
+EVALUATED = 1000
+"""Items per step of the evaluation; fewer of large ones."""
+
 SMALL_ITEM = 8 * 28 * 28
-"""Most values of an item of which --test-batch-size fit a step of the evaluation."""
+"""Most values of an item of which EVALUATED fit a step."""
 
 
 class _Stopped(PodiumError):
@@ -47,7 +50,6 @@ class _Progress:
     """The loss of each of these steps."""
 
     seconds: float = 0.0
-    """Time spent training in this epoch."""
 
     history: list[dict[str, float]] = field(default_factory=list)
     """The finished epochs: epoch, the objective's metrics, train_loss, seconds."""
@@ -288,10 +290,8 @@ class TrainingLoop:
         progress.epoch, progress.step, progress.losses, progress.seconds = epoch + 1, 0, [], 0.0
 
     def evaluated_at_once(self) -> int:
-        """Return how many items a step of the evaluation takes: fewer than --test-batch-size where
-        they are large."""
-        size, values = self.config.test_batch_size, math.prod(self.dataset.task.info.shape)
-        return max(1, min(size, size * SMALL_ITEM // max(values, 1)))
+        values = math.prod(self.dataset.task.info.shape)
+        return max(1, min(EVALUATED, EVALUATED * SMALL_ITEM // max(values, 1)))
 
     def require_finite_steps(self, losses: Tensor) -> None:
         """Raise Failed with the first step of the epoch whose loss is not finite."""

@@ -125,7 +125,7 @@ class Unscale(nn.Module):
         return values.float() * self.std + self.mean
 
 
-class Flatten(nn.Flatten):
+class _Flatten(nn.Flatten):
     """Flatten images to rows; in the backward pass convert gradients to the layout that the layer
     before computes in.
 
@@ -141,7 +141,7 @@ class Flatten(nn.Flatten):
         return super().forward(value)
 
 
-def tutorial(config: TrainConfig, task: Task) -> list[nn.Module]:
+def _tutorial(config: TrainConfig, task: Task) -> list[nn.Module]:
     """The network of the tutorial: two convolutions, two dense layers, 1.2 million weights for
     digits.
 
@@ -162,7 +162,7 @@ def tutorial(config: TrainConfig, task: Task) -> list[nn.Module]:
         nn.ReLU(inplace=True),
         nn.MaxPool2d(pool),
         nn.Dropout2d(config.dropout / 2),
-        Flatten(),
+        _Flatten(),
         nn.Linear(features, 128),
         nn.ReLU(inplace=True),
         nn.Dropout(config.dropout),
@@ -170,7 +170,7 @@ def tutorial(config: TrainConfig, task: Task) -> list[nn.Module]:
     ]
 
 
-def fast(config: TrainConfig, task: Task) -> list[nn.Module]:
+def _fast(config: TrainConfig, task: Task) -> list[nn.Module]:
     """A small normalized network, thirteen times less work per digit than the tutorial's.
 
     The stride of the first layer saves three quarters of all work that follows, pooling as much
@@ -192,13 +192,13 @@ def fast(config: TrainConfig, task: Task) -> list[nn.Module]:
     return [
         *layers,
         *more,
-        Flatten(),
+        _Flatten(),
         nn.Dropout(config.dropout),
         nn.Linear(channels * height * width, task.outputs),
     ]
 
 
-def best(config: TrainConfig, task: Task) -> list[nn.Module]:
+def _best(config: TrainConfig, task: Task) -> list[nn.Module]:
     """A residual network of nine convolutions, 1.5 times as much work per digit as the tutorial's.
 
     The first convolution has a stride of one: a stride of two lost 0.7 points of accuracy on
@@ -221,7 +221,7 @@ def best(config: TrainConfig, task: Task) -> list[nn.Module]:
         *layers,
         *more,
         nn.MaxPool2d(size),
-        Flatten(),
+        _Flatten(),
         nn.Dropout(config.dropout),
         nn.Linear(channels, task.outputs),
     ]
@@ -239,7 +239,7 @@ def _halve(channels: int, height: int, width: int) -> tuple[list[nn.Module], int
     return layers, channels, (height, width)
 
 
-def mlp(config: TrainConfig, features: int, outputs: int) -> list[nn.Module]:
+def _mlp(config: TrainConfig, features: int, outputs: int) -> list[nn.Module]:
     """Dense layers of 128 units, for tables; none for the network ``linear``."""
     (hidden,) = _widths(config, 128)
     layers: list[nn.Module] = []
@@ -333,20 +333,20 @@ def _layers(config: TrainConfig, task: Task) -> list[nn.Module]:
         features, is_picture = math.prod(task.info.shape), task.info.meaning == "image"
         if task.info.meaning == "table":
             features = Columns(task.info).features
-        return [*([Flatten()] if is_picture else []), *mlp(config, features, task.outputs)]
+        return [*([_Flatten()] if is_picture else []), *_mlp(config, features, task.outputs)]
     if config.is_own:
-        return {"tutorial": tutorial, "fast": fast, "best": best}[config.model](config, task)
+        return {"tutorial": _tutorial, "fast": _fast, "best": _best}[config.model](config, task)
     return _torchvision_layers(config.model, task)
 
 
-class Color(nn.Module):
+class _Color(nn.Module):
     """Turn gray pictures [n, 1, h, w] into [n, 3, h, w]."""
 
     def forward(self, value: Tensor) -> Tensor:
         return value.expand(-1, 3, -1, -1)
 
 
-class Resize(nn.Module):
+class _Resize(nn.Module):
     """Resize pictures, bilinear."""
 
     def __init__(self, size: tuple[int, int]) -> None:
@@ -369,12 +369,12 @@ def _torchvision_layers(model: str, task: Task) -> list[nn.Module]:
     ):  # without the auxiliary classifiers, which have a loss of their own
         options |= {"aux_logits": False, "init_weights": True}
     network = torchvision.models.get_model(model, weights=None, **options)
-    size = fitting_size(model, task.size)
-    color = [Color()] if task.channels == 1 else []
-    return [*color, *([Resize(size)] if size != task.size else []), network]
+    size = _fitting_size(model, task.size)
+    color = [_Color()] if task.channels == 1 else []
+    return [*color, *([_Resize(size)] if size != task.size else []), network]
 
 
-def fitting_size(model: str, size: tuple[int, int]) -> tuple[int, int]:
+def _fitting_size(model: str, size: tuple[int, int]) -> tuple[int, int]:
     """Return the size that a network gets for pictures of a size; the proportions stay unless the
     network has one."""
     if networks.FIXED_SIZE.match(model):

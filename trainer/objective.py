@@ -20,7 +20,7 @@ Record = dict[str, float]
 """Metrics by name."""
 
 
-class TrainingObjective(ABC):
+class _TrainingObjective(ABC):
     """Loss and metrics of one kind of dataset, added up over its items."""
 
     shown: tuple[str, ...]
@@ -109,7 +109,7 @@ class TrainingObjective(ABC):
         return not other or self.merit(record) > self.merit(other)
 
 
-class Classification(TrainingObjective):
+class _Classification(_TrainingObjective):
     """Cross entropy; the best epoch has the highest metric, then the lowest loss.
 
     Args:
@@ -171,7 +171,7 @@ class Classification(TrainingObjective):
         return record[self.metric], -record["loss"]
 
 
-class _Regression(TrainingObjective):
+class _Regression(_TrainingObjective):
     """Squared error of the standardized target; the best epoch has the lowest rmse.
 
     Several targets count alike: loss, rmse, mae and r2 are means over them, as scikit-learn's.
@@ -222,15 +222,15 @@ class _Regression(TrainingObjective):
         return -record["rmse"]
 
 
-def of(config: TrainConfig, task: Task, device: torch.device | None = None) -> TrainingObjective:
+def of(config: TrainConfig, task: Task, device: torch.device | None = None) -> _TrainingObjective:
     """Return the objective of a task, for outputs on a device (the CPU if None)."""
     if task.kind == "regression":
         return _Regression(task, device)
-    weights = balanced_weights(task.class_counts).to(device) if config.balance else None
-    return Classification(task.outputs, config.metric, config.label_smoothing, weights)
+    weights = _balanced_weights(task.class_counts).to(device) if config.balance else None
+    return _Classification(task.outputs, config.metric, config.label_smoothing, weights)
 
 
-def balanced_weights(counts: Sequence[int]) -> Tensor:
+def _balanced_weights(counts: Sequence[int]) -> Tensor:
     """Return weights of classes [k] that make the items of each weigh the same, with a mean of 1
     over all items."""
     items = torch.tensor(counts, dtype=torch.float32)

@@ -17,17 +17,17 @@ import torch
 from torch import Tensor, nn
 
 from podium.errors import Failed
+from podium.trainer.fitted import OPSET, to_onnx
 from podium.trainer.models import Columns, Mirrored, Normalize, Residual, Standardize, Unscale
 from podium.trainer.task import Task
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import NodeProto
 
-OPSET = 17  # old enough for every runtime in use, new enough for every node here
 FLOAT = 1  # onnx.TensorProto.FLOAT, without the import
 
 
-class UnknownLayer(Exception):
+class _UnknownLayer(Exception):
     """A kind of layer that this module cannot write."""
 
 
@@ -118,7 +118,7 @@ class _Graph:
                     kernel_shape=_pair(module.kernel_size),
                     strides=_pair(module.stride),
                 )
-        raise UnknownLayer(type(module).__name__)
+        raise _UnknownLayer(type(module).__name__)
 
     def affine(self, value: str, scale: Tensor | float, shift: Tensor | float) -> str:
         """Append a product and a sum."""
@@ -151,7 +151,7 @@ class _Graph:
         outputs."""
         last = module.layers[-1]
         if not isinstance(last, nn.Linear):
-            raise UnknownLayer(type(last).__name__)
+            raise _UnknownLayer(type(last).__name__)
         start, end, axis, step = (self.weight([number]) for number in (-1, -(2**31), 3, -1))
         both = self.add("Concat", value, self.add("Slice", value, start, end, axis, step), axis=0)
         outputs = self.add(
@@ -175,8 +175,8 @@ def export(model: nn.Sequential, task: Task) -> bytes:
         Failed: torch cannot write a layer that is not known here.
     """
     try:
-        return write(model, task).SerializeToString()
-    except UnknownLayer:
+        return write(model, task)
+    except _UnknownLayer:
         return _export_with_torch(model, task)
 
 
@@ -211,25 +211,19 @@ def _export_with_torch(model: nn.Module, task: Task) -> bytes:
     return buffer.getvalue()
 
 
-def write(model: nn.Sequential, task: Task) -> "ModelProto":
+def write(model: nn.Sequential, task: Task) -> bytes:
     """Return the network as ONNX, as `export` does.
 
     Raises:
         UnknownLayer: It has a layer that is not known here.
     """
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import helper
 
     graph = _Graph()
     with torch.no_grad():
         last = graph.layer(model, task.input)
     graph.nodes.append(helper.make_node("Identity", [last], [task.output]))
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(task.info.dtype))
-    items = helper.make_tensor_value_info(task.input, kind, ["n", *task.info.shape])
-    outputs = helper.make_tensor_value_info(task.output, TensorProto.FLOAT, ["n", task.outputs])
-    constants = [numpy_helper.from_array(value, name) for name, value in graph.weights.items()]
-    body = helper.make_graph(graph.nodes, "podium", [items], [outputs], constants)
-    versions = [helper.make_opsetid("", OPSET)]
-    return helper.make_model(body, opset_imports=versions, ir_version=8, producer_name="podium")
+    return to_onnx(task, graph.nodes, graph.weights)
 
 
 def _pair(value: Any) -> list[int]:

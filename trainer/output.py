@@ -4,6 +4,7 @@ training is finished."""
 import json
 import os
 import platform
+import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,11 +49,22 @@ def usable(uri: str) -> Iterator[None]:
         raise InvalidInput(f"--output {uri} cannot be used: {error.message}", hint) from error
 
 
-def try_to_write(storage: Storage) -> None:
-    """Write and remove an object of our own, as every save will."""
-    key = f"podium-check-{uuid.uuid4().hex}"
-    storage.put(key, b"")
-    storage.delete(key)
+def finished_before(
+    storage: Storage, config: TrainConfig, digest: str, shown: Sequence[str]
+) -> list[str] | None:
+    """Return what `finished` does before the first step; else try to write, as every save will."""
+    lines = finished(storage, config, digest, shown)
+    if lines is None:
+        key = f"podium-check-{uuid.uuid4().hex}"
+        storage.put(key, b"")
+        storage.delete(key)
+    return lines
+
+
+def say_finished(lines: Sequence[str]) -> None:
+    """Repeat the metric lines of a finished training."""
+    print("notice: this training is finished, nothing to do", file=sys.stderr)
+    print(*lines, sep="\n", flush=True)
 
 
 def finished(

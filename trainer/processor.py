@@ -60,10 +60,10 @@ def pick_precision(config: TrainConfig, world: World) -> str:
     """Return fp32 or bf16, the same in all ranks; all of them have to call this."""
     if config.precision != "auto":
         return config.precision
-    return "bf16" if world.all(has_bf16(world.device)) else "fp32"
+    return "bf16" if world.all(_has_bf16(world.device)) else "fp32"
 
 
-def has_bf16(device: torch.device, cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+def _has_bf16(device: torch.device, cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     """Return whether a device computes bf16 in hardware (emulated bf16 is slower than fp32)."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)

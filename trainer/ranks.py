@@ -71,10 +71,8 @@ class Ranks:
     """Rank 0 prints and saves."""
 
     size: int = 1
-    """Number of ranks."""
 
     local: int = 0
-    """Rank on this machine."""
 
     address: str = ""
     """Host of rank 0; empty if there is one rank only."""

@@ -18,7 +18,7 @@ from podium.data import artifact
 from podium.data.schema import DatasetInfo
 from podium.data.split import Split
 from podium.data.validated import Validated
-from podium.errors import Damaged, InvalidInput, NotFound, PodiumError
+from podium.errors import PodiumError
 from podium.metrics import format_metrics
 from podium.storage import connect
 from podium.trainer import folds, linear, networks, output, ranks, task, trees
@@ -46,39 +46,26 @@ def run(argv: Sequence[str] | None = None) -> int | None:
         is_ours = config.model == networks.TREES or (
             config.model == networks.LINEAR and begins_anew and config.data
         )
-        info = _describe(config) if is_ours else None
-        if info is None or not networks.is_fitted(config.model, _meaning(info)):
+        if not is_ours:
             check_library(config.model)
             return None
-        check_library(config.model, _meaning(info))
-        train(config, info)
+        with task.readable(config) as info:
+            check_library(config.model, info.meaning)
+            if not networks.is_fitted(config.model, info.meaning):
+                return None
+            _train(config, info)
     except PodiumError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code
     return 0
 
 
-def _describe(config: TrainConfig) -> DatasetInfo:
-    hint = "podium data prepare --output DIRECTORY makes a dataset"
-    if not config.data:
-        raise InvalidInput("--data names no dataset", hint)
-    try:
-        return artifact.describe(config.data)
-    except (NotFound, Damaged) as error:
-        raise InvalidInput(error.message, error.hint or hint) from error
-
-
-def _meaning(info: DatasetInfo) -> str:
-    return next(iter(info.inputs.values())).meaning
-
-
-def train(config: TrainConfig, info: DatasetInfo) -> None:
+def _train(config: TrainConfig, info: DatasetInfo) -> None:
     """Fit a model and write the model directory; only print the metrics of a finished training.
 
     Raises:
         InvalidInput: The dataset or a setting does not fit.
     """
-    task.require_name(config, info)
     learned = task.read(config, info)
     if ranks.read(os.environ).rank > 0:
         print(
@@ -90,23 +77,17 @@ def train(config: TrainConfig, info: DatasetInfo) -> None:
     shown += tuple(f"{name}_se" for name in shown) if config.folds else ()
     if storage:
         with output.usable(config.output):
-            lines = output.finished(storage, config, info.digest, shown)
-            if lines is None:
-                output.try_to_write(storage)
+            lines = output.finished_before(storage, config, info.digest, shown)
         if lines is not None:
-            print("notice: this training is finished, nothing to do", file=sys.stderr)
-            print("\n".join(lines), flush=True)
+            output.say_finished(lines)
             return
-    try:
-        parts = artifact.load(config.data, "train"), artifact.load(config.data, "validation")
-    except (NotFound, Damaged) as error:
-        raise InvalidInput(error.message, error.hint) from error
+    parts = _parts(config.data)
     if config.threads:
         os.environ["OMP_NUM_THREADS"] = str(config.threads)  # read when scikit-learn is imported
     crossed = None
     if config.folds:
         crossed = _cross_validate(config, info)
-        parts = artifact.load(crossed.data, "train"), artifact.load(crossed.data, "validation")
+        parts = _parts(crossed.data)
         learned = task.read(replace(config, data=crossed.data), parts[0].info or info)
     fitted = _fit(config, learned, parts, crossed.rounds if crossed else 0)
     record = {"epoch": 1, **_measures(config, learned, fitted.validation, parts[1].target)}
@@ -120,6 +101,9 @@ def train(config: TrainConfig, info: DatasetInfo) -> None:
 
         items = np.array(parts[1].inputs[learned.input][:CHECKED_ITEMS])
         output.compare(fitted.onnx, items, fitted.validation[:CHECKED_ITEMS], learned)
+        validated = None  # items of a group do not count alone
+        if not info.has_groups:
+            validated = _validated(learned, fitted, parts[1].target)
         facts = {"scikit-learn": sklearn.__version__, **fitted.facts}
         output.put(
             storage,
@@ -129,9 +113,13 @@ def train(config: TrainConfig, info: DatasetInfo) -> None:
             metrics,
             output.describe_environment(**facts),
             Seen.read(config.data, ""),
-            _kept(info, learned, fitted, parts[1].target) if crossed is None else crossed.validated,
+            crossed.validated if crossed else validated,
         )
     status.close()
+
+
+def _parts(uri: str) -> tuple[Split, Split]:
+    return artifact.load(uri, "train"), artifact.load(uri, "validation")
 
 
 def _fit(config: TrainConfig, learned: Task, parts: tuple[Split, Split], rounds: int = 0) -> Fitted:
@@ -144,7 +132,7 @@ def _fit(config: TrainConfig, learned: Task, parts: tuple[Split, Split], rounds:
 def _cross_validate(config: TrainConfig, info: DatasetInfo) -> folds.CrossValidated:
     def fit(fold: TrainConfig) -> folds.Fit:
         learned = task.read(fold, artifact.describe(fold.data))
-        parts = artifact.load(fold.data, "train"), artifact.load(fold.data, "validation")
+        parts = _parts(fold.data)
         fitted, target = _fit(fold, learned, parts), parts[1].target
         validated = _validated(learned, fitted, target)
         record = _measures(fold, learned, fitted.validation, target)
@@ -159,11 +147,6 @@ def _cross_validate(config: TrainConfig, info: DatasetInfo) -> folds.CrossValida
 
 def _shown(config: TrainConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys((config.metric, "accuracy", "loss")))
-
-
-def _kept(info: DatasetInfo, learned: Task, fitted: Fitted, target: Array) -> Validated | None:
-    """Return what is kept of the validation part: nothing if its items do not count alone."""
-    return None if info.has_groups else _validated(learned, fitted, target)
 
 
 def _validated(learned: Task, fitted: Fitted, target: Array) -> Validated:

@@ -1,9 +1,12 @@
 """Task of a network: from one input of a dataset to its target."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from podium.data import artifact
 from podium.data.schema import DatasetInfo, InputInfo
-from podium.errors import InvalidInput
+from podium.errors import Damaged, InvalidInput, NotFound
 from podium.trainer import networks
 from podium.trainer.config import TrainConfig
 
@@ -16,7 +19,6 @@ class Task:
     """From one input to classes or numbers."""
 
     kind: str
-    """``classification`` or ``regression``."""
 
     input: str
     """Name of the input, in the dataset and in model.onnx."""
@@ -52,12 +54,26 @@ class Task:
         return self.info.shape[2] if len(self.info.shape) == 3 else 1
 
 
-def require_name(config: TrainConfig, info: DatasetInfo) -> None:
-    """Refuse another dataset than the one that is named.
+@contextmanager
+def readable(config: TrainConfig) -> Iterator[DatasetInfo]:
+    """Yield the description of the dataset that is named, and turn what is wrong with its files into
+    bad input: starting a trainer again changes nothing about it.
 
     Raises:
-        InvalidInput: It is.
+        InvalidInput: No dataset, a damaged one, or not the one asked for.
     """
+    hint = "podium data prepare --output DIRECTORY makes a dataset"
+    if not config.data:
+        raise InvalidInput("--data names no dataset", hint)
+    try:
+        info = artifact.describe(config.data)
+        _require_name(config, info)
+        yield info
+    except (NotFound, Damaged) as error:
+        raise InvalidInput(error.message, error.hint or hint) from error
+
+
+def _require_name(config: TrainConfig, info: DatasetInfo) -> None:
     if config.dataset not in ("", info.name):
         raise InvalidInput(
             f"--data {config.data} holds {info.name}, not {config.dataset}",

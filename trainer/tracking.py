@@ -29,7 +29,7 @@ class _Tracker(Protocol):
         """End the run."""
 
 
-class WandB:
+class _WandB:
     """Weights & Biases; offline unless WANDB_MODE says otherwise. One run per trial, grouped by
     sweep."""
 
@@ -69,7 +69,7 @@ def _alone(uri: str) -> Iterator[None]:
         yield
 
 
-class MLflow:
+class _MLflow:
     """MLflow; a SQLite database in the directory unless MLFLOW_TRACKING_URI names a server."""
 
     def __init__(self, config: dict[str, Any], name: str, group: str, directory: Path) -> None:
@@ -110,7 +110,7 @@ class MLflow:
         self.client.set_terminated(self.run_id, "FINISHED" if succeeded else "FAILED")
 
 
-class TensorBoard:
+class _TensorBoard:
     """TensorBoard event files, one directory per run: ``tensorboard --logdir
     DIRECTORY/tensorboard``."""
 
@@ -131,9 +131,9 @@ class TensorBoard:
 
 
 TRACKERS: dict[str, Callable[[dict[str, Any], str, str, Path], _Tracker]] = {
-    "wandb": WandB,
-    "mlflow": MLflow,
-    "tensorboard": TensorBoard,
+    "wandb": _WandB,
+    "mlflow": _MLflow,
+    "tensorboard": _TensorBoard,
 }
 
 

@@ -160,7 +160,6 @@ def describe(
     each: float,
     *,
     done: bool = False,
-    time: datetime | None = None,
 ) -> dict[str, Any]:
     """Return a ``trainerStatus`` as Trainer's CRD has it: integers, and numbers of metrics as text.
 
@@ -170,7 +169,6 @@ def describe(
         metrics: Numbers by name.
         each: Seconds an epoch takes.
         done: Whether it was the last.
-        time: When it ended; now if None.
     """
     status: dict[str, Any] = {}
     if done:
@@ -182,5 +180,5 @@ def describe(
             "estimatedRemainingSeconds": min(math.ceil(left * each), _INT32),
         }
     values = [{"name": name[:_LONGEST], "value": f"{value:.6g}"} for name, value in metrics.items()]
-    moment = (time or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {**status, "metrics": values[:_MOST], "lastUpdatedTime": moment}

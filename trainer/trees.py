@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from podium.data.split import Split
 from podium.trainer.config import TrainConfig
-from podium.trainer.fitted import NO_ITEMS, Fitted, classes_of
+from podium.trainer.fitted import NO_ITEMS, Fitted, classes_of, to_onnx
 from podium.trainer.task import Task
 
 Array = NDArray[Any]
 
-OPSET, OPSET_ML, IR = 17, 5, 10
 LESS_OR_EQUAL, MEMBER = 0, 6
 """Modes of a node: left if the value is at most the threshold, or one of a set."""
 
@@ -56,14 +55,11 @@ def _write(trees: Sequence[_Tree], base: Array, columns: _Numbering, task: Task)
     Args:
         base: float64 [outputs], which the trees add to.
     """
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import TensorProto, helper
 
     table = _Table(columns)
     for tree in trees:
         table.add(tree)
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(task.info.dtype))
-    items = helper.make_tensor_value_info(task.input, kind, ["n", *task.info.shape])
-    outputs = helper.make_tensor_value_info(task.output, TensorProto.FLOAT, ["n", task.outputs])
     nodes = [
         helper.make_node("Cast", [task.input], ["numbers"], to=TensorProto.DOUBLE),
         helper.make_node("Flatten", ["numbers"], ["rows"], axis=1),
@@ -80,11 +76,8 @@ def _write(trees: Sequence[_Tree], base: Array, columns: _Numbering, task: Task)
         helper.make_node("Add", ["added", "base"], ["sums"]),
         helper.make_node("Cast", ["sums"], [task.output], to=TensorProto.FLOAT),
     ]
-    constants = [numpy_helper.from_array(np.asarray(base, np.float64), "base")]
-    body = helper.make_graph(nodes, "podium", [items], [outputs], constants)
-    versions = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", OPSET_ML)]
-    model = helper.make_model(body, opset_imports=versions, ir_version=IR, producer_name="podium")
-    return bytes(model.SerializeToString())
+    constants = {"base": np.asarray(base, np.float64)}
+    return to_onnx(task, nodes, constants, opset_ml=5)
 
 
 class _Table:

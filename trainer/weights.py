@@ -1,7 +1,6 @@
 """Weights from a file or URI to start from, as torchvision and this trainer store them."""
 
 import io
-import sys
 from collections.abc import Mapping
 
 import torch
@@ -102,17 +101,6 @@ def fill(model: nn.Module, state: Mapping[str, Tensor], uri: str) -> bool:
         )
     model.load_state_dict({**own, **given})
     return not other_head
-
-
-def start_from(model: nn.Module, state: Mapping[str, Tensor], uri: str, *, say_so: bool) -> None:
-    """Fill a network, and say so if its last layer is a new one."""
-    if not fill(model, state, uri) and say_so:
-        print(
-            f"notice: the last layer of --weights {uri} has another number of outputs; this training begins with "
-            "a new one",
-            file=sys.stderr,
-            flush=True,
-        )
 
 
 def _last_layer(model: nn.Module) -> str:

@@ -9,12 +9,13 @@ import ipaddress
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.distributed as dist
@@ -23,8 +24,110 @@ from torch import Tensor, nn
 from podium.errors import InvalidInput, PodiumError
 from podium.trainer import checkpoint, ranks
 from podium.trainer.config import TrainConfig
-from podium.trainer.pulse import OVER, PeerLost, Pulse, beat
 from podium.trainer.ranks import Ranks
+
+BEAT_SECONDS = 1.0
+"""Between two signs of life."""
+
+LOST_BEATS = 15
+"""Rounds without a sign after which a rank is lost; the largest of what a step may hold up Python's
+threads."""
+
+GRACE_SECONDS = 5.0
+"""In which a rank that waits for another ends by itself, before it is ended: it saves its state
+then."""
+
+OVER = "over"
+"""Number in the store that is not 0 once a rank has begun again: the attempt is over for all."""
+
+
+def _beat(store: dist.Store, rank: int) -> int:
+    """Give a sign of life; return how many that rank has given."""
+    return int(store.add(f"beat-{rank}", 1))
+
+
+class PeerLost(PodiumError):
+    """Another rank is gone; starting again resumes from the checkpoint."""
+
+    exit_code = 144  # 128..255: restartPolicy ExitCode starts such a replica again
+
+    @classmethod
+    def because(cls, reason: str) -> Self:
+        """Return it with the reason for which a rank is taken for lost."""
+        hint = "start the job again: it resumes from its last checkpoint"
+        return cls(f"another process of the training is gone ({reason})", hint)
+
+
+class _Pulse:
+    """The signs of life of one rank, and its look at those of others.
+
+    Args:
+        own: This rank.
+        store: A connection of its own: what blocks another one must not silence this rank.
+    """
+
+    def __init__(self, own: Ranks, store: dist.Store) -> None:
+        watched = range(1, own.size) if own.rank == 0 else range(1)
+        self.lost = ""
+        """Why the attempt is over; empty while nobody is missed."""
+
+        self.needs_others = True
+        """False for one that goes on alone: it gives signs of life and misses nobody."""
+
+        self._own, self._store, self._ended = own, store, threading.Event()
+        self._beats, self._silence = dict.fromkeys(watched, 0), dict.fromkeys(watched, 0)
+        self._unanswered, self._said = 0, ""
+
+    def __enter__(self) -> Self:
+        for work in (self._beat, self._watch):
+            threading.Thread(target=work, name="podium-pulse", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Watch no longer: nothing waits for another rank any more."""
+        self._ended.set()
+
+    def _beat(self) -> None:
+        try:
+            while True:
+                self._exchange()
+                if self._ended.wait(BEAT_SECONDS):
+                    return
+        except RuntimeError:  # all that torch raises where a connection ends
+            self._said = "rank 0 and its store are away"
+
+    def _exchange(self) -> None:
+        _beat(self._store, self._own.rank)
+        for rank, before in self._beats.items():
+            beats = self._store.add(f"beat-{rank}", 0)
+            if beats != before:
+                self._beats[rank], self._silence[rank] = beats, 0
+        self._unanswered = 0
+        if self._store.add(OVER, 0):
+            self._said = "a rank was started again"
+
+    def _watch(self) -> None:
+        while not self.lost:
+            if self._ended.wait(BEAT_SECONDS):
+                return
+            self.lost = (self._said or self._missed()) if self.needs_others else ""
+        if not self._ended.wait(GRACE_SECONDS):
+            print(f"error: {PeerLost.because(self.lost)}", file=sys.stderr, flush=True)
+            os._exit(PeerLost.exit_code)
+
+    def _missed(self) -> str:
+        self._unanswered += 1
+        if self._unanswered >= LOST_BEATS:
+            return "the store of rank 0 does not answer"
+        for rank, beats in self._beats.items():
+            self._silence[rank] += beats > 0  # one that was never heard of has not come yet
+            if self._silence[rank] >= LOST_BEATS:
+                return f"nothing is heard of rank {rank}"
+        return ""
+
 
 TIMEOUT = timedelta(minutes=30)  # for all ranks to connect, and for each collective operation
 
@@ -39,12 +142,10 @@ class World:
     """Rank 0 prints and saves."""
 
     size: int = 1
-    """Number of ranks."""
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    """Device this rank computes on."""
 
-    pulse: Pulse | None = None
+    pulse: _Pulse | None = None
     """Knows whether the others live."""
 
     def leave(self) -> None:
@@ -230,16 +331,16 @@ def join(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> Iterat
     """
     own = ranks.read(environ)
     _check_backend(config)
-    device = pick_device(config, own.local)
+    device = _pick_device(config, own.local)
     if own.size == 1:
         yield World(device=device)
         return
     # torchrun's store outlives a restart: without a prefix an attempt would meet the keys of the one before.
     attempt = f"attempt-{environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
     with _peers():
-        store = meet(own, environ, attempt)
+        store = _meet(own, environ, attempt)
         second = dist.TCPStore(own.address, own.port, wait_for_workers=False, timeout=TIMEOUT)
-    with Pulse(own, dist.PrefixStore(attempt, second)) as pulse:
+    with _Pulse(own, dist.PrefixStore(attempt, second)) as pulse:
         with _peers():
             dist.init_process_group(
                 config.backend, store=store, rank=own.rank, world_size=own.size, timeout=TIMEOUT
@@ -254,7 +355,7 @@ def join(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> Iterat
                 dist.destroy_process_group()
 
 
-def meet(own: Ranks, environ: Mapping[str, str], attempt: str) -> dist.Store:
+def _meet(own: Ranks, environ: Mapping[str, str], attempt: str) -> dist.Store:
     """Return the store of this attempt, one where this rank has not been before.
 
     A rank that is restarted early reaches the store of the attempt before: there it would wait for
@@ -268,7 +369,7 @@ def meet(own: Ranks, environ: Mapping[str, str], attempt: str) -> dist.Store:
     while True:
         try:
             store = dist.PrefixStore(attempt, open_store(own, environ))
-            if beat(store, own.rank) == 1:
+            if _beat(store, own.rank) == 1:
                 return store
             store.add(OVER, 1)
         except dist.DistNetworkError:  # it went away at this moment
@@ -294,7 +395,7 @@ def open_store(own: Ranks, environ: Mapping[str, str]) -> dist.Store:
             ended.
     """
     address, port = own.address, own.port
-    if is_loopback(address):
+    if _is_loopback(address):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
         is_served_by_torchrun = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
         if own.rank == 0 and not is_served_by_torchrun:
@@ -318,7 +419,7 @@ def open_store(own: Ranks, environ: Mapping[str, str]) -> dist.Store:
     return store
 
 
-def is_loopback(address: str) -> bool:
+def _is_loopback(address: str) -> bool:
     """Return whether an address can only mean this machine; names other than localhost are not
     resolved."""
     try:
@@ -345,8 +446,7 @@ def _check_backend(config: TrainConfig) -> None:
         )
 
 
-def pick_device(config: TrainConfig, local_rank: int) -> torch.device:
-    """Return the GPU of this rank, or the CPU."""
+def _pick_device(config: TrainConfig, local_rank: int) -> torch.device:
     if config.no_cuda or not torch.cuda.is_available():
         return torch.device("cpu")
     device = torch.device("cuda", local_rank % torch.cuda.device_count())

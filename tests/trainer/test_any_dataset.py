@@ -187,7 +187,7 @@ def test_data_mapped_from_disk_give_the_same_losses(
             [*flags, "--data", str(stripes), "--batch-size", "32", "--epochs", "2", *FLAGS]
         )
         dataset = data.load(config).to(torch.device("cpu"))
-        assert isinstance(dataset.train.inputs, data.Mapped) is (share == 0)
+        assert isinstance(dataset.train.inputs, data._Mapped) is (share == 0)
         training = TrainingLoop(config, dataset, World(), lambda line: None)
         training.run(lambda state: None)
         seen.append([{**epoch, "seconds": 0} for epoch in training.progress.history])

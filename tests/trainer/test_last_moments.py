@@ -11,7 +11,7 @@ import torch
 from ranks import free_port, run_ranks
 
 from podium.cluster.local.processes.client import Command, LauncherPool, Process
-from podium.trainer import data, output, pulse
+from podium.trainer import data, output
 from podium.trainer import world as worlds
 from podium.trainer.__main__ import main, train
 from podium.trainer.config import parse
@@ -28,7 +28,7 @@ def run(dataset: str, folder: str, here: worlds.World) -> list[Any]:
     """Train; the rank that DIES names does so when the model is written, which takes the other a while."""
     config = parse(flags(dataset, f"{folder}/model"))
     write, dies = output.write, int(os.environ["DIES"])
-    pulse.LOST_BEATS, pulse.GRACE_SECONDS = 3, 1.0
+    worlds.LOST_BEATS, worlds.GRACE_SECONDS = 3, 1.0
 
     def end() -> None:
         torch.save([], f"{folder}/{dies}")

@@ -57,7 +57,7 @@ def test_ranks_with_a_loopback_master_listen_on_loopback_alone(
 def test_only_a_loopback_address_keeps_the_store_to_this_machine(
     address: str, is_loopback: bool
 ) -> None:
-    assert worlds.is_loopback(address) is is_loopback
+    assert worlds._is_loopback(address) is is_loopback
 
 
 def test_a_taken_master_port_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +74,9 @@ def test_a_restarted_rank_waits_for_the_new_store(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     old = dist.TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False)
     own, met = Ranks(rank=1, size=2, address="127.0.0.1", port=old.port), list[dist.Store]()
-    assert worlds.meet(own, {}, "attempt-0").get("beat-1") == b"1"
+    assert worlds._meet(own, {}, "attempt-0").get("beat-1") == b"1"
     restarted = threading.Thread(
-        target=lambda: met.append(worlds.meet(own, {}, "attempt-0")), daemon=True
+        target=lambda: met.append(worlds._meet(own, {}, "attempt-0")), daemon=True
     )
     restarted.start()
     restarted.join(1)

@@ -103,6 +103,6 @@ def test_a_better_epoch_has_more_accuracy_or_less_error() -> None:
 
 
 def test_balanced_classes_weigh_the_same() -> None:
-    weights = objective.balanced_weights([90, 10, 0])
+    weights = objective._balanced_weights([90, 10, 0])
     torch.testing.assert_close(weights[:2] * torch.tensor([90.0, 10.0]), torch.full((2,), 100 / 3))
     assert torch.isfinite(weights).all()

@@ -45,5 +45,5 @@ def test_precision_follows_the_flag_or_the_hardware() -> None:
     assert processor.pick_precision(TrainConfig(precision="fp32"), alone) == "fp32"
     assert processor.pick_precision(TrainConfig(precision="bf16"), alone) == "bf16"
     assert processor.pick_precision(TrainConfig(), alone) == (
-        "bf16" if processor.has_bf16(alone.device) else "fp32"
+        "bf16" if processor._has_bf16(alone.device) else "fp32"
     )

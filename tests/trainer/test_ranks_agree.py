@@ -40,7 +40,7 @@ def receive(here: worlds.World) -> dict[str, Any]:
 def train(dataset: str, here: worlds.World) -> dict[str, Any]:
     """Train with a processor and an order of sets that are another in each process; return what came out."""
     torch.set_num_threads(1)
-    processor.has_bf16 = lambda device: here.rank == 0
+    processor._has_bf16 = lambda device: here.rank == 0
     config = TrainConfig(
         data=dataset, model="fast", epochs=2, batch_size=8, average=20, no_cuda=True
     )
@@ -108,7 +108,7 @@ def test_weights_and_running_statistics_are_equal_in_all_processes(
 
 
 if __name__ == "__main__":
-    worlds.pick_device = lambda config, local_rank: torch.device(
+    worlds._pick_device = lambda config, local_rank: torch.device(
         "cuda" if local_rank == 0 else "cpu"
     )
     with worlds.join(TrainConfig()) as here:

@@ -168,8 +168,8 @@ def test_trials_that_begin_at_once_share_a_new_database(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'all.db'}")
     code = """
 import pathlib, sys
-from podium.trainer.tracking import MLflow
-MLflow({"lr": 0.1}, sys.argv[1], "sweep", pathlib.Path(".")).close(True)
+from podium.trainer.tracking import _MLflow
+_MLflow({"lr": 0.1}, sys.argv[1], "sweep", pathlib.Path(".")).close(True)
 """
     begun = [
         subprocess.Popen([sys.executable, "-c", code, f"trial-{number}"]) for number in range(3)

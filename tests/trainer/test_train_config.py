@@ -11,9 +11,9 @@ from podium.trainer.config import TrainConfig, parse
 from podium.trainer.networks import RECIPES
 
 FLAGS = """
-    data output inherit dataset model weights width depth epochs batch-size test-batch-size optimizer lr schedule gamma warmup momentum weight-decay
+    data output inherit dataset model weights width depth epochs batch-size optimizer lr schedule gamma momentum weight-decay
     label-smoothing balance dropout shift rotate flip erase augment average keep metric patience folds tree-lr tree-rounds tree-leaves tree-items tree-columns no-cuda precision threads seed log-interval
-    save-model backend track track-dir
+    backend track track-dir
 """.split()  # noqa: SIM905
 
 ROOT = Path(__file__).parent.parent.parent
@@ -40,14 +40,9 @@ def test_the_names_of_the_flags_do_not_change(capsys: pytest.CaptureFixture[str]
 
 def test_defaults_are_those_of_the_tutorial() -> None:
     config = parse([])
-    assert (config.epochs, config.batch_size, config.test_batch_size) == (5, 64, 1000)
+    assert (config.epochs, config.batch_size) == (5, 64)
     assert (config.lr, config.gamma, config.seed) == (1.0, 0.7, 1)
-    assert (config.log_interval, config.no_cuda, config.save_model, config.backend) == (
-        10,
-        False,
-        False,
-        "gloo",
-    )
+    assert (config.log_interval, config.no_cuda, config.backend) == (10, False, "gloo")
     assert (config.model, config.optimizer, config.schedule) == ("tutorial", "adadelta", "step")
 
 

@@ -18,7 +18,7 @@ from podium.trainer import data, loop, models, output, task
 from podium.trainer.__main__ import main
 from podium.trainer.config import TrainConfig
 from podium.trainer.loop import TrainingLoop
-from podium.trainer.objective import Classification
+from podium.trainer.objective import _Classification
 from podium.trainer.seen import Seen
 from podium.trainer.world import World
 
@@ -211,7 +211,7 @@ def test_evaluation_does_not_depend_on_the_size_of_its_batches(
         logits = model(dataset.validation.inputs[:])
     loss = torch.nn.functional.cross_entropy(logits, dataset.validation.target).item()
     accuracy = (logits.argmax(1) == dataset.validation.target).double().mean().item()
-    metrics = Classification(logits.shape[1]).evaluate(
+    metrics = _Classification(logits.shape[1]).evaluate(
         model, dataset.validation, batch_size, World()
     )
     assert metrics == {"accuracy": accuracy, "loss": pytest.approx(loss, rel=1e-5)}
@@ -299,15 +299,6 @@ def test_a_recipe_that_gets_too_few_steps_says_so(
 ) -> None:
     assert main(["--data", str(tiny_dataset), "--epochs", "1", *flags, *FAST]) == 0
     assert ("too few for the learning rate" in capsys.readouterr().err) is message
-
-
-def test_save_model_writes_weights_to_the_working_directory(
-    tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["--data", str(tiny_dataset), "--epochs", "1", "--save-model", *FAST]) == 0
-    assert [file.name for file in tmp_path.iterdir()] == ["mnist_model.pt"]
-    assert len(torch.load("mnist_model.pt", weights_only=True)) == 8
 
 
 def test_an_output_of_another_version_is_refused_without_flag_advice(

@@ -93,7 +93,7 @@ def test_other_kinds_of_networks_become_onnx_as_well(name: str) -> None:
 def test_small_pictures_are_enlarged_in_proportion(
     name: str, size: tuple[int, int], expected: tuple[int, int]
 ) -> None:
-    assert models.fitting_size(name, size) == expected
+    assert models._fitting_size(name, size) == expected
 
 
 @pytest.mark.parametrize("ending", [".safetensors", ".pth"])
