@@ -8,7 +8,7 @@ from podium.models import PromotionRule, decide
 from podium.models.decision import Decision
 from podium.scoring import METRICS
 from podium.scoring.comparison import compare
-from podium.scoring.slices import holm, slice_names, slices
+from podium.scoring.slices import _holm, slice_names, slices
 
 ACCURACY = METRICS["accuracy"]
 RULE = PromotionRule.parse("better,slice=city")
@@ -70,8 +70,8 @@ def test_a_column_of_which_nothing_can_be_judged_refuses() -> None:
 
 
 def test_p_values_are_corrected_as_holm_says() -> None:
-    assert list(holm([0.01, 0.02, 0.03])) == pytest.approx([0.03, 0.04, 0.04])
-    assert list(holm([0.5, 0.9])) == pytest.approx([1, 1])
+    assert list(_holm([0.01, 0.02, 0.03])) == pytest.approx([0.03, 0.04, 0.04])
+    assert list(_holm([0.5, 0.9])) == pytest.approx([1, 1])
     found = slices(ACCURACY, CITY.astype(str), TARGET, wrong(Ulm=0.2), wrong(Ulm=0.1))
     here = CITY == "Ulm"
     alone = compare(ACCURACY, TARGET[here], wrong(Ulm=0.2)[here], wrong(Ulm=0.1)[here])

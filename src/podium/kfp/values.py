@@ -194,7 +194,7 @@ def _check_metric(
     One of the user's own is imported and tried where its package is on this machine.
     """
     from podium.scoring import METRICS, FunctionMetric, choose_metric, find_metric
-    from podium.scoring.own_metric import is_found, try_out
+    from podium.scoring.own_metric import try_out
     from podium.scoring.threshold import require_tunable, split
 
     tune, text = split(text)
@@ -211,7 +211,7 @@ def _check_metric(
             require_tunable(metric)
         rule.check(decisive)
         for own in {metric, decisive}:
-            if isinstance(own, FunctionMetric) and (here or is_found(own)):
+            if isinstance(own, FunctionMetric) and (here or own.is_found):
                 try_out(own, kind)
 
 

@@ -5,7 +5,7 @@ from podium.scoring.comparison import Comparison, compare
 from podium.scoring.families import FunctionMetric, Metric, class_indices
 from podium.scoring.metrics import METRICS, choose_metric, find_metric
 from podium.scoring.model import OnnxModel
-from podium.scoring.permutation import least_p, paired_permutation
+from podium.scoring.permutation import paired_permutation
 from podium.scoring.scores import Scores, score, score_predictions
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "class_indices",
     "compare",
     "find_metric",
-    "least_p",
     "paired_permutation",
     "score",
     "score_predictions",

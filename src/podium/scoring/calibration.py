@@ -27,7 +27,7 @@ class _Bin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibration:
+class _Calibration:
     """Calibration error: the distance of confidence and accuracy."""
 
     error: float
@@ -40,7 +40,7 @@ class Calibration:
     bins: tuple[_Bin, ...]
 
 
-def calibration(target: Array, predictions: Array) -> Calibration | None:
+def calibration(target: Array, predictions: Array) -> _Calibration | None:
     """Measure the calibration of a classifier.
 
     Bins have as many items each as possible without parting equal confidences, so that the order
@@ -65,7 +65,7 @@ def calibration(target: Array, predictions: Array) -> Calibration | None:
         spread = math.sqrt(float((confidence[part] * (1 - confidence[part])).clip(0).sum()))
         chance += math.sqrt(2 / math.pi) * spread / len(target)
     error = sum(one.items * abs(one.accuracy - one.confidence) for one in bins) / len(target)
-    return Calibration(error=error, by_chance=chance, items=len(target), bins=tuple(bins))
+    return _Calibration(error=error, by_chance=chance, items=len(target), bins=tuple(bins))
 
 
 def _cuts(confidence: Array) -> Array:

@@ -79,7 +79,6 @@ class Comparison:
     """95 % interval of first: see figure_interval."""
 
     second_interval: tuple[float, float] | None
-    """As first_interval."""
 
     p_value: float | None
     """Two-sided: of the exact McNemar test for accuracy of single items, else of a paired
@@ -401,7 +400,6 @@ class Change:
     """Its index in the test part."""
 
     target: str
-    """Its true class or number."""
 
     before: str
     """Prediction of the first model."""

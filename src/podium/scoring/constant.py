@@ -17,7 +17,6 @@ class _ConstantGuess:
     """In words, as ``always 'no'`` or ``the mean``."""
 
     value: float
-    """Value of the metric."""
 
 
 def constant_guess(

@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -141,8 +143,11 @@ class RankMetric(Metric):
     undefined = "roc_auc needs two classes"
 
     def value(self, target: Array, predictions: Array) -> float:
-        curves = scored_classes(predictions)
-        return _mean_of_defined([_area(target == at, predictions[:, at]) for at in curves])
+        areas = [
+            float(placements(positive, predictions[:, label])[positive].mean())
+            for label, positive in curves(target, predictions)
+        ]
+        return sum(areas) / len(areas) if areas else math.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +173,15 @@ class FunctionMetric(Metric):
                 "a metric follows from its arguments alone: fix its seed",
             )
         return first
+
+    @property
+    def is_found(self) -> bool:
+        """Whether its package is on this machine; on a cluster the image of the steps has it."""
+        package = self.name.partition(":")[0].partition(".")[0]
+        here = [str(Path.cwd())]
+        return package in sys.modules or bool(
+            PathFinder.find_spec(package, here) or find_spec(package)
+        )
 
     def load(self) -> Callable[[Array, Array], Any]:
         """Import the function, from the working directory too.
@@ -234,22 +248,12 @@ def only_right(target: Array, first: Array, second: Array) -> tuple[Array, Array
     return here & ~there, there & ~here
 
 
-def scored_classes(predictions: Array) -> range:
-    """Return the classes whose ROC curves are looked at: with two, the second alone."""
-    return range(1, 2) if predictions.shape[1] == 2 else range(predictions.shape[1])
-
-
-def _mean_of_defined(values: list[float]) -> float:
-    """Return the mean of the values that are not NaN; NaN if there are none."""
-    defined = [value for value in values if not math.isnan(value)]
-    return sum(defined) / len(defined) if defined else math.nan
-
-
-def _area(positive: Array, scores: Array) -> float:
-    """Return the share of (positive, negative) pairs in the right order; a tie counts half."""
-    if not positive.any() or positive.all():
-        return math.nan
-    return float(placements(positive, scores)[positive].mean())
+def curves(target: Array, predictions: Array) -> list[tuple[int, Array]]:
+    """Return the class of each ROC curve that is defined, and which items are of it, bool ``[n]``;
+    with two classes there is one curve, that of the second."""
+    classes = range(1, 2) if predictions.shape[1] == 2 else range(predictions.shape[1])
+    items = [(label, target == label) for label in classes]
+    return [(label, positive) for label, positive in items if 0 < positive.sum() < len(target)]
 
 
 def placements(positive: Array, scores: Array) -> Array:

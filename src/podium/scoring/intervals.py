@@ -19,7 +19,7 @@ t limits too narrow on few items is corrected for:
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,8 +33,8 @@ from podium.scoring.families import (
     class_count,
     class_indices,
     confusion,
+    curves,
     placements,
-    scored_classes,
 )
 
 _RECORD = 1.6
@@ -203,16 +203,12 @@ def _confusion_parts(
 
 
 def _area_parts(metric: Metric, target: Array, predictions: Array) -> tuple[float, Array, Array]:
-    parts, curves = np.zeros(len(target)), 0
-    for label in scored_classes(predictions):
-        positive = target == label
-        if not 0 < positive.sum() < len(target):
-            continue
-        curves += 1
+    parts, defined = np.zeros(len(target)), curves(target, predictions)
+    for label, positive in defined:
         placed = placements(positive, predictions[:, label])
         placed -= placed[positive].mean()
         parts += np.where(positive, placed / _count(positive), placed / _count(~positive))
-    return metric.value(target, predictions), parts / max(1, curves), np.empty((2, 0))
+    return metric.value(target, predictions), parts / max(1, len(defined)), np.empty((2, 0))
 
 
 def _count(items: Array) -> float:
@@ -222,12 +218,10 @@ def _count(items: Array) -> float:
 
 
 def _summed(parts: Array, groups: Array | None) -> Array:
-    """Return the sums over groups, ``[units]``."""
     return parts if groups is None else np.bincount(groups, parts)
 
 
 def _error(sums: Array, units: int) -> float:
-    """Return the standard error of a value from the contributions of its units."""
     return math.sqrt(float(np.square(sums).sum()) * units / (units - 1))
 
 
@@ -313,15 +307,29 @@ def _change_of_function(
 
 def _drawn(metric: Metric, target: Array, models: Sequence[Array], groups: Array | None) -> Array:
     """Return the metric of each model on draws of units with replacement, ``[_CALLS, models]``."""
+    draws = resamples(len(target), groups, _CALLS)
+    drawn = [[metric.value(target[at], given[at]) for given in models] for at, _ in draws]
+    return np.array(drawn)
+
+
+def resamples(items: int, groups: Array | None, draws: int) -> Iterator[tuple[Array, Array]]:
+    """Draw items, or whole groups of them, with replacement.
+
+    Args:
+        groups: Number of each item's group [n], from 0; None if every item is on its own.
+
+    Yields:
+        Positions of the items, and the number of the group in this draw that each came with.
+    """
     random = np.random.default_rng(0)
-    units = np.arange(len(target)) if groups is None else groups
+    units = np.arange(items) if groups is None else groups
     order, count = np.argsort(units, kind="stable"), int(units.max()) + 1
     members = np.split(order, np.searchsorted(units[order], np.arange(1, count)))
-    drawn = []
-    for _ in range(_CALLS):
-        at = np.concatenate([members[unit] for unit in random.integers(count, size=count)])
-        drawn.append([metric.value(target[at], given[at]) for given in models])
-    return np.array(drawn)
+    sizes = np.bincount(units, minlength=count)
+    for _ in range(draws):
+        chosen = random.integers(count, size=count)
+        at = np.concatenate([members[unit] for unit in chosen])
+        yield at, np.repeat(np.arange(count), sizes[chosen])
 
 
 def _expanded(drawn: Array, units: int) -> _Interval | None:

@@ -37,7 +37,6 @@ class Tensor:
     """An input or output of a model."""
 
     name: str
-    """In the graph."""
 
     dtype: str
     """As numpy calls it; as ONNX does where numpy has no name for it."""

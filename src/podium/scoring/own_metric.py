@@ -3,12 +3,8 @@ cannot measure."""
 
 import inspect
 import logging
-import sys
 import warnings
 from collections.abc import Iterator
-from importlib.machinery import PathFinder
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,14 +15,6 @@ from podium.scoring.families import Array, FunctionMetric
 _log = logging.getLogger("podium")
 
 _HINT = "it is called as function(target, predictions) and returns a number"
-
-
-def is_found(metric: FunctionMetric) -> bool:
-    """Return whether the metric's package is on this machine; on a cluster the image of the steps
-    has it."""
-    package = metric.name.partition(":")[0].partition(".")[0]
-    here = [str(Path.cwd())]
-    return package in sys.modules or bool(PathFinder.find_spec(package, here) or find_spec(package))
 
 
 def try_out(metric: FunctionMetric, kind: str | None = None) -> None:

@@ -37,9 +37,9 @@ from podium.scoring.families import (
     RankMetric,
     class_columns,
     class_count,
+    curves,
     group_starts,
     placements,
-    scored_classes,
 )
 
 _BLOCKS = 10_000
@@ -81,7 +81,7 @@ def paired_permutation(
         target: As in Metric.value, ``n`` items.
         second: Predictions of the other, for the same items.
         groups: Number of each item's group [n], from 0; None if every item is on its own.
-        limit: What p is compared with; there are as many draws as that takes, up to 1 / least_p.
+        limit: What p is compared with; there are as many draws as that takes, up to 1 / _least_p.
         draws: Number of draws, where not all exchanges are counted and the limit needs no more; 0
             for DRAWS or CALLS.
         seed: The seed of the draws.
@@ -89,7 +89,7 @@ def paired_permutation(
     random = np.random.default_rng(seed)
     count = len(target) if groups is None else int(groups.max()) + 1
     usual = draws or (CALLS if isinstance(metric, FunctionMetric) else DRAWS)
-    most = max(usual, math.ceil(min(_TIMES / limit, 1 / least_p(metric))))
+    most = max(usual, math.ceil(min(_TIMES / limit, 1 / _least_p(metric))))
     units = _deal(len(target), random, groups)
     swaps = _swaps(int(units.max()) + 1, most, random)
     if isinstance(metric, MeanMetric | ConfusionMetric):
@@ -113,8 +113,7 @@ def paired_permutation(
     return max(min(share, bound), least), bound < share or not extreme
 
 
-def least_p(metric: Metric) -> float:
-    """Return the least p value that draws alone show."""
+def _least_p(metric: Metric) -> float:
     return 1 / (MOST_CALLS if isinstance(metric, FunctionMetric) else MOST_DRAWS)
 
 
@@ -194,16 +193,16 @@ def _of_ranks(
     metric: Metric, target: Array, first: Array, second: Array, units: Array, swaps: Iterator[Array]
 ) -> _Drawn:
     observed = metric.value(target, first) - metric.value(target, second)
-    curves = [at for at in scored_classes(first) if 0 < (target == at).sum() < len(target)]
-    if len(target) * len(curves) > EXACT_RANKS:
+    defined = curves(target, first)
+    if len(target) * len(defined) > EXACT_RANKS:
         parts = np.bincount(units, _area_parts(target, first, second))
         return ((1 - 2 * swap) @ parts for swap in swaps), observed, _tail(observed, parts)
     pairs = [
         (
             np.concatenate([_midranks(given[:, at]) for given in (first, second)]),
-            np.tile(target == at, 2),
+            np.tile(positive, 2),
         )
-        for at in curves
+        for at, positive in defined
     ]
 
     def drawn() -> Iterator[Array]:
@@ -258,15 +257,11 @@ def _midranks(scores: Array) -> Array:
 def _area_parts(target: Array, first: Array, second: Array) -> Array:
     """Return each item's part in the difference of areas, ``[n]``; the mean over all curves that
     are defined."""
-    parts, defined = np.zeros(len(target)), 0
-    for label in scored_classes(first):
-        positive = target == label
-        if not 0 < positive.sum() < len(target):
-            continue
-        defined += 1
+    parts, defined = np.zeros(len(target)), curves(target, first)
+    for label, positive in defined:
         change = placements(positive, first[:, label]) - placements(positive, second[:, label])
         parts += np.where(positive, change / positive.sum(), change / (~positive).sum())
-    return parts / max(1, defined)
+    return parts / max(1, len(defined))
 
 
 def _of_function(

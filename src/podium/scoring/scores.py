@@ -80,7 +80,6 @@ def score(
     target: Array,
     *,
     classes: int | None,
-    metric: Metric | None = None,
     predictions: Path | None = None,
 ) -> Scores:
     """Measure a model.
@@ -90,7 +89,6 @@ def score(
         inputs: The dataset's arrays by name, each ``[n, ...]``.
         target: Class indices ``[n]``, or floats ``[n]`` or ``[n, k]``.
         classes: How many classes the dataset has; None for regression.
-        metric: One to compute besides those podium knows; it must be defined.
         predictions: An ``.npy`` file to write the predictions to instead of memory.
 
     Raises:
@@ -98,7 +96,7 @@ def score(
     """
     opened = OnnxModel(model)
     result = opened.predict(inputs, classes=classes, target=predictions)
-    return score_predictions(result, target, classes=classes, metric=metric, name=opened.name)
+    return score_predictions(result, target, classes=classes, name=opened.name)
 
 
 def score_predictions(

@@ -96,7 +96,7 @@ def slices(
         level = _LEVEL / len(different)
         found.append(_measured(one, metric, target[here], first[here], other, mates, level))
     judged = sorted((one for one in found if one.compared), key=lambda one: one.p_value or 0.0)
-    corrected = holm([one.p_value or 0.0 for one in judged])
+    corrected = _holm([one.p_value or 0.0 for one in judged])
     held = [replace(one, p_value=p_value) for one, p_value in zip(judged, corrected, strict=True)]
     held.sort(key=lambda one: (not one.worse, -one.loss))
     return [*held, *sorted((one for one in found if not one.compared), key=lambda one: -one.items)]
@@ -129,7 +129,7 @@ def _measured(
     return replace(found, compared=compared, p_value=compared.p_value, why=compared.doubt)
 
 
-def holm(p_values: Sequence[float]) -> Iterator[float]:
+def _holm(p_values: Sequence[float]) -> Iterator[float]:
     """Yield p values, given in ascending order, corrected for their number (Holm 1979)."""
     most = 0.0
     for at, p_value in enumerate(p_values):
