@@ -21,7 +21,7 @@ from podium.data.options import DataOptions
 from podium.data.sources import table as table_source
 from podium.data.splits import divide
 from podium.prediction import Outcome, open_model
-from podium.prediction.predictor import describe_preprocessing
+from podium.prediction.predictor import _describe_preprocessing
 from podium.steps.prepare_data import DataSettings, prepare_data
 
 pytestmark = pytest.mark.whole
@@ -40,7 +40,7 @@ def save_onnx(model: Any, input_name: str, type_: Any, target: Path, data: Path)
     target.mkdir()
     (target / "model.onnx").write_bytes(made.SerializeToString())
     info = artifact.describe(data)
-    (target / "preprocessing.json").write_text(json.dumps(describe_preprocessing(info)))
+    (target / "preprocessing.json").write_text(json.dumps(_describe_preprocessing(info)))
 
 
 def prepare(tmp_path: Path, dataset: str, target: str = "", **options: Any) -> Path:
@@ -196,5 +196,5 @@ def save_pictures(model: LogisticRegression, target: Path, data: Path) -> None:
         target / "model.onnx",
     )
     (target / "preprocessing.json").write_text(
-        json.dumps(describe_preprocessing(artifact.describe(data)))
+        json.dumps(_describe_preprocessing(artifact.describe(data)))
     )

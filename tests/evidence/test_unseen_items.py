@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from podium.data import artifact
 from podium.errors import InvalidInput
 from podium.models import open_registry
-from podium.models.comparison import jumps
+from podium.models.comparison import _jumps
 from podium.prediction import ModelDirectory
 from podium.scoring import METRICS
 from podium.scoring.comparison import wilson
@@ -241,7 +241,7 @@ def test_bad_luck_on_few_items_is_no_jump(few: int) -> None:
     first, second = (
         [(k / n, *wilson(k, n)) for k in ks.tolist()] for ks, n in ((hits, few), (then, 1000))
     )
-    jump = np.array([[jumps(METRICS["accuracy"], a, b) for b in second] for a in first])
+    jump = np.array([[_jumps(METRICS["accuracy"], a, b) for b in second] for a in first])
     for truth in (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.95):
         chance = binom.pmf(hits, few, truth) @ jump @ (2 * binom.pmf(then, 1000, truth))
         assert chance <= 0.001

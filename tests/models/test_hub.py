@@ -20,7 +20,7 @@ from terminals import PODIUM
 
 from podium.errors import InvalidInput
 from podium.models import Model, open_registry
-from podium.models.export_hub import Entry, check_address
+from podium.models.export_hub import _Entry, check_address
 
 pytestmark = pytest.mark.whole
 
@@ -72,7 +72,7 @@ def export(
 
 
 def test_a_hub_is_told_uri_format_and_facts(model: Model) -> None:
-    told = Entry.of(model.champion)
+    told = _Entry.of(model.champion)
     assert told.uri == f"{model.storage.url}/models/{model.name}/versions/v1"
     assert (told.form, told.form_version) == ("onnx", "1")
     assert told.description == "accuracy 0.9000 on the test part of shapes"
@@ -84,7 +84,7 @@ def test_a_hub_is_told_uri_format_and_facts(model: Model) -> None:
     ("version", "form"), [("weights", "safetensors"), ("command", "podium-command")]
 )
 def test_what_is_not_known_is_not_claimed(model: Model, version: str, form: str) -> None:
-    told = Entry.of(model.version(version))
+    told = _Entry.of(model.version(version))
     assert (told.form, told.form_version, told.description) == (form, None, None)
     assert told.properties == {"run_id": version}
 
@@ -236,7 +236,7 @@ def test_a_real_hub_has_one_version_after_two_exports(model: Model) -> None:
     assert plain(version["customProperties"]) == PROPERTIES
     assert plain(there["customProperties"]) == {"champion": "v1"}
     (artifact,) = artifacts
-    assert artifact["uri"] == Entry.of(model.champion).uri
+    assert artifact["uri"] == _Entry.of(model.champion).uri
     assert (artifact["modelFormatName"], artifact["modelFormatVersion"]) == ("onnx", "1")
 
 
@@ -265,7 +265,7 @@ def test_what_others_wrote_in_a_real_hub_stays(model: Model) -> None:
         "them",
         {"note": "theirs", **PROPERTIES},
     )
-    assert [artifact["uri"] for artifact in artifacts] == [Entry.of(model.champion).uri]
+    assert [artifact["uri"] for artifact in artifacts] == [_Entry.of(model.champion).uri]
 
 
 @pytest.mark.slow

@@ -18,11 +18,11 @@ from podium.models import Model, PromotionRule, decide, open_registry
 from podium.models.decision import Earlier
 from podium.models.power import (
     _least_gain,
+    _of_accuracy,
+    _of_versions,
     _sum_of_promoted,
-    of_accuracy,
     of_data,
     of_model,
-    of_versions,
 )
 from podium.models.shared_items import SharedItems
 from podium.scoring import METRICS
@@ -65,7 +65,7 @@ def test_the_power_of_accuracy_is_that_of_the_simulated_rule(rule: str) -> None:
 
 
 def test_what_can_be_shown_is_promoted_in_four_of_five() -> None:
-    found = of_accuracy(PromotionRule.parse("likely"), ACCURACY, 80)
+    found = _of_accuracy(PromotionRule.parse("likely"), ACCURACY, 80)
     assert found.least is not None
 
     def draw(random: np.random.Generator, better: float) -> tuple[Array, Array, Array]:
@@ -85,9 +85,9 @@ def test_what_can_be_shown_is_promoted_in_four_of_five() -> None:
 
 def test_earlier_challengers_take_power() -> None:
     rule = PromotionRule.parse("likely")
-    alone = of_accuracy(rule, ACCURACY, 200)
+    alone = _of_accuracy(rule, ACCURACY, 200)
     crowd = Earlier(challengers=30, figures=(0.9,) * 29, noises=(0.0005,) * 29)
-    late = of_accuracy(rule, ACCURACY, 200, earlier=crowd)
+    late = _of_accuracy(rule, ACCURACY, 200, earlier=crowd)
     assert alone.least is not None
     assert late.least is None or late.least > alone.least
 
@@ -113,7 +113,7 @@ def shared(target: Array, champion: Array, other: Array) -> SharedItems:
 
 def test_the_power_of_errors_is_near_a_simulated_rule() -> None:
     target, challenger, champion = of_numbers(0.0, np.random.default_rng(7))
-    found = of_versions(PromotionRule.parse("likely"), RMSE, shared(target, champion, challenger))
+    found = _of_versions(PromotionRule.parse("likely"), RMSE, shared(target, champion, challenger))
     assert not found.exact
     for better, power in found.power:
         draw = partial(of_numbers, better)
@@ -127,8 +127,8 @@ def test_items_of_groups_count_together() -> None:
     alone = shared(target, *right)
     grouped = replace(alone, groups=np.arange(200) // 10)
     rule = PromotionRule.parse("better")
-    together = of_versions(rule, ACCURACY, grouped)
-    single = of_versions(rule, ACCURACY, alone)
+    together = _of_versions(rule, ACCURACY, grouped)
+    single = _of_versions(rule, ACCURACY, alone)
     assert not together.exact
     assert single.least is not None
     assert together.least is None or together.least > single.least
@@ -164,7 +164,7 @@ def test_a_model_says_what_its_test_part_can_show(model: Model) -> None:
     add(model, "second", range(20, 60))
     found = of_model(model)
     assert found.given == "as first and second differ"
-    expected = of_accuracy(
+    expected = _of_accuracy(
         PromotionRule.parse("likely"), ACCURACY, 200, accuracy=0.8, disagreement=0.2
     )
     assert found.power == expected.power
@@ -190,7 +190,7 @@ def test_data_say_what_a_first_model_can_show(tiny_dataset: Path) -> None:
 
     info = describe(tiny_dataset)
     found = of_data(info, "likely")
-    assert found == of_accuracy(PromotionRule.parse("likely"), ACCURACY, info.parts["test"].count)
+    assert found == _of_accuracy(PromotionRule.parse("likely"), ACCURACY, info.parts["test"].count)
     assert of_data(info, "fresh") is None
     assert of_data(info, "likely", "roc_auc") is None
     assert of_data(info, "likely,metric=log_loss") is None

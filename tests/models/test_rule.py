@@ -11,7 +11,7 @@ from podium.errors import InvalidInput
 from podium.models import PromotionRule, Version, decide
 from podium.models.criteria import CRITERIA
 from podium.models.decision import Earlier
-from podium.models.version import Facts, TrialFacts
+from podium.models.version import Facts, _TrialFacts
 from podium.scoring import METRICS, find_metric
 from podium.scoring.comparison import mcnemar
 
@@ -336,7 +336,7 @@ def test_an_own_metric_that_is_random_is_refused() -> None:
         decide(PromotionRule(), metric, LABELS, wrong_at(1), None)
 
 
-def of_trial(facts: TrialFacts) -> Version:
+def of_trial(facts: _TrialFacts) -> Version:
     return Version(
         storage=None,  # type: ignore[arg-type]
         name="m",
@@ -367,7 +367,7 @@ def test_a_rule_bounds_what_the_trial_reported(
 ) -> None:
     rule = PromotionRule.parse("better,trial.ms<=20,trial.mb<5")
     better = decide(rule, ACCURACY, LABELS, wrong_at(1), wrong_at(2, 3, 4, 5))
-    decided = rule.of_version(better, of_trial(TrialFacts(name="t-1", metrics=metrics)))
+    decided = rule.of_version(better, of_trial(_TrialFacts(name="t-1", metrics=metrics)))
     assert decided.promote is promote
     assert reason in decided.reasons
     assert set(better.reasons) < set(decided.reasons)
@@ -382,7 +382,7 @@ def test_a_bound_that_cannot_be_read_shows_one_that_can() -> None:
 def test_a_version_without_a_trial_keeps_no_bound() -> None:
     rule = PromotionRule.parse("trial.ms<=20")
     first = decide(rule, ACCURACY, LABELS, wrong_at(1), None)
-    decided = rule.of_version(first, of_trial(TrialFacts()))
+    decided = rule.of_version(first, of_trial(_TrialFacts()))
     assert not decided.promote
     assert decided.reasons[0] == "no: the version, which is of no trial, has no ms (trial.ms<=20)"
 

@@ -19,7 +19,7 @@ from podium.errors import Conflict, Damaged, InvalidInput, Untrusted
 from podium.models import Model, NotPromoted, Version, open_registry, signature
 from podium.models.document import seal, sha256_of
 from podium.models.ledger import Ledger
-from podium.models.signature import PublicKey, check, check_directory, sign, signature_key
+from podium.models.signature import PublicKey, sign, signature_key
 from podium.serving.served import find_models
 
 LABELS = (np.arange(200) % 2).astype(np.uint8)
@@ -218,7 +218,7 @@ def test_nonsense_is_not_a_signature(model: Model, keys: Path, content: str) -> 
     version = model.version("v2")
     (folder(version) / "model.sig").write_text(content)
     with pytest.raises(Untrusted, match="not a signature of"):
-        check(version, PublicKey.read(keys / "key.pub"))
+        PublicKey.read(keys / "key.pub").check(version)
 
 
 @pytest.mark.parametrize("member", ["payload", "sig"])
@@ -246,7 +246,7 @@ def test_the_signature_of_another_version_does_not_count(model: Model, keys: Pat
     place = folder(model.version("v2")) / "model.sig"
     place.write_bytes((folder(model.version("v1")) / "model.sig").read_bytes())
     with pytest.raises(Untrusted, match=r"metadata\.json, predictions\.npy differ"):
-        check(model.version("v2"), PublicKey.read(keys / "key.pub"))
+        PublicKey.read(keys / "key.pub").check(model.version("v2"))
 
 
 def test_metadata_that_changes_between_two_reads_is_noticed(model: Model, keys: Path) -> None:
@@ -257,7 +257,7 @@ def test_metadata_that_changes_between_two_reads_is_noticed(model: Model, keys: 
     swapped = model.version("v2")
     (folder(version) / "metadata.json").write_bytes(honest)
     with pytest.raises(Conflict, match="changed while it was read"):
-        check(swapped, PublicKey.read(keys / "key.pub"))
+        PublicKey.read(keys / "key.pub").check(swapped)
 
 
 def test_a_rule_can_ask_for_a_signature(
@@ -359,7 +359,7 @@ def test_a_signature_of_some_files_only_is_refused(
     )
     assert foreign(*words, "--ignore-paths", tmp_path / "out/model.onnx").returncode == 0
     with pytest.raises(Untrusted, match=r"model\.onnx differ, or are on one side only"):
-        check(version, PublicKey.read(keys / "key.pub"))
+        PublicKey.read(keys / "key.pub").check(version)
 
 
 def test_an_unsigned_version_is_no_way_back(
@@ -379,11 +379,11 @@ def test_a_link_in_a_served_directory_is_refused(model: Model, keys: Path, tmp_p
     version = model.version("v2")
     sign(version, keys / "key.pem")
     version.fetch(tmp_path / "out")
-    check_directory(tmp_path / "out", PublicKey.read(keys / "key.pub"))
+    PublicKey.read(keys / "key.pub").check_directory(tmp_path / "out")
     (tmp_path / "out" / "model.onnx").rename(tmp_path / "elsewhere")
     (tmp_path / "out" / "model.onnx").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(Untrusted, match="symbolic link"):
-        check_directory(tmp_path / "out", PublicKey.read(keys / "key.pub"))
+        PublicKey.read(keys / "key.pub").check_directory(tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -417,7 +417,7 @@ def test_checking_a_signature_reads_no_file(
     monkeypatch.setattr(Version, "read", None)
     monkeypatch.setattr(Version, "_fetch", None)
     os.unlink(folder(version) / "model.onnx")
-    check(version, PublicKey.read(keys / "key.pub"))
+    PublicKey.read(keys / "key.pub").check(version)
 
 
 def test_a_version_in_a_bucket_is_signed_there(
@@ -427,7 +427,7 @@ def test_a_version_in_a_bucket_is_signed_there(
     version = model.upload({"model.onnx": shapes_model()}, {}, "v1")
     public = PublicKey.read(keys / "key.pub")
     with pytest.raises(Untrusted, match="not signed"):
-        check(version, public)
+        public.check(version)
     sign(version, keys / "key.pem")
     assert list(model.verify(key=public, only="v1")) == []
     version.fetch(tmp_path / "out")

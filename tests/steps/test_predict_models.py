@@ -18,7 +18,7 @@ from podium.data import artifact
 from podium.errors import Failed, InvalidInput
 from podium.models import open_registry
 from podium.models.shared_items import predictions
-from podium.prediction.command import predict_here
+from podium.prediction.command import _predict_here
 from podium.steps.evaluate import PREDICTIONS, EvaluationResult, evaluate
 from podium.steps.promote import promote
 from podium.steps.upload_model import upload_model
@@ -170,7 +170,7 @@ def leave(script: str, tmp_path: Path) -> np.ndarray:
     model = tmp_path / "model"
     model.mkdir()
     (model / "model.json").write_text(json.dumps({"predict": ["sh", "-c", script, "sh"]}))
-    return predict_here(model, {"images": np.zeros((10, 2))}, classes=3, name="it")
+    return _predict_here(model, {"images": np.zeros((10, 2))}, classes=3, name="it")
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ REGISTRY: Mapping[str, Bug] = {
     "clocks that differ turn the history around": Bug(
         Ledger,
         "_following",
-        "max(move.time, just_after(current.time)) if current else move.time",
+        "max(move.time, _just_after(current.time)) if current else move.time",
         "move.time",
     ),
     "an alias may point at a version that is being deleted": Bug(
@@ -101,7 +101,7 @@ REGISTRY: Mapping[str, Bug] = {
         Upload, "_publish", "if there.deleting.get(name) != token:", "if False:"
     ),
     "an upload begins beside a deletion that goes on": Bug(
-        Upload, "_take_over", "if is_recent(old):", "if False:"
+        Upload, "_take_over", "if _is_recent(old):", "if False:"
     ),
     "an upload over leftovers does not stop their collector": Bug(
         Upload, "run", "token = old and self._take_over(old)", "token = old"
@@ -140,7 +140,7 @@ REGISTRY: Mapping[str, Bug] = {
     "a segment of the history is named and never written": Bug(
         Ledger,
         "_moved_out",
-        "self.storage.put(segment_key(self.name, name), content, if_absent=True)",
+        "self.storage.put(self.segment_key(name), content, if_absent=True)",
         "pass",
     ),
     "a deletion leaves no record": Bug(

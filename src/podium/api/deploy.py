@@ -13,7 +13,7 @@ from podium.files.yaml_loader import dump
 from podium.manifests.conditions import Manifest
 from podium.manifests.serving import FORMS, PREDICTOR, ModelServer
 from podium.models import CHAMPION, Model, open_registry
-from podium.models.signature import PublicKey, check, public_key
+from podium.models.signature import PublicKey, public_key
 from podium.models.split import Split
 from podium.models.version import Version
 
@@ -113,5 +113,5 @@ def deploy(
     for split in [*splits, *([Split.canary(server.canary)] if server.canary else [])]:
         chosen.version(split.ref)
     if public:
-        check(stored, public)
+        public.check(stored)
     return Deployment(server=server, to=to, version=stored)

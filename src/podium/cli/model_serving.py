@@ -226,7 +226,7 @@ def drift(
       podium models drift churn --metrics http://churn:8080/metrics --since last-look.json
     """
     from podium.files.documents import load_json, parse
-    from podium.models.drift import seen_by_servers, seen_in_data, shifts
+    from podium.models.drift import Seen, shifts
 
     if bool(urls) == bool(data):
         raise InvalidInput(
@@ -241,7 +241,7 @@ def drift(
         before = None
         if since and since.exists():
             before = parse(dict[str, str], load_json(since.read_bytes(), str(since)), str(since))
-        seen = seen_in_data(version, data) if data else seen_by_servers(version, pages, before)
+        seen = Seen.in_data(version, data) if data else Seen.by_servers(version, pages, before)
         found = shifts(version.opened.profile, seen.counts)  # type: ignore[arg-type]
     limit = fail_over or _USUAL
     if since and seen.items >= least:

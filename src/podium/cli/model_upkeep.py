@@ -299,7 +299,7 @@ def sign(
     else:
         assert made
         public = signature.require_key()
-        signature.attach(version, made, public)
+        public.attach(version, made)
     where = version.storage.join(signature.signature_key(version))
     value = {
         "name": name,

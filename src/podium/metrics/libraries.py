@@ -30,10 +30,8 @@ class Library:
     """A library's output format of metrics."""
 
     key: str
-    """Name on the command line."""
 
     name: str
-    """Display name."""
 
     line: re.Pattern[str]
     """Tells its lines from others."""

@@ -18,7 +18,7 @@ from podium.errors import InvalidInput, NotFound, Untrusted, require
 from podium.models.decision import Decision, Promotion
 from podium.models.ledger import Ledger
 from podium.models.record import Record
-from podium.models.signature import public_key, signed_by, signer
+from podium.models.signature import public_key, signer
 from podium.models.version import Version
 from podium.system.settings import PUBLIC_KEY
 
@@ -156,12 +156,8 @@ def _check(word: Record, version: Version) -> str:
         made = base64.b64decode(str(word.evidence.get("signature", "")), validate=True)
     except binascii.Error:
         made = b""
-    signed_by(
-        key,
-        made,
-        _statement(word.event, version, dict(word.evidence)),
-        f"the approval of {version.title}",
-    )
+    statement = _statement(word.event, version, dict(word.evidence))
+    key.require(made, statement, f"the approval of {version.title}")
     return f", signed with the key {key.fingerprint[:16]}"
 
 

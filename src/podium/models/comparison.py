@@ -12,10 +12,7 @@ import numpy as np
 import podium.models.approval as approval
 import podium.models.signature as signature
 from podium.data.artifact import describe
-from podium.data.seen import (
-    TEST_ITEMS,
-    TooFewItems,
-)
+from podium.data.seen import TooFewItems
 from podium.data.test_part import mostly, sketch
 from podium.display.text import figure
 from podium.errors import InvalidInput
@@ -28,9 +25,7 @@ from podium.models.shared_items import (
     SharedItems,
     TestItems,
     VersionJobs,
-    items_of,
     stored_hashes,
-    stored_items,
 )
 from podium.models.version import PREDICTIONS, Version
 from podium.prediction import ONNX, PREPROCESSING
@@ -66,26 +61,27 @@ def judge(
     """Return what decides between a challenger and a champion, or about a first champion.
 
     Args:
-        data: As in predictions.
+        data: URI of a dataset, or of its test part, to run them on; None to use the predictions stored
+            with them.
         rule: What the challenger must achieve.
         metric: What both are compared by; None for the rule's, else what the challenger was chosen
             by.
-        jobs: As in predictions.
+        jobs: Where a predict command runs; None runs it on this machine.
         live: Items that a server answered, to compare on in place of a test part.
 
     Raises:
         InvalidInput: The rule needs what this machine lacks, as a key for signatures.
     """
     rule.require_ready()
-    of_data = items_of(data, jobs) if data is not None else None
+    of_data = TestItems.of_data(data, jobs) if data is not None else None
 
     def decide_between(
         challenger: Version, champion: Version | None, records: Sequence[Record]
     ) -> Decision:
         both = (challenger, champion) if champion else (challenger,)
-        items, measure = live.of(challenger) if live else of_data or stored_items(both)
+        items = live.of(challenger) if live else of_data or TestItems.stored(both)
         try:
-            seen = items.common([measure(version) for version in both])
+            seen = items.common(both)
         except TooFewItems as error:
             if champion is None:
                 raise
@@ -184,8 +180,7 @@ def _sketch(seen: SharedItems, items: TestItems) -> str:
 def _new_items(
     seen: SharedItems, challenger: Version, champion: Version, metric: str
 ) -> NewItems | None:
-    """Return the items that are new since the champion was promoted; None if that is unknown."""
-    own = stored_hashes(champion, TEST_ITEMS)
+    own = stored_hashes(champion)
     if own is None or seen.units is None:
         return None
     records = Ledger(champion.storage, champion.name).records()
@@ -206,10 +201,10 @@ def _jumped(
     if not now or PREDICTIONS not in champion.files or facts.test_part == describe(data).test_part:
         return ""
     try:
-        items, measure = stored_items([champion])
+        items = TestItems.stored([champion])
     except InvalidInput:  # its labels are encrypted with the key of another machine
         return ""
-    own = items.common([measure(champion)])
+    own = items.common([champion])
     target, predicted, groups = own.target, own.of(metric)[0], own.groups
     if own.classes:
         names = {seen.classes[label] for label in np.unique(seen.target)}
@@ -223,7 +218,7 @@ def _jumped(
     if before is None:
         return ""
     value, earlier = figures["champion_value"], metric.value(target, predicted)
-    if not jumps(metric, (earlier, *before), (value, *now)):
+    if not _jumps(metric, (earlier, *before), (value, *now)):
         return ""
     return (
         f"the {metric.name} of {champion.title} jumps from {figure(earlier)} ({figure(before[0])} to "
@@ -233,7 +228,7 @@ def _jumped(
     )
 
 
-def jumps(
+def _jumps(
     metric: Metric, earlier: tuple[float, float, float], now: tuple[float, float, float]
 ) -> bool:
     """Return whether a figure is better than an earlier one by more than _JUMP standard errors.
@@ -310,7 +305,6 @@ class Difference:
     """The metric compared; its first value is the second version's."""
 
     items: int
-    """How many there are."""
 
     metrics: Mapping[str, tuple[float | None, float | None]]
     """Each metric's value of the first and the second version; None where it is not defined."""
@@ -322,7 +316,6 @@ class Difference:
     """The items the second does better or worse."""
 
     notes: tuple[str, ...] = ()
-    """As SharedItems.notes."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values; ``value`` is the second version's, ``champion_value`` the

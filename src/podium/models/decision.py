@@ -153,7 +153,6 @@ class Decision:
     """The outcome of a rule for one challenger."""
 
     promote: bool
-    """Whether it becomes champion."""
 
     reasons: tuple[str, ...]
     """Every condition of the rule with its figures, in words."""

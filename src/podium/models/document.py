@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ CARD = "MODEL_CARD.md"
 MAX_BYTES = MAX_JSON
 """Largest document. A confusion matrix of 1,000 classes takes half of it."""
 
-_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
+TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _log = logging.getLogger("podium")
 
@@ -143,7 +143,7 @@ def name_for(dataset: str) -> str:
 
 def now() -> str:
     """Return the current time as RFC3339 with microseconds, UTC."""
-    return datetime.now(UTC).strftime(_TIME)
+    return datetime.now(UTC).strftime(TIME)
 
 
 def moment(time: str) -> datetime:
@@ -152,12 +152,7 @@ def moment(time: str) -> datetime:
     Raises:
         ValueError: It has another format.
     """
-    return datetime.strptime(time, _TIME).replace(tzinfo=UTC)
-
-
-def just_after(time: str) -> str:
-    """Return the next microsecond after a time in the format of now."""
-    return (moment(time) + timedelta(microseconds=1)).strftime(_TIME)
+    return datetime.strptime(time, TIME).replace(tzinfo=UTC)
 
 
 @lru_cache(1000)

@@ -32,7 +32,6 @@ class Shift:
     name: str
 
     items: int
-    """Seen now."""
 
     psi: float
     """Population stability index; half an item is added to each bin, so that an empty one
@@ -71,6 +70,81 @@ class Seen:
     items: int
     notes: tuple[str, ...] = ()
     """Caveats for the reader, as sentences."""
+
+    @classmethod
+    def in_data(cls, version: Version, uri: str) -> "Seen":
+        """Count the items of a file or folder, and what the version says of them; see Predictor.stream.
+
+        Raises:
+            NotFound, InvalidInput, Failed: As Predictor.stream.
+        """
+        watch, predictor = Watch(_require_profile(version)), version.opened
+        predictor.seen = watch.note
+        problems = [result for result in predictor.stream([uri]) if isinstance(result, Problem)]
+        counts = watch.counts()
+        notes = (
+            [f"{len(problems):,} items could not be read and are not counted: {problems[0]}"]
+            if problems
+            else []
+        )
+        if watch.failures:
+            notes.append(
+                f"{watch.failures:,} calls of the model do not fit the bins and are not counted"
+            )
+        return cls(counts=counts, items=watch.items, notes=tuple(notes))
+
+    @classmethod
+    def by_servers(
+        cls, version: Version, pages: Mapping[str, str], before: Mapping[str, str] | None = None
+    ) -> "Seen":
+        """Add up what servers have counted of a version.
+
+        Args:
+            pages: Their /metrics, by URL.
+            before: Pages of an earlier look; what these had counted already is left out.
+
+        Raises:
+            NotFound: None of them counts items of this version.
+            InvalidInput: A server's bins are not those of the version.
+        """
+        profile, notes = _require_profile(version), list[str]()
+        keys = {of: list(bins.labels) for of, bins in profile.bins().items()}
+        total: Counts = {of: np.zeros(len(labels), np.int64) for of, labels in keys.items()}
+        items, others = 0, dict[str, int]()
+        for url, page in pages.items():
+            watched = _watched(page, version.name)
+            others |= {name: others.get(name, 0) + count for name, count in watched.items()}
+            earlier = (before or {}).get(url, "")
+            if earlier and _began(earlier) != _began(page):
+                notes.append(
+                    f"{url} has restarted since the last time: its earlier counts are lost"
+                )
+                earlier = ""
+            if earlier and _watched(earlier, version.name).get(version.version, 0) > watched.get(
+                version.version, 0
+            ):
+                earlier = ""  # it forgot this version, and began again
+            items += watched.get(version.version, 0) - _watched(earlier, version.name).get(
+                version.version, 0
+            )
+            for sign, text in ((1, page), (-1, earlier)):
+                _add(total, text, sign, version, keys, url)
+            for labels, count in read_samples(page, "podium_serve_watch_failures_total"):
+                if count and _is(labels, version):
+                    notes.append(f"{url}: {int(count):,} calls of the model could not be counted")
+        own = others.pop(version.version, None)
+        if own is None:
+            told = f", but of {', '.join(sorted(others))}" if others else ""
+            hint = (
+                f"podium models drift {version.name}@{min(others)}"
+                if others
+                else f"podium serve {version.name} --watch"
+            )
+            raise NotFound(f"{', '.join(pages)} counts no items of {version.title}{told}", hint)
+        if others := {name: count for name, count in others.items() if count}:
+            told = ", ".join(f"{count:,} of {name}" for name, count in others.items())
+            notes.append(f"items that other versions answered are left out: {told}")
+        return cls(counts=total, items=items, notes=tuple(notes))
 
 
 def _require_profile(version: Version) -> Profile:
@@ -117,79 +191,6 @@ def _shift(of: str, bins: Bins, counts: NDArray[np.int64]) -> Shift:
         bin=bins.labels[at],
         share=(float(before[at]), float(now[at])),
     )
-
-
-def seen_in_data(version: Version, uri: str) -> Seen:
-    """Count the items of a file or folder, and what the version says of them; see Predictor.stream.
-
-    Raises:
-        NotFound, InvalidInput, Failed: As Predictor.stream.
-    """
-    watch, predictor = Watch(_require_profile(version)), version.opened
-    predictor.seen = watch.note
-    problems = [result for result in predictor.stream([uri]) if isinstance(result, Problem)]
-    counts = watch.counts()
-    notes = (
-        [f"{len(problems):,} items could not be read and are not counted: {problems[0]}"]
-        if problems
-        else []
-    )
-    if watch.failures:
-        notes.append(
-            f"{watch.failures:,} calls of the model do not fit the bins and are not counted"
-        )
-    return Seen(counts=counts, items=watch.items, notes=tuple(notes))
-
-
-def seen_by_servers(
-    version: Version, pages: Mapping[str, str], before: Mapping[str, str] | None = None
-) -> Seen:
-    """Add up what servers have counted of a version.
-
-    Args:
-        pages: Their /metrics, by URL.
-        before: Pages of an earlier look; what these had counted already is left out.
-
-    Raises:
-        NotFound: None of them counts items of this version.
-        InvalidInput: A server's bins are not those of the version.
-    """
-    profile, notes = _require_profile(version), list[str]()
-    keys = {of: list(bins.labels) for of, bins in profile.bins().items()}
-    total: Counts = {of: np.zeros(len(labels), np.int64) for of, labels in keys.items()}
-    items, others = 0, dict[str, int]()
-    for url, page in pages.items():
-        watched = _watched(page, version.name)
-        others |= {name: others.get(name, 0) + count for name, count in watched.items()}
-        earlier = (before or {}).get(url, "")
-        if earlier and _began(earlier) != _began(page):
-            notes.append(f"{url} has restarted since the last time: its earlier counts are lost")
-            earlier = ""
-        if earlier and _watched(earlier, version.name).get(version.version, 0) > watched.get(
-            version.version, 0
-        ):
-            earlier = ""  # it forgot this version, and began again
-        items += watched.get(version.version, 0) - _watched(earlier, version.name).get(
-            version.version, 0
-        )
-        for sign, text in ((1, page), (-1, earlier)):
-            _add(total, text, sign, version, keys, url)
-        for labels, count in read_samples(page, "podium_serve_watch_failures_total"):
-            if count and _is(labels, version):
-                notes.append(f"{url}: {int(count):,} calls of the model could not be counted")
-    own = others.pop(version.version, None)
-    if own is None:
-        told = f", but of {', '.join(sorted(others))}" if others else ""
-        hint = (
-            f"podium models drift {version.name}@{min(others)}"
-            if others
-            else f"podium serve {version.name} --watch"
-        )
-        raise NotFound(f"{', '.join(pages)} counts no items of {version.title}{told}", hint)
-    if others := {name: count for name, count in others.items() if count}:
-        told = ", ".join(f"{count:,} of {name}" for name, count in others.items())
-        notes.append(f"items that other versions answered are left out: {told}")
-    return Seen(counts=total, items=items, notes=tuple(notes))
 
 
 def _add(

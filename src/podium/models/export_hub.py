@@ -50,11 +50,10 @@ def check_address(uri: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class _Entry:
     """A version's entry in a hub."""
 
     uri: str
-    """URI of the version's files."""
 
     form: str | None
     """The format as runtimes of KServe call it, where they know it."""
@@ -64,7 +63,7 @@ class Entry:
     properties: Mapping[str, str | float]
 
     @classmethod
-    def of(cls, version: Version) -> "Entry":
+    def of(cls, version: Version) -> "_Entry":
         """Describe a version; only what its registry knows."""
         form, form_version = _format(version)
         value, data = version.facts.value, version.facts.dataset.name
@@ -162,7 +161,7 @@ def _client(uri: str, token: str | None) -> "ModelRegistryClient":
 def _registered(client: "ModelRegistryClient", version: Version) -> str:
     from model_registry.exceptions import StoreError
 
-    told = Entry.of(version)
+    told = _Entry.of(version)
     name = version.name, version.version
     try:
         there = client.get_model_version(*name)

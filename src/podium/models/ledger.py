@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import accumulate, islice
 from typing import Any
 
@@ -21,10 +21,9 @@ from podium.errors import Conflict, Damaged, NotFound
 from podium.models.document import (
     BACKUP,
     MAX_BYTES,
+    TIME,
     is_name,
-    just_after,
     moment,
-    now,
     plain,
     read_as,
     seal,
@@ -43,10 +42,6 @@ MOST_RECORDS, MOST_BYTES = 150, 1 << 19
 """With more of its history the document moves the older part into a segment."""
 KEPT_RECORDS, KEPT_BYTES = 100, 1 << 18
 """As many stay in it then."""
-
-
-_SETTLED = timedelta(minutes=10)
-"""No request takes longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,21 +107,6 @@ class State:
     def has(self, record: Record) -> bool:
         """Return whether a record was written, so that a lost answer is recognized."""
         return any(known.id == record.id for known in self.history)
-
-
-def deletion_token() -> str:
-    """Return a token of who deletes files, with the time."""
-    return f"{now()} {uuid.uuid4().hex}"
-
-
-def is_recent(token: str) -> bool:
-    """Return whether a deletion began so short ago that a request of it may be on its way still: it
-    would delete equal bytes that are written meanwhile."""
-    try:
-        began = moment(token.partition(" ")[0])
-    except ValueError:  # of an upload
-        return False
-    return abs(datetime.now(UTC) - began) < _SETTLED
 
 
 class Ledger:
@@ -204,7 +184,7 @@ class Ledger:
         document = {"format": _SEGMENT, "name": self.name, "id": uuid.uuid4().hex}
         content = seal({**document, "records": records})
         name = sha256_of(content)[0]
-        self.storage.put(segment_key(self.name, name), content, if_absent=True)
+        self.storage.put(self.segment_key(name), content, if_absent=True)
         return replace(state, history=state.history[at:], segments=(*state.segments, name))
 
     def append(self, record: Record) -> None:
@@ -309,7 +289,7 @@ class Ledger:
             previous=previous,
             replaced=target,
             # Hosts whose clocks differ still write a history in the order of the moves.
-            time=max(move.time, just_after(current.time)) if current else move.time,
+            time=max(move.time, _just_after(current.time)) if current else move.time,
         )
 
     def records(self, state: State | None = None, *, strict: bool = False) -> list[Record]:
@@ -337,7 +317,7 @@ class Ledger:
             Damaged: It is missing, or not what was written.
         """
         if name not in self._segments:
-            key = segment_key(self.name, name)
+            key = self.segment_key(name)
             where = self.storage.join(key)
             try:
                 content = self.storage.get(key, limit=MAX_BYTES + 1)
@@ -349,6 +329,10 @@ class Ledger:
                 raise Damaged(f"{where} is of another history", "it was copied there")
             self._segments[name] = _records(document.get("records"), where, self.name)
         return self._segments[name]
+
+    def segment_key(self, name: str) -> str:
+        """Return the key of a segment."""
+        return f"models/{self.name}/history/{name}.json"
 
     def entries(self, version: str) -> list[Entry]:
         """Return all objects of a version."""
@@ -410,13 +394,13 @@ class Ledger:
         return sorted(versions, key=lambda version: (version.created, version.version))
 
 
+def _just_after(time: str) -> str:
+    """Return the next microsecond after a time in the format of now."""
+    return (moment(time) + timedelta(microseconds=1)).strftime(TIME)
+
+
 def _records(value: Any, where: str, name: str) -> tuple[Record, ...]:
     return tuple(Record.parse(each, where, name) for each in read_as(list[Any], value, where))
-
-
-def segment_key(name: str, segment: str) -> str:
-    """Return the key of a segment of a model's history."""
-    return f"models/{name}/history/{segment}.json"
 
 
 def names_below(storage: Storage, prefix: str) -> list[str]:

@@ -5,7 +5,7 @@ An item counts for a comparison if both versions answered it, it has a label, an
 it in training. Equal items count together, as a group does: asking one often proves nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -92,8 +92,8 @@ class LiveItems:
             )
         return tuple(notes)
 
-    def of(self, challenger: Version) -> tuple[TestItems, Callable[[Version], Measured]]:
-        """Return the labeled items, and what measures a version on them.
+    def of(self, challenger: Version) -> TestItems:
+        """Return the labeled items, on which versions are measured by what they answered.
 
         Args:
             challenger: Says whether labels are classes or numbers.
@@ -111,15 +111,15 @@ class LiveItems:
                     f"{self.labels}: the label {wrong!r} is not a number, and {challenger.title} predicts numbers"
                 )
         times = [self._exchanges[name].time.replace(tzinfo=None) for name, _ in self._labeled]
-        items = TestItems(
+        return TestItems(
             target=target,
             classes=names,
             units=self._hashes,
             keys=self._hashes,
             times=np.array(times, "datetime64[us]"),
             inputs={},
+            measure=self._measure,
         )
-        return items, self._measure
 
     def _measure(self, version: Version) -> Measured:
         """Return what a version answered of the labeled items.

@@ -22,6 +22,7 @@ from podium.models.model import Model
 from podium.models.rule import PromotionRule, figures, shrunk_figures
 from podium.scoring.comparison import Comparison, difference
 from podium.scoring.families import Array, FunctionMetric, Metric, only_right
+from podium.scoring.intervals import resamples
 from podium.scoring.metrics import METRICS
 from podium.scoring.threshold import split
 
@@ -148,7 +149,7 @@ def of_data(info: "DatasetInfo", rule: str, metric: str = "") -> Detectable | No
     known = info.kind == "classification" and name == "accuracy" and not info.has_groups
     if not known or not 0 < count <= MOST or "fresh" in parsed or parsed.window:
         return None
-    return of_accuracy(parsed, METRICS["accuracy"], count)
+    return _of_accuracy(parsed, METRICS["accuracy"], count)
 
 
 def of_model(
@@ -182,17 +183,17 @@ def of_model(
         with nullcontext() if against else suppress(InvalidInput):
             if other.version != champion.version:
                 both = predictions([champion, other], data)
-                found = of_versions(parsed, chosen, both, earlier)
+                found = _of_versions(parsed, chosen, both, earlier)
                 given = f"as {champion.version} and {other.version} differ"
                 return replace(found, given=given)
     if not chosen.counts_hits or seen.groups is not None:
         problem = f"how much models differ in {chosen.name} follows from two of them, but {model.name} has one"
         raise InvalidInput(problem, "add a version with podium run or podium models upload --data")
     accuracy = chosen.value(seen.target, seen.of(chosen)[0])
-    return of_accuracy(parsed, chosen, len(seen.target), accuracy=accuracy, earlier=earlier)
+    return _of_accuracy(parsed, chosen, len(seen.target), accuracy=accuracy, earlier=earlier)
 
 
-def of_accuracy(
+def _of_accuracy(
     rule: PromotionRule,
     metric: Metric,
     items: int,
@@ -223,7 +224,7 @@ def of_accuracy(
     return _detectable(rule, metric, items, power, most=1 - accuracy, exact=True, given=given)
 
 
-def of_versions(
+def _of_versions(
     rule: PromotionRule, metric: Metric, seen: "SharedItems", earlier: Earlier | None = None
 ) -> Detectable:
     """Return what the test items of two versions can show, the champion first: exactly for
@@ -236,7 +237,7 @@ def of_versions(
     champion, other = seen.of(metric)
     if metric.counts_hits and seen.groups is None:
         gained, lost = only_right(seen.target, other, champion)
-        return of_accuracy(
+        return _of_accuracy(
             rule,
             metric,
             len(seen.target),
@@ -363,18 +364,8 @@ def _drawn(
     """Yield the difference of a metric, other minus champion, and its standard error, on draws of
     the items, or their groups, with replacement; of a function of one's own without the error,
     which would take 2,000 calls each."""
-    random = np.random.default_rng(0)
-    units = np.arange(len(seen.target)) if seen.groups is None else seen.groups
-    order, count = np.argsort(units, kind="stable"), int(units.max()) + 1
-    members = np.split(order, np.searchsorted(units[order], np.arange(1, count)))
-    for _ in range(_DRAWS):
-        chosen = random.integers(count, size=count)
-        at = np.concatenate([members[unit] for unit in chosen])
-        groups = (
-            None
-            if seen.groups is None
-            else np.repeat(np.arange(count), [len(members[unit]) for unit in chosen])
-        )
+    for at, numbers in resamples(len(seen.target), seen.groups, _DRAWS):
+        groups = None if seen.groups is None else numbers
         error = None
         if not isinstance(metric, FunctionMetric):
             found = difference(metric, seen.target[at], other[at], champion[at], groups)

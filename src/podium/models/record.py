@@ -39,7 +39,7 @@ class Constant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grounds:
+class _Grounds:
     """The part of a record's evidence that podium reads; all of it may be missing."""
 
     reason: str | None = None
@@ -79,13 +79,13 @@ class Grounds:
     """Address of the MLflow server that the run was logged to."""
 
     @classmethod
-    def parse(cls, evidence: Any, where: str, error: type[PodiumError] = Damaged) -> "Grounds":
+    def parse(cls, evidence: Any, where: str, error: type[PodiumError] = Damaged) -> "_Grounds":
         """Read the evidence of a record.
 
         Raises:
             PodiumError: A member has another type; the error is of the type given.
         """
-        return cast(Grounds, read_as(cls, without_nulls(evidence), where, "evidence", error=error))
+        return cast(_Grounds, read_as(cls, without_nulls(evidence), where, "evidence", error=error))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,7 @@ class Record:
             InvalidInput: The evidence could not be read back.
         """
         grounds = plain(evidence or {})
-        Grounds.parse(grounds, "the record", InvalidInput)
+        _Grounds.parse(grounds, "the record", InvalidInput)
         return cls(
             event=event,
             name=name,
@@ -167,7 +167,7 @@ class Record:
                 f"{where} is not an event of a model: {record.event!r} at {record.time!r}",
                 "upgrade podium?",
             )
-        Grounds.parse(record.evidence, where)
+        _Grounds.parse(record.evidence, where)
         return record
 
     def _is_sound(self) -> bool:
@@ -181,9 +181,9 @@ class Record:
         return timely and named and moves and self.event in _EVENTS and is_count(self.sequence)
 
     @property
-    def grounds(self) -> Grounds:
+    def grounds(self) -> _Grounds:
         """The part of the evidence that podium reads."""
-        return Grounds.parse(self.evidence, f"the {self.event} of {self.version}")
+        return _Grounds.parse(self.evidence, f"the {self.event} of {self.version}")
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values: what is stored, and what the shell and ``podium mcp`` show."""

@@ -32,8 +32,6 @@ from podium.errors import Damaged, InvalidInput, PodiumError
 from podium.files.documents import foreign, load_json
 from podium.models.task import (
     Task,
-    check_model_task,
-    check_task,
     class_names,
     decision_threshold,
 )
@@ -112,7 +110,6 @@ class SharedItems:
     """[m], numbers of the groups of items that count together; None if every item counts alone."""
 
     units: np.ndarray | None = None
-    """[m], as TestItems.units."""
 
     inputs: Mapping[str, np.ndarray]
     """The dataset's inputs by name, each ``[n, ...]`` of the whole test part; empty for stored
@@ -174,17 +171,99 @@ class TestItems:
     """[n], the time of each item; None if it is not known."""
 
     inputs: Mapping[str, np.ndarray]
-    """As SharedItems.inputs."""
 
     column: Callable[[str], np.ndarray] | None = None
     """HeldOut.column; None for stored predictions."""
 
-    def common(self, measured: Sequence[Measured]) -> SharedItems:
+    measure: Callable[[Version], Measured]
+    """Measures a version on them, or reads its stored predictions."""
+
+    @classmethod
+    def of_data(cls, data: str, jobs: "VersionJobs | None" = None) -> "TestItems":
+        """Return the test items of a dataset, on which each version is measured once.
+
+        Args:
+            data: URI of the dataset, or of its test part.
+            jobs: Where a predict command runs; None runs it on this machine.
+        """
+        from podium.data.held_out import HeldOut
+
+        held_out = HeldOut.open(data)
+        known: dict[str, Measured] = {}
+
+        def measure(version: Version) -> Measured:
+            if version.version not in known:
+                known[version.version] = _measure(version, held_out, jobs)
+            return known[version.version]
+
+        return cls(
+            target=held_out.part.target,
+            classes=held_out.info.classes,
+            units=held_out.units,
+            keys=held_out.keys,
+            times=held_out.times,
+            inputs=held_out.part.inputs,
+            column=held_out.column,
+            measure=measure,
+        )
+
+    @classmethod
+    def stored(cls, versions: Sequence[Version]) -> "TestItems":
+        """Return the test items that all versions were evaluated on, with the predictions that are
+        stored."""
+        digests = [version.facts.dataset.test_digest for version in versions]
+        missing = [
+            f"{file} of {version.version}"
+            for version in versions
+            for file in (PREDICTIONS, TARGET)
+            if file not in version.files
+        ]
+        if missing or None in digests or len(set(digests)) != 1:
+            why = (
+                f"{', '.join(missing)} is not stored"
+                if missing
+                else "they were evaluated on different test parts"
+            )
+            raise InvalidInput(
+                f"versions are compared on the same test part, but {why}",
+                "run them again: --data URI",
+            )
+        target = _stored_array(versions[0], TARGET)
+        classes = versions[0].facts.dataset.classes or _numbered(target)
+        hashes = stored_hashes(versions[0])
+
+        def measure(version: Version) -> Measured:
+            array = _stored_array(version, PREDICTIONS)
+            if len(array) != len(target):
+                raise Damaged(
+                    f"{PREDICTIONS} of {version.version} has {len(array)} items, but {TARGET} {len(target)}"
+                )
+            seen = seen_by(version)
+            fair = np.ones(len(target), bool)
+            if hashes is not None and seen is not None:
+                fair &= ~np.isin(hashes[:, :2], seen.hashes).any(axis=1)
+            own = version.facts.dataset.classes or classes
+            threshold = decision_threshold(version)
+            return Measured(
+                version=version.version,
+                predicted=array,
+                decided=threshold.decide(array, own) if threshold else None,
+                classes=own,
+                fair=fair,
+            )
+
+        units, keys = (None, None) if hashes is None else (hashes[:, 1], hashes[:, 2])
+        return cls(
+            target=target, classes=classes, units=units, keys=keys, inputs={}, measure=measure
+        )
+
+    def common(self, versions: Sequence[Version]) -> SharedItems:
         """Return the predictions for the items that are fair to all versions, with classes by name.
 
         Raises:
             TooFewItems: Hardly any are left.
         """
+        measured = [self.measure(version) for version in versions]
         names = tuple(
             dict.fromkeys(
                 [*self.classes, *(name for version in measured for name in version.classes)]
@@ -275,103 +354,26 @@ def _groups(units: np.ndarray | None, items: np.ndarray) -> np.ndarray | None:
     return None if len(different) == len(items) else numbers
 
 
-def predictions(
-    versions: Sequence[Version], data: str | None, jobs: "VersionJobs | None" = None
-) -> SharedItems:
+def predictions(versions: Sequence[Version], data: str | None) -> SharedItems:
     """Get the predictions of versions for one test part.
 
     Args:
         data: URI of a dataset, or of its test part, to run them on; None to use the predictions
             stored with them.
-        jobs: Where a predict command runs; None runs it on this machine.
 
     Raises:
         InvalidInput: No predictions are stored, or they are of different items, and no data is
             given; a version does not fit the dataset; or too few items are new to all versions.
     """
-    items, measure = stored_items(versions) if data is None else items_of(data, jobs)
-    return items.common([measure(version) for version in versions])
-
-
-def items_of(
-    data: str, jobs: "VersionJobs | None"
-) -> tuple[TestItems, Callable[[Version], Measured]]:
-    """Return the test items of a dataset, and what measures a version on them, each once."""
-    from podium.data.held_out import HeldOut
-
-    held_out = HeldOut.open(data)
-    known: dict[str, Measured] = {}
-
-    def measure(version: Version) -> Measured:
-        if version.version not in known:
-            known[version.version] = _measure(version, held_out, jobs)
-        return known[version.version]
-
-    return TestItems(
-        target=held_out.part.target,
-        classes=held_out.info.classes,
-        units=held_out.units,
-        keys=held_out.keys,
-        times=held_out.times,
-        inputs=held_out.part.inputs,
-        column=held_out.column,
-    ), measure
-
-
-def stored_items(versions: Sequence[Version]) -> tuple[TestItems, Callable[[Version], Measured]]:
-    """Return the test items that all versions were evaluated on, and what reads a version's stored
-    predictions."""
-    digests = [version.facts.dataset.test_digest for version in versions]
-    missing = [
-        f"{file} of {version.version}"
-        for version in versions
-        for file in (PREDICTIONS, TARGET)
-        if file not in version.files
-    ]
-    if missing or None in digests or len(set(digests)) != 1:
-        why = (
-            f"{', '.join(missing)} is not stored"
-            if missing
-            else "they were evaluated on different test parts"
-        )
-        raise InvalidInput(
-            f"versions are compared on the same test part, but {why}", "run them again: --data URI"
-        )
-    target = _stored_array(versions[0], TARGET)
-    classes = versions[0].facts.dataset.classes or _numbered(target)
-    first = versions[0]
-    hashes = stored_hashes(first, TEST_ITEMS)
-
-    def measure(version: Version) -> Measured:
-        array = _stored_array(version, PREDICTIONS)
-        if len(array) != len(target):
-            raise Damaged(
-                f"{PREDICTIONS} of {version.version} has {len(array)} items, but {TARGET} {len(target)}"
-            )
-        seen = seen_by(version)
-        fair = np.ones(len(target), bool)
-        if hashes is not None and seen is not None:
-            fair &= ~np.isin(hashes[:, :2], seen.hashes).any(axis=1)
-        own = version.facts.dataset.classes or classes
-        threshold = decision_threshold(version)
-        return Measured(
-            version=version.version,
-            predicted=array,
-            decided=threshold.decide(array, own) if threshold else None,
-            classes=own,
-            fair=fair,
-        )
-
-    units, keys = (None, None) if hashes is None else (hashes[:, 1], hashes[:, 2])
-    return TestItems(target=target, classes=classes, units=units, keys=keys, inputs={}), measure
+    items = TestItems.stored(versions) if data is None else TestItems.of_data(data)
+    return items.common(versions)
 
 
 def stored_intervals(version: Version) -> dict[str, tuple[float, float]]:
     """Return the 95 % interval of each figure of a version, from its stored predictions; nothing
     for a figure that these do not give, or that has too few items."""
     try:
-        items, measure = stored_items([version])
-        seen = items.common([measure(version)])
+        seen = TestItems.stored([version]).common([version])
     except PodiumError:
         return {}
     intervals = {}
@@ -388,7 +390,6 @@ def stored_intervals(version: Version) -> dict[str, tuple[float, float]]:
 
 
 def _numbered(target: np.ndarray) -> tuple[str, ...]:
-    """Return class indices as names; empty for regression."""
     return (
         ()
         if target.dtype.kind == "f"
@@ -442,7 +443,7 @@ def _prepare(
         InvalidInput: It is of another task, or cannot be measured on these items.
     """
     name = version.title
-    check_task(version, Task.of(held_out.info))
+    Task.of(held_out.info).require_same(version)
     taken = held_out.inputs_for(_preprocessing(version), name)
     seen = seen_by(version)
     notes = _unknown(version, held_out.info, name) if seen is None else ()
@@ -463,7 +464,7 @@ def check_comparable(model: "Model", data: str) -> None:
     """
     from podium.data.held_out import HeldOut
 
-    check_model_task(model, Task.of(describe(data)))
+    Task.of(describe(data)).require_same_model(model)
     champion = model.find_champion()
     if champion is not None:
         held_out = HeldOut.open(data)
@@ -487,10 +488,11 @@ def seen_by(version: Version) -> SeenItems | None:
     return SeenItems.from_bytes(version.read(SEEN), f"{SEEN} of {version.title}")
 
 
-def stored_hashes(version: Version, file: str) -> np.ndarray | None:
-    if file not in version.files:
+def stored_hashes(version: Version) -> np.ndarray | None:
+    """Return the content of its TEST_ITEMS; None if it has none."""
+    if TEST_ITEMS not in version.files:
         return None
-    return parse_hashes(version.read(file), f"{file} of {version.title}")
+    return parse_hashes(version.read(TEST_ITEMS), f"{TEST_ITEMS} of {version.title}")
 
 
 def _preprocessing(version: Version) -> Mapping[str, Any]:

@@ -73,6 +73,89 @@ class PublicKey:
             key = load(_pem(path))
         return cls(_of_a_curve(key, path))
 
+    def check(self, version: "Version") -> None:
+        """Refuse a version unless its signature was made with this key, and of the metadata and checksums
+        it has.
+
+        Raises:
+            Untrusted: It is not signed, was signed with another key, or is not what was signed.
+            Conflict: It was deleted or replaced meanwhile.
+        """
+        storage = version.storage
+        try:
+            content = storage.get(signature_key(version), limit=MAX_BYTES + 1)
+        except NotFound:
+            raise Untrusted(f"{version.title} is not signed", _to_sign(version)) from None
+        signed = _signed(content, self, storage.join(signature_key(version)))
+        _compare(version.title, signed, version.checksums())
+
+    def check_directory(self, directory: Path) -> None:
+        """Refuse a directory, such as one that was exported, unless its model.sig is of the files it
+        has.
+
+        Raises:
+            Untrusted: It is not signed, was signed with another key, or is not what was signed.
+        """
+        file = directory / SIGNATURE
+        if not file.is_file():
+            raise Untrusted(
+                f"{directory} has no {SIGNATURE}",
+                f"unset {PUBLIC_KEY} for what nobody signed, or export a "
+                "signed version: podium models export NAME champion DIRECTORY",
+            )
+        signed = _signed(file.read_bytes(), self, str(file))
+        inside = [
+            path
+            for path in directory.rglob("*")
+            if path != file and (path.is_symlink() or not path.is_dir())
+        ]
+        if strange := next(
+            (path for path in inside if path.is_symlink() or not path.is_file()), None
+        ):
+            raise Untrusted(
+                f"{strange} is a symbolic link or a special file",
+                "a signature is of files: export it again",
+            )
+        present = {path.relative_to(directory).as_posix(): sha256_of(path)[0] for path in inside}
+        if CARD not in signed:
+            present.pop(CARD, None)  # export writes it beside what was signed, and nothing reads it
+        _compare(str(directory), signed, present)
+
+    def attach(self, version: "Version", signature_file: Path) -> None:
+        """Store a signature that was made elsewhere, if it is one of this version.
+
+        Raises:
+            Untrusted: It was made with another key, or of other files.
+        """
+        _require_place(version)
+        try:
+            content = signature_file.read_bytes()
+        except OSError as error:
+            raise InvalidInput(
+                f"{signature_file} cannot be read: {error.strerror}", "name a model.sig"
+            ) from None
+        _compare(version.title, _signed(content, self, str(signature_file)), version.checksums())
+        version.storage.put(signature_key(version), content)
+
+    def require(self, made: bytes, content: bytes, what: str) -> None:
+        """Refuse content unless this key has made its signature.
+
+        Raises:
+            Untrusted: It has not.
+        """
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        algorithm = ec.ECDSA(getattr(hashes, _CURVES[self.key.curve.name])())
+        try:
+            self.key.verify(made, content, algorithm)
+        except InvalidSignature:
+            raise Untrusted(
+                f"{what} is not a valid signature of the key {self.fingerprint[:16]}",
+                "sign it again",
+            ) from None
+
 
 def signature_key(version: "Version") -> str:
     """Return the key of a version's signature, whether it is signed or not."""
@@ -96,7 +179,7 @@ def require_trusted(version: "Version") -> None:
         Untrusted: It is not signed, was signed with another key, or is not what was signed.
     """
     if key := public_key():
-        check(version, key)
+        key.check(version)
 
 
 def require_key() -> PublicKey:
@@ -119,7 +202,7 @@ def judge(decision: Decision, challenger: "Version") -> Decision:
     if key is None:
         return decision
     try:
-        check(challenger, key)
+        key.check(challenger)
     except Untrusted as error:
         return decision.refused(error.message)
     return decision.noting(f"signed with the key {key.fingerprint[:16]}")
@@ -180,89 +263,6 @@ def signer(key_file: Path) -> tuple[Callable[[bytes], bytes], PublicKey]:
     public = PublicKey(_of_a_curve(key, key_file).public_key())
     algorithm = ec.ECDSA(getattr(hashes, _CURVES[public.key.curve.name])())
     return lambda content: bytes(key.sign(content, algorithm)), public
-
-
-def signed_by(key: PublicKey, made: bytes, content: bytes, what: str) -> None:
-    """Refuse content unless a key has made its signature.
-
-    Raises:
-        Untrusted: It has not.
-    """
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    try:
-        key.key.verify(made, content, ec.ECDSA(getattr(hashes, _CURVES[key.key.curve.name])()))
-    except InvalidSignature:
-        raise Untrusted(
-            f"{what} is not a valid signature of the key {key.fingerprint[:16]}", "sign it again"
-        ) from None
-
-
-def attach(version: "Version", signature_file: Path, key: PublicKey) -> None:
-    """Store a signature that was made elsewhere, if it is one of this version.
-
-    Raises:
-        Untrusted: It was made with another key, or of other files.
-    """
-    _require_place(version)
-    try:
-        content = signature_file.read_bytes()
-    except OSError as error:
-        raise InvalidInput(
-            f"{signature_file} cannot be read: {error.strerror}", "name a model.sig"
-        ) from None
-    _compare(version.title, _signed(content, key, str(signature_file)), version.checksums())
-    version.storage.put(signature_key(version), content)
-
-
-def check(version: "Version", key: PublicKey) -> None:
-    """Refuse a version unless its signature was made with a key, and of the metadata and checksums
-    it has.
-
-    Raises:
-        Untrusted: It is not signed, was signed with another key, or is not what was signed.
-        Conflict: It was deleted or replaced meanwhile.
-    """
-    storage = version.storage
-    try:
-        content = storage.get(signature_key(version), limit=MAX_BYTES + 1)
-    except NotFound:
-        raise Untrusted(f"{version.title} is not signed", _to_sign(version)) from None
-    signed = _signed(content, key, storage.join(signature_key(version)))
-    _compare(version.title, signed, version.checksums())
-
-
-def check_directory(directory: Path, key: PublicKey) -> None:
-    """Refuse a directory, such as one that was exported, unless its model.sig is of the files it
-    has.
-
-    Raises:
-        Untrusted: It is not signed, was signed with another key, or is not what was signed.
-    """
-    file = directory / SIGNATURE
-    if not file.is_file():
-        raise Untrusted(
-            f"{directory} has no {SIGNATURE}",
-            f"unset {PUBLIC_KEY} for what nobody signed, or export a "
-            "signed version: podium models export NAME champion DIRECTORY",
-        )
-    signed = _signed(file.read_bytes(), key, str(file))
-    inside = [
-        path
-        for path in directory.rglob("*")
-        if path != file and (path.is_symlink() or not path.is_dir())
-    ]
-    if strange := next((path for path in inside if path.is_symlink() or not path.is_file()), None):
-        raise Untrusted(
-            f"{strange} is a symbolic link or a special file",
-            "a signature is of files: export it again",
-        )
-    present = {path.relative_to(directory).as_posix(): sha256_of(path)[0] for path in inside}
-    if CARD not in signed:
-        present.pop(CARD, None)  # export writes it beside what was signed, and nothing reads it
-    _compare(str(directory), signed, present)
 
 
 def _to_sign(version: "Version") -> str:
@@ -334,7 +334,7 @@ def _signed(content: bytes, key: PublicKey, where: str) -> dict[str, str]:
             f"{where} was made with the key {hint!s:.16}, not with {key.fingerprint[:16]}",
             "check with the public key that belongs to the signer's",
         )
-    signed_by(key, made, _pae(payload), where)
+    key.require(made, _pae(payload), where)
     return _resources(payload, where)
 
 

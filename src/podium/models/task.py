@@ -23,13 +23,10 @@ class Task:
     """Task that a dataset sets a model."""
 
     dataset: str
-    """Its name, for people."""
 
     kind: str
-    """``classification`` or ``regression``."""
 
     target: str
-    """Its name."""
 
     classes: tuple[str, ...]
 
@@ -38,43 +35,42 @@ class Task:
         """Return the task of a dataset."""
         return cls(dataset=info.name, kind=info.kind, target=info.target.name, classes=info.classes)
 
+    def require_same(self, version: "Version") -> None:
+        """Refuse a version of another task.
 
-def check_task(version: "Version", task: Task) -> None:
-    """Refuse a task that is another than a version's.
+        Another class more or less is the same task; another kind, another target or other classes are
+        not.
 
-    Another class more or less is the same task; another kind, another target or other classes are
-    not.
+        Raises:
+            InvalidInput: It says what differs.
+        """
+        facts, name, data = version.facts.dataset, version.title, self.dataset
+        if facts.kind not in (None, self.kind):
+            raise _other_task(
+                version.name, f"{name} is of {facts.kind}, but the dataset {data} of {self.kind}"
+            )
+        target = facts.target or _described(version).get("target")
+        if target not in (None, self.target):
+            raise _other_task(
+                version.name,
+                f"{name} predicts {target!r}, but the target of {data} is {self.target!r}",
+            )
+        own = class_names(version)
+        shared = [label for label in own if label in self.classes]
+        if own and self.classes and len(shared) < _LEAST_CLASSES:
+            raise _other_task(
+                version.name, f"{name} knows {listed(own)}, but {data} has {listed(self.classes)}"
+            )
 
-    Raises:
-        InvalidInput: It says what differs.
-    """
-    facts, name, data = version.facts.dataset, version.title, task.dataset
-    if facts.kind not in (None, task.kind):
-        raise _other_task(
-            version.name, f"{name} is of {facts.kind}, but the dataset {data} of {task.kind}"
-        )
-    target = facts.target or _described(version).get("target")
-    if target not in (None, task.target):
-        raise _other_task(
-            version.name, f"{name} predicts {target!r}, but the target of {data} is {task.target!r}"
-        )
-    own = class_names(version)
-    shared = [label for label in own if label in task.classes]
-    if own and task.classes and len(shared) < _LEAST_CLASSES:
-        raise _other_task(
-            version.name, f"{name} knows {listed(own)}, but {data} has {listed(task.classes)}"
-        )
+    def require_same_model(self, model: "Model") -> None:
+        """Refuse a model of another task: that of its champion, or else of its first version.
 
-
-def check_model_task(model: "Model", task: Task) -> None:
-    """Refuse a task that is another than a model's: its champion's, or else its first version's.
-
-    Raises:
-        InvalidInput: It says what differs.
-    """
-    version = model.find_champion() or next(iter(model.versions), None)
-    if version is not None:
-        check_task(version, task)
+        Raises:
+            InvalidInput: It says what differs.
+        """
+        version = model.find_champion() or next(iter(model.versions), None)
+        if version is not None:
+            self.require_same(version)
 
 
 def is_alike(one: "Version", other: "Version") -> bool:

@@ -11,6 +11,7 @@ that slept while others finished the deletion and the version was uploaded again
 """
 
 import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,11 +20,10 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from podium.errors import Conflict, Damaged, NotFound, Untrusted, require
-from podium.models.document import MAX_BYTES, moment, seal, sha256_of, unseal, warn_once
-from podium.models.ledger import Ledger, State, deletion_token, names_below, segment_key
+from podium.models.document import MAX_BYTES, moment, now, seal, sha256_of, unseal, warn_once
+from podium.models.ledger import Ledger, State, names_below
 from podium.models.record import Record
 from podium.models.signature import SIGNATURE, PublicKey, signature_key
-from podium.models.signature import check as check_signature
 from podium.models.version import (
     METADATA,
     Version,
@@ -45,7 +45,6 @@ class Finding:
     """Key or URL."""
 
     what: str
-    """In words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +111,7 @@ def verify(
         try:
             ledger.segment(name)
         except Damaged as error:
-            yield _damage(ledger, segment_key(ledger.name, name), error)
+            yield _damage(ledger, ledger.segment_key(name), error)
     for name in unnamed:
         if name in state.versions:
             continue
@@ -125,7 +124,7 @@ def verify(
         if name in state.segments:
             continue
         what = f"is a part of the history that model.json does not name: {_fix(ledger)} adds it"
-        yield Finding(where=segment_key(ledger.name, name), what=what)
+        yield Finding(where=ledger.segment_key(name), what=what)
     if etag is None and (unnamed or _segments(ledger)):
         what = f"is missing: restore it from a backup, or {_fix(ledger)} makes it anew"
         yield Finding(where=ledger.key, what=what)
@@ -170,7 +169,7 @@ def repair(ledger: Ledger) -> Iterator[Finding]:
             yield Finding(where=ledger.key, what=what)
     for segment in _lost_segments(ledger, ledger.read()[0]):
         ledger.change(partial(_with_segment, segment))
-        key = segment_key(ledger.name, segment)
+        key = ledger.segment_key(segment)
         yield Finding(where=ledger.key, what=f"names a part of the history again: {key}")
 
 
@@ -211,7 +210,6 @@ def _made_anew(ledger: Ledger) -> Iterator[Finding]:
 
 
 def _whole(ledger: Ledger, name: str) -> Version | None:
-    """Return a version that the document does not name, if all of it is there."""
     version = _described(ledger, name)
     return version if version and not _lacks(version, ledger.entries(name)) else None
 
@@ -261,7 +259,7 @@ def collect(ledger: Ledger, *, grace: timedelta, delete: bool) -> Iterator[Garba
     }
     # Of a deletion that was killed after its last file only the token is left.
     done = {each for each in state.deleting.items() if not ledger.entries(each[0])}
-    token = deletion_token()
+    token = _deletion_token()
     if delete and (old or versions or done):
         # A writer that read the document before this cannot name what is collected here any more.
         def claim(state: State) -> State | None:
@@ -271,7 +269,7 @@ def collect(ledger: Ledger, *, grace: timedelta, delete: bool) -> Iterator[Garba
 
         state = ledger.change(claim)
     for entry in old:
-        if entry.key not in {segment_key(ledger.name, name) for name in state.segments}:
+        if entry.key not in {ledger.segment_key(name) for name in state.segments}:
             if delete:
                 ledger.storage.delete(entry.key)
             yield _garbage("interrupted write", [entry], where=entry.key)
@@ -324,7 +322,7 @@ def delete_version(ledger: Ledger, version: str, reason: str) -> Record:
         Damaged: The document cannot be read.
     """
     event = Record.new("deletion", ledger.name, version, evidence={"reason": reason})
-    token = deletion_token()
+    token = _deletion_token()
 
     def without(state: State) -> State | None:
         if state.has(event):
@@ -400,6 +398,11 @@ def _release(ledger: Ledger, name: str, token: str) -> bool:
 
     ledger.change(free)
     return True
+
+
+def _deletion_token() -> str:
+    """Return a token of who deletes files, with the time."""
+    return f"{now()} {uuid.uuid4().hex}"
 
 
 def _without(members: Mapping[str, str], name: str) -> dict[str, str]:
@@ -480,7 +483,7 @@ def _check_files(
 
 def _check_signature(version: Version, key: PublicKey) -> Iterator[Finding]:
     try:
-        check_signature(version, key)
+        key.check(version)
     except NotFound:  # it was deleted meanwhile
         return
     except (Conflict, Damaged, Untrusted) as error:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from podium.errors import Conflict, Damaged, InvalidInput
 from podium.files.onnx_files import read_model
-from podium.models.document import MAX_BYTES, check_name, seal, sha256_of
-from podium.models.ledger import CHAMPION, Ledger, State, is_recent
+from podium.models.document import MAX_BYTES, check_name, moment, seal, sha256_of
+from podium.models.ledger import CHAMPION, Ledger, State
 from podium.models.signature import SIGNATURE
 from podium.models.version import (
     METADATA,
@@ -26,6 +26,9 @@ from podium.models.version import (
 )
 from podium.storage import Entry, Storage, Stored, check_key
 from podium.storage.base import Progress, SourceChanged
+
+_SETTLED = timedelta(minutes=10)
+"""No request takes longer."""
 
 Content = Path | bytes | Stored
 """A file's content: where it is, itself, or an object that was hashed before and is copied."""
@@ -108,7 +111,7 @@ class Upload:
         """Replace the token of a deletion with our own, which stops the collector that is still
         deleting; return ours."""
         name, ours = self.version.version, uuid.uuid4().hex
-        if is_recent(old):
+        if _is_recent(old):
             raise self._busy()
 
         def take(state: State) -> State | None:
@@ -230,6 +233,16 @@ class Upload:
             f"version {self.version.version} of {self.version.name} is being deleted or uploaded",
             "try again in ten minutes",
         )
+
+
+def _is_recent(token: str) -> bool:
+    """Return whether a deletion began so short ago that a request of it may be on its way still: it
+    would delete equal bytes that are written meanwhile."""
+    try:
+        began = moment(token.partition(" ")[0])
+    except ValueError:  # of an upload
+        return False
+    return abs(datetime.now(UTC) - began) < _SETTLED
 
 
 def _check_files(files: Mapping[str, Content]) -> None:

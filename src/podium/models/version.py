@@ -61,12 +61,11 @@ class FileRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DatasetFacts:
+class _DatasetFacts:
     """The dataset a version was trained on."""
 
     name: str | None = None
     kind: str | None = None
-    """classification or regression."""
 
     digest: str | None = None
     test_digest: str | None = None
@@ -77,21 +76,20 @@ class DatasetFacts:
 
     classes: tuple[str, ...] = ()
     target: str | None = None
-    """Its name."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamedClass:
+class _NamedClass:
     """A class of a report, with whatever else is reported about it."""
 
     name: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportFacts:
+class _ReportFacts:
     """The confusion matrix of a version on the test part."""
 
-    classes: tuple[NamedClass | str, ...] = ()
+    classes: tuple[_NamedClass | str, ...] = ()
     """Classes of the rows of the matrix."""
 
     confusion: tuple[Any, ...] = ()
@@ -116,7 +114,7 @@ class ReportFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OriginFacts:
+class _OriginFacts:
     """Where the files of a version came from."""
 
     kind: str | None = None
@@ -126,13 +124,12 @@ class OriginFacts:
     """Name of the trial or the training."""
 
     experiment: str | None = None
-    """The Experiment of the trial."""
 
     uri: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialFacts:
+class _TrialFacts:
     """The trial of a sweep that a version is, or that gave its training the hyperparameters."""
 
     name: str | None = None
@@ -152,12 +149,12 @@ class Facts:
     constant: Constant = field(default_factory=Constant)
     """The best constant guess on it, by the metric."""
 
-    dataset: DatasetFacts = DatasetFacts()
-    report: ReportFacts = ReportFacts()
+    dataset: _DatasetFacts = _DatasetFacts()
+    report: _ReportFacts = _ReportFacts()
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
-    origin: OriginFacts = OriginFacts()
-    trial: TrialFacts = TrialFacts()
+    origin: _OriginFacts = _OriginFacts()
+    trial: _TrialFacts = _TrialFacts()
     image: str | None = None
     code_version: str | None = None
 
@@ -191,7 +188,6 @@ class Version:
 
     storage: Storage = field(compare=False)
     name: str
-    """Name of the model."""
 
     version: str
     created: datetime

@@ -301,7 +301,7 @@ class LastLines:
         return "\n".join(line for line in self._lines if line)
 
 
-def predict_here(
+def _predict_here(
     directory: Path, inputs: Mapping[str, np.ndarray], *, classes: int | None, name: str
 ) -> np.ndarray:
     """Run the predict command of a model directory on this machine; see read_predictions for the
@@ -333,7 +333,6 @@ class CommandModel:
     each call makes."""
 
     name: str
-    """For people."""
 
     fetch: Callable[[Path], object]
     """Writes its files to a directory that does not exist yet."""
@@ -348,7 +347,7 @@ class CommandModel:
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
             directory = Path(scratch, "model")
             self.fetch(directory)
-            return predict_here(directory, inputs, classes=classes, name=self.name)
+            return _predict_here(directory, inputs, classes=classes, name=self.name)
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -267,7 +267,7 @@ class Predictor:
         described, where = self._described, f"{PREPROCESSING} of {self.name}"
         if data:
             described, where = (
-                describe_preprocessing(artifact.describe(data)),
+                _describe_preprocessing(artifact.describe(data)),
                 f"{data}/dataset.json",
             )
         recipe = preprocessing.read(described if "kind" in described else {}, where)
@@ -386,7 +386,6 @@ def _open_file(path: Path, name: str) -> OnnxModel | CommandModel:
 
 
 def _beside(file: Path) -> Any:
-    """Load a JSON file of a model directory; empty if there is none."""
     return load_json(file.read_bytes(), str(file)) if file.is_file() else {}
 
 
@@ -394,7 +393,7 @@ def write_preprocessing(info: DatasetInfo, target: Path) -> None:
     """Write preprocessing.json to a directory, if the dataset says how its inputs were made."""
     if info.preprocessing:
         (target / PREPROCESSING).write_text(
-            json.dumps(describe_preprocessing(info), indent=1) + "\n"
+            json.dumps(_describe_preprocessing(info), indent=1) + "\n"
         )
 
 
@@ -412,6 +411,5 @@ def write_profile(
         (target / PROFILE).write_text(json.dumps(asdict(profile), allow_nan=False) + "\n")
 
 
-def describe_preprocessing(info: DatasetInfo) -> dict[str, Any]:
-    """Return what the preprocessing.json of a model says that was trained on a dataset."""
+def _describe_preprocessing(info: DatasetInfo) -> dict[str, Any]:
     return {**info.preprocessing, "target": info.target.name, "classes": list(info.classes)}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from podium.data.profile import Watch
 from podium.errors import InvalidInput, PodiumError
 from podium.models import Model, open_registry
-from podium.models.signature import check_directory, public_key
+from podium.models.signature import public_key
 from podium.prediction import Predictor, open_model
 from podium.prediction.pool import CommandPool, Processes
 from podium.scoring import OnnxModel
@@ -306,7 +306,7 @@ def _of_a_directory(word: str) -> Predictor:
     """
     if key := public_key():
         path = Path(word)
-        check_directory(path.parent if path.is_file() else path, key)
+        key.check_directory(path.parent if path.is_file() else path)
     return open_model(word)
 
 

@@ -70,7 +70,7 @@ def promote(
         NotFound: There is no such version.
         Damaged: A file of the challenger or the champion is.
     """
-    from podium.reports import render
+    from podium.reports.page import render
 
     check_tracking(tracking)
     parsed, measured = PromotionRule.parse(rule), Evaluation.read(Path(evaluation))

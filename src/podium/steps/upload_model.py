@@ -11,7 +11,7 @@ from podium.display.text import plural
 from podium.files.documents import load_json
 from podium.models import open_registry
 from podium.models.document import name_for
-from podium.models.task import Task, check_model_task
+from podium.models.task import Task
 from podium.models.upload import Content
 from podium.models.version import PREDICTIONS
 from podium.prediction.directory import ModelDirectory
@@ -49,10 +49,9 @@ def upload_model(
     measured = Evaluation.read(Path(evaluation))
     data = measured.dataset
     registered = open_registry(step.storage).model(model_name or name_for(data.name))
-    check_model_task(
-        registered,
-        Task(dataset=data.name, kind=data.kind, target=data.target, classes=tuple(data.classes)),
-    )
+    classes = tuple(data.classes)
+    task = Task(dataset=data.name, kind=data.kind, target=data.target, classes=classes)
+    task.require_same_model(registered)
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
         files = ModelDirectory(model).fetch_evaluated(
             measured.winner.files, measured.winner.etags, Path(scratch)

@@ -20,7 +20,7 @@ from podium.models import Model, Version
 from podium.models.document import CARD, check_name
 from podium.models.shared_items import by_name
 from podium.models.signature import SIGNATURE
-from podium.models.task import Task, check_model_task
+from podium.models.task import Task
 from podium.models.version import METADATA, PREDICTIONS, TARGET
 from podium.prediction.command import FILE as COMMAND
 from podium.prediction.command import CommandModel, PredictCommand
@@ -108,7 +108,7 @@ class ModelSource:
             opened = _open(directory, self.uri)
             metadata = _describe(directory, self, original.url)
             if self.data:
-                check_model_task(model, Task.of(describe(self.data)))
+                Task.of(describe(self.data)).require_same_model(model)
                 metadata |= _judge(opened, directory, self, judged)
             files: dict[str, Path | bytes] = {name: directory.path / name for name in names}
             files |= {file.name: file for file in judged.iterdir()}
