@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _TYPES = {
     "float32": "TYPE_FP32", "float64": "TYPE_FP64", "float16": "TYPE_FP16", "uint8": "TYPE_UINT8", "int8": "TYPE_INT8",
     "uint16": "TYPE_UINT16", "int16": "TYPE_INT16", "uint32": "TYPE_UINT32", "int32": "TYPE_INT32",
-    "uint64": "TYPE_UINT64", "int64": "TYPE_INT64", "bool": "TYPE_BOOL", "tensor(string)": "TYPE_STRING",
+    "uint64": "TYPE_UINT64", "int64": "TYPE_INT64", "bool": "TYPE_BOOL", "object": "TYPE_STRING",
     "tensor(bfloat16)": "TYPE_BF16",
 }  # fmt: skip
 """Triton's data types by those of a Tensor."""
