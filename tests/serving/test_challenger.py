@@ -15,7 +15,7 @@ from servers import Running, serving, tensor
 
 from podium.data import held_out
 from podium.data.seen import SeenItems
-from podium.errors import PodiumError
+from podium.errors import InvalidInput, PodiumError
 from podium.models import Model, NotPromoted, open_registry
 from podium.models.recorded import Recording
 
@@ -228,21 +228,22 @@ def test_a_canary_answers_its_share_and_keeps_its_clients(churn: Model, tmp_path
     assert list(first.answers) == ["v2", "v1"]
 
 
-def test_raw_items_are_recorded_as_the_answer_has_them(churn: Model, tmp_path: Path) -> None:
+def test_a_request_with_an_unreadable_item_pairs_with_no_label(
+    churn: Model, tmp_path: Path
+) -> None:
     words = ("churn", "--storage", tmp_path / "store", "--shadow", "v2", "--record", tmp_path / "answers")  # fmt: skip
     with serving(*words) as server:
-        rows = [{"x": 3, "color": "red"}, {"x": "many", "color": "red"}, {"x": -4, "color": "red"}]
-        answer = server.http.post("/v2/models/churn/predict", json={"rows": rows}, headers={"X-Request-Id": "one"})  # fmt: skip
-        said = answer.json()
-        assert (said["id"], said["model_version"]) == ("one", "v1")
-        until(lambda: compared(server)["v2", "shadow", "answered"] == 1)
-    (exchange,) = Recording(tmp_path / "answers", "churn")
-    assert exchange.id == "one"
-    shapes = [None if row is None else int(np.argmax(row)) for row in exchange.answers["v2"].predicted]  # fmt: skip
-    problems = ["problem" in item for item in said["predictions"]]
-    assert [shape is None for shape in shapes] == problems
-    assert [shape for shape in shapes if shape is not None] == [1, 0]
-    assert [not item for item in exchange.answers["v1"].items] == problems
+        good = [{"x": 3, "color": "red"}, {"x": -4, "color": "red"}]
+        bad = {"x": "many", "color": "red"}
+        for name, rows in (("one", good), ("two", [good[0], bad, good[1]])):
+            answer = server.http.post("/v2/models/churn/predict", json={"rows": rows}, headers={"X-Request-Id": name})  # fmt: skip
+            assert (answer.json()["id"], answer.json()["model_version"]) == (name, "v1")
+        until(lambda: compared(server)["v2", "shadow", "answered"] == 2)
+    one, two = sorted(Recording(tmp_path / "answers", "churn"), key=lambda each: each.id)
+    assert [int(np.argmax(row)) for row in one.answers["v2"].predicted] == [1, 0]
+    assert all(one.answers["v1"].items)
+    assert two.answers["v2"].predicted == (None,) * 3
+    assert two.answers["v1"].items == ("",) * 3
 
 
 def test_a_failing_shadow_harms_no_client(churn: Model, tmp_path: Path) -> None:
@@ -272,10 +273,13 @@ def test_a_promoted_challenger_is_asked_once(churn: Model, tmp_path: Path) -> No
 
 def test_recorded_bytes_are_bounded(tmp_path: Path) -> None:
     recording, answer = Recording(tmp_path, "churn", most=1000), {"predicted": [0], "items": ["1"]}
+    (tmp_path / "churn").mkdir()
+    (tmp_path / "churn/train.jsonl").write_text("x" * 5000)
     for at in range(50):
         line = {"id": str(at), "time": "2026-01-01T00:00:00+00:00", "answers": {"v1": answer}}
         recording.add(json.dumps(line).encode() + b"\n")
-    held = [file for file in (tmp_path / "churn").iterdir() if file.is_file()]
+    assert (tmp_path / "churn/train.jsonl").stat().st_size == 5000, "it is somebody else's"
+    held = list((tmp_path / "churn").glob("0*.jsonl"))
     assert 500 < sum(file.stat().st_size for file in held) <= 1000
     assert [each.id for each in recording][-1] == "49"
 
@@ -311,7 +315,7 @@ def test_a_directory_has_no_second_version(tmp_path: Path, typed: Callable[..., 
     assert "is a directory, which has no version 'v2'" in done.stderr
 
 
-def test_requests_on_which_a_version_failed_are_said(churn: Model, tmp_path: Path) -> None:
+def test_a_version_that_failed_is_not_promoted_by_the_rest(churn: Model, tmp_path: Path) -> None:
     rows = items(60)
     record(tmp_path, rows)
     (file,) = (tmp_path / "answers/churn").glob("*.jsonl")
@@ -320,11 +324,8 @@ def test_requests_on_which_a_version_failed_are_said(churn: Model, tmp_path: Pat
         line["answers"]["v2"] = None
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     labels = write_labels(tmp_path / "labels.csv", rows)
-    decision = churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels, dry_run=True).decision  # fmt: skip
-    assert decision
-    words = "\n".join(decision.reasons)
-    assert "v2 has no answer to 7 live items" in words
-    assert "v2 failed on 7 recorded requests" in words
+    with pytest.raises(InvalidInput, match="v2 has no answer to 7 of 60 labeled items"):
+        churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
 
 
 BROKEN = ("{", "[]", '{"id":"a"}', '{"id":"a","time":"2026-01-01T00:00:00+00:00","answers":{"v1":{"predicted":[1],"items":[]}}}',
@@ -335,6 +336,21 @@ def test_what_is_no_recorded_answer_is_said(churn: Model, tmp_path: Path) -> Non
     (tmp_path / "answers/churn").mkdir(parents=True)
     labels = write_labels(tmp_path / "labels.csv", items(3))
     for content in BROKEN:
-        (tmp_path / "answers/churn/1.jsonl").write_text(content)
+        name = f"{1:020d}-1-{1:08x}.jsonl"
+        (tmp_path / "answers/churn" / name).write_text(content)
         with pytest.raises(PodiumError, match=r"1.jsonl, line 1, is not a recorded answer"):
             churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
+
+
+def test_a_canary_that_fails_is_recorded_as_failed(churn: Model, tmp_path: Path) -> None:
+    weights = numpy_helper.from_array(np.zeros((3, 2), np.float32), "weights")
+    node = helper.make_node("MatMul", ["table", "weights"], ["logits"])
+    other = save([node], {"table": (TensorProto.FLOAT, ["n", 3])}, "logits", 2, weights)
+    churn.upload({"model.onnx": other}, {"run_id": "v4"})
+    words = ("churn", "--storage", tmp_path / "store", "--canary", "v4=99.9%", "--record", tmp_path / "answers")  # fmt: skip
+    with serving(*words) as server:
+        body = {"inputs": [tensor(items(1)[0].reshape(1, 2), "table", "FP32")], "id": "one"}
+        assert server.infer("churn", body).status_code >= 400
+        until(lambda: compared(server)["v1", "shadow", "answered"] == 1)
+    (exchange,) = Recording(tmp_path / "answers", "churn")
+    assert (exchange.failed, list(exchange.answers)) == (("v4",), ["v1"])

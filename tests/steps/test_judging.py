@@ -101,6 +101,8 @@ def test_a_model_that_nobody_named_is_called_as_its_dataset(
     assert name_for("客户") == "model"
     assert name_for("sales_2026-11-27") == name_for("20261128 sales") == "sales", "day after day"
     assert name_for("2026-11-27") == "2026-11-27"
+    assert name_for("sales 2026-11-27T10:20") == name_for("sales_2026_11") == "sales"
+    assert name_for("part-200001") == "part-200001", "a number is no month"
 
 
 def challenge(

@@ -31,6 +31,9 @@ from podium.storage import absolute
 _NAMED = 3
 """Ids that a sentence names."""
 
+_MOST_UNANSWERED = 0.01
+"""Share of the labeled items that a version may have left without an answer."""
+
 _Item = tuple[str, int]
 """Id of a request, and the item's place in it."""
 
@@ -98,6 +101,7 @@ class LiveItems:
         Args:
             challenger: Says whether labels are classes or numbers.
         """
+        self._require_answers(challenger)
         texts, classes = [self._labels[item] for item in self._labeled], _classes(challenger)
         if classes:
             names = tuple(dict.fromkeys([*classes, *sorted(set(texts))]))
@@ -120,6 +124,24 @@ class LiveItems:
             inputs={},
             measure=self._measure,
         )
+
+    def _require_answers(self, version: Version) -> None:
+        """Refuse a version that failed where another one answered: it would be judged by the items
+        that it is good at."""
+        asked, without = 0, 0
+        for name, at in self._labeled:
+            exchange = self._exchanges[name]
+            answer = exchange.answers.get(version.version)
+            if answer is None and version.version not in exchange.failed:
+                continue  # nobody asked it
+            asked += 1
+            without += answer is None or answer.predicted[at] is None
+        if without > _MOST_UNANSWERED * asked:
+            raise InvalidInput(
+                f"{version.title} has no answer to {without:,} of {asked:,} labeled items that it was asked for: "
+                f"on the others alone it would look too good",
+                f"see why it fails: podium serve {version.name}@{version.version}",
+            )
 
     def _measure(self, version: Version) -> Measured:
         """Return what a version answered of the labeled items.
@@ -193,8 +215,9 @@ class LiveItems:
                 ambiguous.add(exchange.id)
             both = {**exchange.answers, **earlier.answers}
             answers = {name: both[name] for name in dict.fromkeys([*earlier.answers, *both])}
+            failed = {*earlier.failed, *exchange.failed} - both.keys()
             exchanges[exchange.id] = Exchange(
-                id=exchange.id, time=earlier.time, answers=answers, failed=earlier.failed
+                id=exchange.id, time=earlier.time, answers=answers, failed=tuple(sorted(failed))
             )
         return {name: each for name, each in exchanges.items() if name not in ambiguous}, ambiguous
 

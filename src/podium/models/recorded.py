@@ -8,6 +8,7 @@ the hash of its inputs; it is null where the version failed. The inputs themselv
 
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping
@@ -19,12 +20,14 @@ from typing import Any
 
 from podium.errors import Damaged, NotFound, PodiumError
 from podium.models.document import check_name
-from podium.storage import connect
+from podium.storage import Entry, connect
 
 MOST_BYTES = 256 << 20
 """Bytes that are kept of a model's answers; the oldest are deleted beyond."""
 
 _ENDING = ".jsonl"
+_SEGMENT = re.compile(r"\d{20}-\d+-[0-9a-f]{8}\.jsonl")
+"""Name of an object that a server wrote; others in the folder are somebody else's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +79,7 @@ class Exchange:
             return cls(id=str(given["id"]), time=moment, answers=answers, failed=failed)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise Damaged(
-                f"{where} is not a recorded answer: {error!r:.200}", "delete that file"
+                f"{where} is not a recorded answer: {error!r:.200}", "move that file elsewhere"
             ) from None
 
 
@@ -114,7 +117,7 @@ class Recording:
     def add(self, lines: bytes) -> None:
         """Write lines as an object, and delete the oldest ones, of any writer, beyond the size."""
         self._storage.put(f"{self._prefix}{time.time_ns():020d}-{self._writer}{_ENDING}", lines)
-        entries = [entry for entry in self._storage.list(self._prefix) if _is_segment(entry.key)]
+        entries = self._segments()
         excess = sum(entry.size for entry in entries) - self._most
         for entry in entries:  # in the order of their times
             if excess <= 0:
@@ -129,7 +132,7 @@ class Recording:
             NotFound: Nothing is.
             Damaged: A line is not a recorded answer.
         """
-        entries = [entry for entry in self._storage.list(self._prefix) if _is_segment(entry.key)]
+        entries = self._segments()
         if not entries:
             raise NotFound(
                 f"there are no recorded answers in {self.url}",
@@ -140,6 +143,7 @@ class Recording:
                 for number, line in enumerate(self._storage.get(entry.key).splitlines(), 1):
                     yield Exchange.parse(line, f"{self._storage.join(entry.key)}, line {number},")
 
-
-def _is_segment(key: str) -> bool:
-    return key.endswith(_ENDING)
+    def _segments(self) -> list[Entry]:
+        """Return what servers wrote, in the order of their times."""
+        listed = self._storage.list(self._prefix)
+        return [each for each in listed if _SEGMENT.fullmatch(each.key, len(self._prefix))]

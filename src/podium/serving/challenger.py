@@ -95,16 +95,18 @@ class Challenger:
         if not takes:
             answered = await ask(now)
             if not self._share:
-                self._follow(answered, self.served, ask, name, size)
+                self._follow(answered.version, answered, self.served, ask, name, size)
             return answered
         try:
             answered = await ask(other)
         except Exception:
             self.counts[other.version, "canary", "failed"] += 1
+            if self._recording:
+                self._follow(other.version, None, champion, ask, name, size)
             raise
         self.counts[other.version, "canary", "answered"] += 1
         if self._recording:
-            self._follow(answered, champion, ask, name, size)
+            self._follow(answered.version, answered, champion, ask, name, size)
         return answered
 
     def _takes(self, key: str, version: str) -> bool:
@@ -113,14 +115,16 @@ class Challenger:
         digest = blake2b(f"{version}\0{key}".encode("utf-8", "surrogatepass"), digest_size=8)
         return int.from_bytes(digest.digest()) < self._share * 2**64
 
-    def _follow(self, first: Answered, second: Served, ask: Ask, name: str, size: int) -> None:
+    def _follow(
+        self, asked: str, first: Answered | None, second: Served, ask: Ask, name: str, size: int
+    ) -> None:
         """Ask a second version without a client that waits, unless too many are waiting already."""
         full = self._held + size > _MOST_PENDING_BYTES or len(self._tasks) >= _MOST_PENDING
         if full and self._tasks:
             self.counts[second.now.version, "shadow", "dropped"] += 1
             return
         self._held += size
-        task = asyncio.create_task(self._compare(first, second, ask, name))
+        task = asyncio.create_task(self._compare(asked, first, second, ask, name))
 
         def ended(task: asyncio.Task[None]) -> None:
             self._held -= size
@@ -129,7 +133,9 @@ class Challenger:
         self._tasks.add(task)
         task.add_done_callback(ended)
 
-    async def _compare(self, first: Answered, second: Served, ask: Ask, name: str) -> None:
+    async def _compare(
+        self, asked: str, first: Answered | None, second: Served, ask: Ask, name: str
+    ) -> None:
         now, answered = second.now, None  # only now: one that is replaced meanwhile takes none
         try:
             async with asyncio.timeout(self._seconds):
@@ -140,22 +146,33 @@ class Challenger:
             self.counts[now.version, "shadow", "answered"] += 1
         if self._recording:
             loop, moment = asyncio.get_running_loop(), datetime.now(UTC)
-            both = {first.version: first, now.version: answered}
+            both = {asked: first, now.version: answered}
             await loop.run_in_executor(self._writer, self._record, name, moment, both)
 
     def _record(self, name: str, moment: datetime, both: Mapping[str, Answered | None]) -> None:
         """Keep both answers for the next segment; called in the writer's thread, as _write is."""
         try:
-            answers = {version: answer and _written(answer) for version, answer in both.items()}
+            answers = {version: self._answer(answer) for version, answer in both.items()}
             line = {"id": name, "time": moment.isoformat(), "answers": answers}
             self._lines.append(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
-        except Exception:  # outputs that are no predictions, for example
+        except Exception:  # an id that is no text, for example
             self.record_failures += 1
             return
         self._size += len(self._lines[-1])
         if self._size >= _SEGMENT_BYTES:
             with suppress(PodiumError, OSError):
                 self._write()
+
+    def _answer(self, answered: Answered | None) -> dict[str, Any] | None:
+        """Return an answer as it is recorded: None of a version that failed, or whose outputs are
+        no predictions."""
+        if answered is None:
+            return None
+        try:
+            return _written(answered)
+        except Exception:
+            self.record_failures += 1
+            return None
 
     def _write(self) -> None:
         lines, self._lines, self._size = self._lines, [], 0
@@ -225,7 +242,10 @@ class RawItems:
         self._parts += [batch.inputs] if batch.names else []
 
     def rows(self) -> tuple[list[Any], list[Mapping[str, Array]]]:
-        """Return them as Answered.rows does."""
+        """Return them as Answered.rows does; where one cannot be read, of which the place in the
+        request is not known, none has a prediction."""
+        if any(row is None for row in self._rows):
+            return [None] * len(self._rows), []
         return self._rows, self._parts
 
 
