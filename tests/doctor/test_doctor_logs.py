@@ -221,6 +221,17 @@ def test_batch_values_under_the_objective_s_name_are_pointed_out(lines: list[str
     assert latest["batches-share-the-name"].level == "note"
 
 
+def test_lines_of_other_ranks_are_pointed_out() -> None:
+    lines = ["[rank0] accuracy=0.5", "[rank1] accuracy=0.5", "[rank0] accuracy=0.6"]
+    assert examine(*lines)["every-rank-reports"].level == "warn"
+    assert "every-rank-reports" not in examine("accuracy=0.5", "accuracy=0.5")
+
+
+def test_json_values_that_are_no_numbers_are_read_over() -> None:
+    lines = ['{"epoch": 1, "loss": null}', '{"acc": "0.5", "epoch": 2}', "[1]", "3"]
+    assert examine(*lines, json=True)["objective-missing"].level == "fail"
+
+
 def test_json_numbers_are_passed_over_without_a_word() -> None:
     found = examine('{"accuracy": 0.9}', json=True)  # observed
     assert found["number-for-text"].level == "fail"

@@ -243,7 +243,8 @@ def _scan_json(lines: Sequence[str], reader: Reader) -> Log:
                     for reading in read_json([text], reader.names)
                     if reading.value != UNAVAILABLE
                 ]
-                seen.update(json.loads(text))
+                values = json.loads(text)
+                seen.update(list(values) if isinstance(values, dict) else ())
         kept.append(Line(number, text, tuple(readings)))
     return Log(reader=reader, lines=kept, total=len(lines), seen=dict(seen))
 

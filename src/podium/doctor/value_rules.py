@@ -160,6 +160,9 @@ def _unreadable_while_stopping_early(log: Log) -> Iterator[Violation]:
 ORDER_RULES = Rules[Log]()
 ordered = ORDER_RULES.rule
 
+_RANK = re.compile(r"\brank\W{0,2}[1-9]|\[default[1-9]\]", re.I)
+"""How launchers mark the lines of other processes than the first."""
+
 TIME_HINT = "begin the line with an RFC 3339 time: 2026-01-02T03:04:05.678901Z accuracy=0.9"
 _TIMELIKE = re.compile(
     r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(:\d\d)?|\d\d:\d\d:\d\d|(?<!\d)1[67]\d{8}(\.\d+)?(?!\d)"
@@ -250,4 +253,17 @@ def _batches_share_the_name(log: Log) -> Iterator[Violation]:
             line_numbers(batches),
             f"print a batch's value as train_{name}=… (or `{name}: …`), and {name}= once an epoch",
             level="note" if strategy == "latest" else None,
+        )
+
+
+@ordered(
+    "warn",
+    "Each process's line is a reading of its own; ranks other than 0 only add noise and repetitions.",
+    hint='report from rank 0 only: os.environ.get("RANK", "0")',
+)
+def _every_rank_reports(log: Log) -> Iterator[Violation]:
+    ranked = [line for line, _ in log.reported(log.reader.objective) if _RANK.search(line.text)]
+    if ranked:
+        yield Violation(
+            "several processes seem to report the objective", line_numbers(iter(ranked))
         )
