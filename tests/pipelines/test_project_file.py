@@ -66,7 +66,7 @@ def test_the_command_line_comes_before_the_file(project: Path) -> None:
 
 def test_an_error_of_the_files_value_names_the_file(project: Path) -> None:
     order = {"run": "a", "pipeline": "tune_and_promote"} | dict.fromkeys(
-        ("directory", "cache", "environments"), ""
+        ("began", "directory", "cache", "environments"), ""
     )
     asked = Order(**order, defaults={}, project="podium.yaml", words=["dataset=mnist"])
     error = _with_project(InvalidInput("mnist has no max_trials", "none"), asked)

@@ -91,7 +91,7 @@ class Interpreter:
         self.is_late = threading.Event()
         """Set when the pipeline's time is up."""
 
-        moment = datetime.now(UTC)
+        moment, began = datetime.now(UTC), datetime.fromisoformat(order.began)
         name = re.sub(r"[^\w.-]+", "-", compiled.name)
         self.root = self.directory / "artifacts" / f"{name}-{moment:%Y-%m-%d-%H-%M-%S-%f}"
         self._constants = {
@@ -99,8 +99,8 @@ class Interpreter:
             "pipeline_job_resource_name": f"{name}-{order.run}",
             "pipeline_job_uuid": order.run,
             "pipeline_root": str(self.directory / "artifacts"),
-            "pipeline_job_create_time_utc": f"{moment:%Y-%m-%dT%H:%M:%SZ}",
-            "pipeline_job_schedule_time_utc": f"{moment:%Y-%m-%dT%H:%M:%SZ}",
+            "pipeline_job_create_time_utc": f"{began:%Y-%m-%dT%H:%M:%SZ}",
+            "pipeline_job_schedule_time_utc": f"{began:%Y-%m-%dT%H:%M:%SZ}",
             "workspace_path": str(self.directory / "workspace"),
         }
         self._slots = threading.Semaphore(max(2, cores()))
@@ -246,11 +246,10 @@ class Interpreter:
         with self._slots:
             if self._is_over(scope.exempt):
                 return _Result(state="pending")
-            outputs = self._carried_out(step, task, name_of)
+            outputs = self._carried_out(step, task, key, name_of)
         if outputs is None:
             self.failed = True
             return _Result(state="failed", exempt=scope.exempt)
-        self.cache.put(key, step, outputs)
         return _Result(state="succeeded", outputs=outputs, exempt=scope.exempt)
 
     def _key(self, step: Step, task: Mapping[str, Any]) -> tuple[str, str]:
@@ -260,7 +259,7 @@ class Interpreter:
         resume it. So do those of steps that are repeated.
         """
         options = task.get("cachingOptions", {})
-        attempt = self.order.attempts.get(step.name, self.order.run)
+        attempt = self.order.attempt_of(step.name)
         shared = options.get("enableCache", False) and attempt == self.order.run
         shared = shared and step.container.get("image", CREATE_VOLUME) not in (
             CREATE_VOLUME,
@@ -271,12 +270,15 @@ class Interpreter:
             given = task.get("inputs", {}).get("parameters", {})
             shared = shared and "fingerprint" in given
         belongs = "" if shared else f"{attempt}/{step.name}"
-        key = self.cache.key(step, belongs, options.get("cacheKey", ""))
-        return key, self.cache.digest(step) if self.order.compares else ""
+        custom = options.get("cacheKey", "")
+        needs = "" if shared and custom else self.cache.digest(step)
+        return self.cache.key(step, belongs, custom), needs
 
-    def _carried_out(self, step: Step, task: Mapping[str, Any], name_of: NameOf) -> Values | None:
+    def _carried_out(
+        self, step: Step, task: Mapping[str, Any], key: str, name_of: NameOf
+    ) -> Values | None:
         """Run a step, again after a failure if its task says so; return its outputs, None if it
-        failed."""
+        failed. They are kept before anybody is told: who resumes repeats no finished step."""
         self.reporter.report("start", step=step.name)
         (self.reporter.logs / f"{step.name}.log").touch()
         self.reporter.log(KFP, f"{step.name}: {STARTS}")
@@ -287,13 +289,15 @@ class Interpreter:
             left.unlink(missing_ok=True)
             try:
                 code, outputs = self._once(step, name_of)
+                if outputs is not None:
+                    self.cache.put(key, step, outputs)
             except Exception as error:  # said where the step's own would be
                 trace, said = traceback.format_exc(), f"{type(error).__name__}: {error}"
                 if isinstance(error, PodiumError):
                     trace, said = "", error.message
                 left.write_text(json.dumps({"error": said, "fix": {}}))
                 StepLog(self.reporter, step.name).line(f"{trace}error: {said}")
-                code = None
+                code, outputs = None, None
             if outputs is not None or pause is None or self.reporter.stopping:
                 break
             why = "" if code is None else f"exit code {code}: "

@@ -2,6 +2,7 @@
 line of JSON."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -33,6 +34,7 @@ class Order(_Message):
     pipeline: str
     """Name or file of the pipeline."""
 
+    began: str
     directory: str
     cache: str
     """Directory of the results of cached steps."""
@@ -56,11 +58,18 @@ class Order(_Message):
     """Run id of each step's last attempt; empty for a new run."""
 
     debug: str = ""
-    compares: bool = False
-    """Whether a step is repeated whose inputs are others than those of its result."""
-
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Places by name of a ``volume``, ``secret``, ``config_map`` and ``image_dir``."""
+
+    def attempt_of(self, step: str) -> str:
+        """Return the run id of a step's last attempt; for a new round of a loop that of another."""
+        like = (self.attempts[known] for known in self.attempts if stem(known) == stem(step))
+        return self.attempts.get(step) or next(like, self.run)
+
+
+def stem(step: str) -> str:
+    """Return the name of a step without the rounds of the loops that it is in."""
+    return re.sub(r"(\.\d+)+$", "", step)
 
 
 @dataclass(frozen=True, kw_only=True)

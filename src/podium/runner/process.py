@@ -133,6 +133,7 @@ def _order(run: RunRecord, settings: Settings, **parameters: Any) -> Order:
     defaults = {"storage": settings.storage, "cluster": f"local://{run.cluster}"}
     return Order(
         run=run.id,
+        began=run.began,
         pipeline=run.pipeline,
         directory=str(run.directory),
         defaults=defaults,
@@ -186,6 +187,7 @@ class RunningPipeline:
         self._has_steps = threading.Event()
         self._changes: SimpleQueue[tuple[RunRecord, str, str] | None] = SimpleQueue()
         self._child = _start_child(order, run.identity())
+        run.process = str(self._child.pid)
         self._recorder = Background(self._record, f"podium-run-{run.id}")
         self._recorder.start()
         atexit.register(self.stop)
@@ -240,7 +242,8 @@ class RunningPipeline:
         try:
             assert self._child.stdout is not None
             for line in self._child.stdout:
-                self._take(Event.of_line(line))
+                if line.endswith("\n"):  # else it was killed within it
+                    self._take(Event.of_line(line))
             code = self._child.wait()
             self.run.end(code, stopped=self._is_stopping or self.debugged is not None)
             if code and not self._stopping and not self.debugged:

@@ -20,7 +20,7 @@ from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError,
 from podium.files.documents import parse, parse_member, read_json
 from podium.files.drafts import appearing
 from podium.kfp.parameters import pairs
-from podium.runner.messages import KFP, Event
+from podium.runner.messages import KFP, Event, stem
 from podium.storage import local_path
 from podium.training.identity import ATTEMPT
 from podium.training.kept_logs import KeptLogs
@@ -245,6 +245,8 @@ class RunRecord:
     tags: list[str] = field(default_factory=list)
     """Names that a user gave it, to find it by."""
 
+    process = ""  # id of the child that this record follows; it is not written
+
     def identity(self, attempt: int = 0) -> str:
         """Return the run id that steps of an attempt see, in names and keys; of the last one if
         0."""
@@ -335,8 +337,11 @@ class RunRecord:
         return record
 
     def save(self) -> None:
-        """Write run.json, whole or not at all; note and tags stay as they are in the file."""
+        """Write run.json, whole or not at all, unless the run is another process's by now; note and
+        tags stay as they are in the file."""
         with _editing(self.directory):
+            if self.process and _owner(self.directory) not in ("", self.process):
+                return
             with suppress(NotFound, InvalidInput):  # the first time, or over a damaged one
                 written = Annotations.read(self.directory)
                 self.note, self.tags = written.note, list(written.tags)
@@ -402,10 +407,7 @@ class RunRecord:
         if event.kind == "steps":
             self.parameters, self.packed = dict(event.values), dict(event.packed) or self.packed
         if event.kind in ("steps", "loop"):
-            self.steps = {
-                name: self.steps.get(name, StepRecord(title=title))
-                for name, title in event.steps.items()
-            }
+            self.steps = self._known(event.steps)
         elif event.kind == "outputs":
             self.outputs = dict(event.values)
             return False
@@ -414,6 +416,20 @@ class RunRecord:
         if event.kind != "line":
             self.save()
         return event.kind != "loop"
+
+    def _known(self, titles: Mapping[str, str]) -> dict[str, StepRecord]:
+        """Return a record for each step: that from before, which a loop has for each round."""
+        found: dict[str, StepRecord] = {}
+        for name, title in titles.items():
+            like = {known: step for known, step in self.steps.items() if stem(known) == stem(name)}
+            if name in like:
+                found[name] = like[name]
+            elif name == stem(name) and like:
+                found |= like  # its rounds are not counted again yet
+            else:
+                attempt = next((step.attempt for step in like.values()), 1)
+                found[name] = StepRecord(title=title, attempt=attempt)
+        return found
 
     def _refuse(self, why: str) -> None:
         """Record that the child broke off, in the step that it had begun."""
@@ -562,10 +578,15 @@ def _flock(file: IO[bytes], how: int) -> bool:
 def process_of(directory: Path) -> int | None:
     """Return the id of the process that a run is in, which leads a process group; None if it does
     not run."""
-    if not _is_locked(directory):
-        return None
-    text = (directory / LOCK).read_text()
+    text = _owner(directory) if _is_locked(directory) else ""
     return int(text) if text.isdigit() else None
+
+
+def _owner(directory: Path) -> str:
+    """Return the id of the last process that a run was in; empty if it was in none."""
+    with suppress(FileNotFoundError):
+        return (directory / LOCK).read_text()
+    return ""
 
 
 def _is_locked(directory: Path) -> bool:

@@ -348,7 +348,7 @@ class Run:
             record.steps[first] = StepRecord(
                 title=record.steps[first].title, attempt=record.attempt
             )
-        running = go_on(record, Settings.from_environment(), compares=True)
+        running = go_on(record, Settings.from_environment())
         running.run.words = [*(record.words or []), *words]
         return Run(running.run, running)
 

@@ -16,6 +16,7 @@ from typing import Any
 from podium.cluster.local.environment import translator
 from podium.cluster.local.processes import supervised
 from podium.cluster.local.supplies import Images
+from podium.code.reference import FOLDER, SUFFIX
 from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
 from podium.errors import Failed, InvalidInput
 from podium.files.documents import read_json, with_whole_numbers
@@ -243,6 +244,7 @@ class Process:
             InvalidInput: A program of a container does not name a mount path.
         """
         step = self.step
+        shutil.rmtree(step.folder, ignore_errors=True)  # outputs of a try that failed
         step.folder.mkdir(parents=True, exist_ok=True)
         command = step.command()
         if self.container:
@@ -341,7 +343,7 @@ class Cache:
                 step.container.get("image", ""),
                 [*step.container.get("command", ()), *step.container.get("args", ())],
                 step.container.get("env", []),
-                self.digest(step),
+                _inputs(step),
             ]
         )
         parts = ["podium", step.name if belongs else step.component, belongs or made]
@@ -349,7 +351,9 @@ class Cache:
 
     @staticmethod
     def digest(step: Step) -> str:
-        inputs = json.dumps(vars(step.inputs), sort_keys=True, default=str)
+        """Return a digest of a step's inputs, in which all packed code is equal: a finished step is
+        not repeated for that of today."""
+        inputs = re.sub(rf'/{FOLDER}/[0-9a-f]{{64}}{re.escape(SUFFIX)}"', '"', _inputs(step))
         return hashlib.sha256(inputs.encode()).hexdigest()
 
     def get(self, key: str, inputs: str = "") -> Values | None:
@@ -376,6 +380,10 @@ class Cache:
         }
         with appearing(self.folder / f"{key}.json") as draft:
             draft.write_text(json.dumps(entry))
+
+
+def _inputs(step: Step) -> str:
+    return json.dumps(vars(step.inputs), sort_keys=True, default=str)
 
 
 def imported(step: Step) -> Values:
