@@ -13,6 +13,7 @@ import socket
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -136,17 +137,23 @@ class Server:
         """Return the id of a KFP experiment (a folder of runs); create it if there is none."""
         from kfp_server_api import V2beta1Experiment
 
-        doing = "open the group of runs"
-        listed = self.call(
+        doing, service = "open the group of runs", self.experiments
+        find = partial(
+            self.call,
             doing,
-            self.experiments.experiment_service_list_experiments,
+            service.experiment_service_list_experiments,
             filter=named(name),
             namespace=self.namespace,
-        ).experiments
-        body = V2beta1Experiment(display_name=name, namespace=self.namespace)
-        create = self.experiments.experiment_service_create_experiment
-        group = listed[0] if listed else self.call(doing, create, experiment=body)
-        return str(group.experiment_id)
+        )
+        listed = find().experiments
+        if not listed:
+            body = V2beta1Experiment(display_name=name, namespace=self.namespace)
+            create = service.experiment_service_create_experiment
+            try:
+                listed = [self.call(doing, create, experiment=body)]
+            except Conflict:  # somebody else was faster
+                listed = find().experiments
+        return str(listed[0].experiment_id)
 
     def link(self, path: str) -> str:
         """Return the address of a page of the UI."""

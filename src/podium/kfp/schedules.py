@@ -8,6 +8,7 @@ newest version at the time of `apply`.
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -141,8 +142,27 @@ class Schedules:
             if change.action in ("create", "replace"):
                 store_code(change.code)
                 self._create(change, group)  # first: a failure must not leave a night without a run
-                for recurring_run_id in change.present:
-                    self._remove(recurring_run_id)
+                while old := self._all_but_newest(change):
+                    for recurring_run_id in old:
+                        self._remove(recurring_run_id)
+                    if not self._called(change.schedule.name):
+                        self._create(change, group)
+
+    def _called(self, name: str) -> list[Any]:
+        return [run for run in self._listed() if run.display_name == name]
+
+    def _all_but_newest(self, change: Change) -> list[str]:
+        """Return the recurring runs of a name that are to go: there are more where somebody else
+        applies at once, or where a request arrived twice."""
+        listed = sorted(
+            self._called(change.schedule.name),
+            key=lambda run: (
+                run.recurring_run_id not in change.present,
+                run.created_at,
+                run.recurring_run_id,
+            ),
+        )
+        return [str(run.recurring_run_id) for run in listed[:-1]]
 
     def pause(self, name: str) -> None:
         """Stop the recurring runs of this name from firing.
@@ -224,7 +244,8 @@ class Schedules:
         for run_id in self._runs.in_flight([recurring_run_id]):
             self._runs.terminate(run_id)
         delete = self._server.recurring_runs.recurring_run_service_delete_recurring_run
-        self._server.call("delete the schedule", delete, recurring_run_id=recurring_run_id)
+        with suppress(NotFound):  # somebody else was faster
+            self._server.call("delete the schedule", delete, recurring_run_id=recurring_run_id)
 
 
 def _sendable(
