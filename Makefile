@@ -43,7 +43,7 @@ test-slow: $(STAMP) ## the slow tests: whole pipelines, kills, races, big files
 
 SEEDS ?= 0:20000
 
-universe: $(STAMP) ## registry, sweeps and pools under many schedules and faults, by seeds (SEEDS=0:20000, about an hour; SEEDS=17 shows one)
+universe: $(STAMP) ## registry, sweeps, pools and runs under many schedules and faults, by seeds (SEEDS=0:20000, about an hour; SEEDS=17 shows one)
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/universe/run.py $(SEEDS)
 
 faults: $(STAMP) ## every fault against every command, with real processes; writes docs/reliability.md (an hour or more, root)

@@ -12,10 +12,17 @@ from podium.cluster.kubernetes import logs
 from podium.cluster.kubernetes.api import Api
 from podium.cluster.kubernetes.leadership import Leadership
 from podium.cluster.local.store import Store
+from podium.kfp.schedules import Schedules
 from podium.models import upkeep
 from podium.models.ledger import Ledger, State
 from podium.models.model import Model
 from podium.models.upload import Upload
+from podium.runner import child, process
+from podium.runner.interpreter import Interpreter
+from podium.runner.process import RunningPipeline
+from podium.runner.record import RunRecord, StepRecord
+from podium.runner.steps import Cache
+from podium.runner.steps import Process as StepProcess
 from podium.storage.s3 import conditional, lock
 from podium.storage.s3.conditional import ConditionalWrites
 from podium.sweeps.controller import ExperimentController
@@ -41,7 +48,8 @@ class Bug:
     def planted(self) -> Iterator[None]:
         """Let the function have the fault."""
         right = inspect.getattr_static(self.owner, self.name)
-        function: FunctionType = getattr(right, "__func__", right)
+        held = getattr(right, "__func__", getattr(right, "fget", right))
+        function: FunctionType = inspect.unwrap(held)
         source = textwrap.dedent(inspect.getsource(function))
         source = source.replace("super()", f"super({self.owner.__name__}, self)")
         assert source.count(self.old) == 1, f"{self.name} has not once: {self.old}"
@@ -239,6 +247,54 @@ BUCKETS: Mapping[str, Bug] = {
         "write",
         "as renew:\n        self._check(key, if_absent, if_match)",
         "as renew:\n        pass",
+    ),
+}
+
+RUNS: Mapping[str, Bug] = {
+    "a run that another process has stopped counts as killed": Bug(
+        RunRecord, "read", '"stopped" if (directory / STOP).exists() else "killed"', '"killed"'
+    ),
+    "a step of the wall clock lengthens a step": Bug(
+        StepRecord,
+        "elapsed",
+        "time.monotonic() - self._since",
+        "time.time() - self.started",
+    ),
+    "a child that is killed as it starts breaks a pipe": Bug(
+        process, "_start_child", "with suppress(BrokenPipeError):", "if True:"
+    ),
+    "half a report ends a command in a traceback": Bug(
+        RunningPipeline, "_record", 'if line.endswith("\\n"):', "if True:"
+    ),
+    "who lost a run writes its record": Bug(
+        RunRecord, "save", "if self.process and", "if False and"
+    ),
+    "a result of other inputs serves": Bug(
+        Cache, "get", 'inputs not in ("", entry["inputs"]) or ', ""
+    ),
+    "outputs of a try that failed count": Bug(
+        StepProcess, "prepare", "shutil.rmtree(step.folder, ignore_errors=True)", "pass"
+    ),
+    "no exit handler runs after a failure": Bug(
+        Interpreter, "_is_over", "(self.failed and not exempt)", "self.failed"
+    ),
+    "a step that goes on outlives a run whose command was killed": Bug(
+        child, "_end_with_caller", "reporter.end(grace=2 * GRACE)", "pass"
+    ),
+}
+
+SCHEDULES: Mapping[str, Bug] = {
+    "two who apply at once leave two schedules": Bug(
+        Schedules,
+        "_all_but_newest",
+        "for run in listed[:-1]]",
+        "for run in listed if run.recurring_run_id in change.present]",
+    ),
+    "two who apply at once delete each other's schedule": Bug(
+        Schedules, "apply", "if not self._called(change.schedule.name):", "if False:"
+    ),
+    "a schedule that is gone already ends a command": Bug(
+        Schedules, "_remove", "with suppress(NotFound):", "if True:"
     ),
 }
 

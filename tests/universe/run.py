@@ -15,11 +15,15 @@ from typing import Any
 from bucket_universe import BucketUniverse
 from files_universe import FilesUniverse
 from files_universe import modules as files_modules
-from planted_bugs import BUCKETS, FILES, POOLS, REGISTRY, SWEEPS
+from planted_bugs import BUCKETS, FILES, POOLS, REGISTRY, RUNS, SCHEDULES, SWEEPS
 from pool_universe import PoolUniverse
 from pool_universe import modules as pool_modules
 from registry_universe import RegistryUniverse
 from registry_universe import modules as registry_modules
+from runs_universe import RunsUniverse
+from runs_universe import modules as runs_modules
+from schedules_universe import SchedulesUniverse
+from schedules_universe import modules as schedules_modules
 from simulation import Fault, Outcome, installed, shrunk
 from sweep_universe import SweepUniverse
 from sweep_universe import modules as sweep_modules
@@ -30,15 +34,26 @@ UNIVERSES: dict[str, tuple[Callable[..., Any], Callable[[str], bool]]] = {
     "sweeps": (SweepUniverse, sweep_modules),
     "pools": (PoolUniverse, pool_modules),
     "files": (FilesUniverse, files_modules),
+    "runs": (RunsUniverse, runs_modules),
+    "schedules": (SchedulesUniverse, schedules_modules),
 }
-BUGS = {"registry": REGISTRY, "buckets": BUCKETS, "sweeps": SWEEPS, "pools": POOLS, "files": FILES}
+BUGS = {
+    "registry": REGISTRY,
+    "buckets": BUCKETS,
+    "sweeps": SWEEPS,
+    "pools": POOLS,
+    "files": FILES,
+    "runs": RUNS,
+    "schedules": SCHEDULES,
+}
 _CHUNK = 100
 
 
 @contextmanager
 def universe(name: str) -> Iterator[None]:
     """Let podium see a universe; what is written for a moment is gone after it."""
-    with tempfile.TemporaryDirectory() as directory:
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as directory:
         usual, tempfile.tempdir = tempfile.tempdir, directory
         try:
             with installed(Path(directory), UNIVERSES[name][1]):

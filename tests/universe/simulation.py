@@ -20,6 +20,7 @@ import time as real_time
 import uuid as real_uuid
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future as real_future
 from concurrent.futures import ThreadPoolExecutor as real_pool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -70,6 +71,8 @@ class Life:
     def __init__(self, process: Process) -> None:
         self.process, self.dead = process, False
         self.tasks: dict[Task, None] = {}
+        self.after: Callable[[], None] = lambda: None
+        """Called once nothing of it runs any more."""
 
 
 class Task(greenlet):
@@ -79,6 +82,9 @@ class Task(greenlet):
     name: str
     waits: object = None
     woken = False
+    thrown: BaseException | None = None
+    """Raised where it waits."""
+
     local: dict[object, dict[str, Any]]
 
 
@@ -224,6 +230,7 @@ class Universe:
             task, _ = life.tasks.popitem()
             with suppress(Crash):  # of one that had not begun
                 task.throw(Crash)
+        life.after()
 
     def _wake_sleepers(self) -> None:
         while self._asleep and self._asleep[0][0] <= self.now:
@@ -295,7 +302,16 @@ class Universe:
                 waiters.remove(task)
         if task.life.dead:
             raise Crash
+        if thrown := task.thrown:
+            task.thrown = None
+            raise thrown
         return task.woken
+
+    def interrupt(self, task: Task, error: BaseException) -> None:
+        """Raise an error where a thread waits, as a signal does; who does not wait misses it."""
+        if task.waits is not None:
+            task.waits, task.thrown = None, error
+            self._ready.append(task)
 
     def wake(self, waiters: deque[Task], count: int | None = None) -> None:
         """Let threads go on that wait, all or so many."""
@@ -514,6 +530,47 @@ class Event:
         return self._set
 
 
+class Semaphore:
+    def __init__(self, value: int = 1) -> None:
+        self._left = value
+        self._waiters: deque[Task] = deque()
+
+    def __enter__(self) -> None:
+        while self._left <= 0:
+            here().block(self._waiters, None)
+        self._left -= 1
+
+    def __exit__(self, *_: object) -> None:
+        self._left += 1
+        if Universe.current:
+            here().wake(self._waiters, 1)
+
+
+class Future:
+    """The result of a thread, for those who wait."""
+
+    def __init__(self) -> None:
+        self._ended, self._result = Event(), None
+        self._error: BaseException | None = None
+
+    def set_result(self, result: Any) -> None:
+        self._result = result
+        self._ended.set()
+
+    def set_exception(self, error: BaseException) -> None:
+        self._error = error
+        self._ended.set()
+
+    def exception(self) -> BaseException | None:
+        self._ended.wait()
+        return self._error
+
+    def result(self) -> Any:
+        if error := self.exception():
+            raise error
+        return self._result
+
+
 class Barrier:
     def __init__(self, parties: int) -> None:
         self._left, self._open, self.broken = parties, Event(), False
@@ -565,6 +622,21 @@ class Thread:
 
     def is_alive(self) -> bool:
         return self._started and not self._ended.is_set()
+
+
+class Timer(Thread):
+    """A thread that calls a function later, unless it is cancelled."""
+
+    def __init__(self, seconds: float, function: Callable[[], object]) -> None:
+        super().__init__(target=self._wait, name="timer")
+        self._seconds, self._function, self._cancelled = seconds, function, Event()
+
+    def _wait(self) -> None:
+        if not self._cancelled.wait(self._seconds):
+            self._function()
+
+    def cancel(self) -> None:
+        self._cancelled.set()
 
 
 class Local:
@@ -722,6 +794,8 @@ THREADING = _Module(
     RLock=RLock,
     Condition=Condition,
     Barrier=Barrier,
+    Semaphore=Semaphore,
+    Timer=Timer,
     local=Local,
     main_thread=_Main,
 )
@@ -748,6 +822,7 @@ _REPLACED: dict[int, tuple[Any, Any]] = {
         (real_secrets, Ids()),
         (real_tempfile, TEMPFILE),
         (real_pool, Pool),
+        (real_future, Future),
         (real_threading.Event, Event),
         (real_time.monotonic, TIME.monotonic),
     )

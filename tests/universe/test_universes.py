@@ -1,4 +1,5 @@
-"""The registry, and sweeps wherever they run, hold under every schedule and fault."""
+"""The registry, sweeps wherever they run, runs of pipelines and schedules hold under every order and
+fault."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,8 @@ BLOCKS = [
     *[("sweeps", begin, begin + 25) for begin in range(0, 75, 25)],
     ("files", 0, 60),
     ("pools", 0, 15),
+    *[("runs", begin, begin + 25) for begin in range(0, 100, 25)],
+    ("schedules", 0, 400),
 ]
 
 
@@ -41,6 +44,7 @@ def test_everything_holds_under_every_schedule(
         ("sweeps", 20358),  # a succeeded trial got a second end: the first could not be written
         ("pools", 32),  # an engine that led no more deleted the pool of the next one
         ("files", 1059),  # a trial began again as a stop met a sweep that led again
+        ("schedules", 2510),  # each of two who applied at once deleted the other's schedule
     ],
 )
 def test_a_schedule_that_once_failed_holds(name: str, seed: int, apart: Apart) -> None:
@@ -106,6 +110,22 @@ FOUND = {
         "a storage that is away for a moment fails a sweep with a copy": 20,
         "a job that an earlier process created is refused": 3,
         "the process that runs a sweep counts as alive after it was killed": 5,
+    },
+    "runs": {
+        "a run that another process has stopped counts as killed": 27,
+        "a step of the wall clock lengthens a step": 30,
+        "a child that is killed as it starts breaks a pipe": 10,
+        "half a report ends a command in a traceback": 5,
+        "who lost a run writes its record": 2,
+        "a result of other inputs serves": 4,
+        "outputs of a try that failed count": 19,
+        "no exit handler runs after a failure": 0,
+        "a step that goes on outlives a run whose command was killed": 75,
+    },
+    "schedules": {
+        "two who apply at once leave two schedules": 12,
+        "two who apply at once delete each other's schedule": 2510,
+        "a schedule that is gone already ends a command": 10,
     },
 }
 """The first seed that finds a planted bug."""
