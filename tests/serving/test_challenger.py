@@ -291,7 +291,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "no version": (["--shadow", "v9"], "has no version v9"),
     "another model": (["--shadow", "chrun@v2"], "beside chrun of the models churn"),
     "two": (["--shadow", "v2", "--canary", "v3=5%"], "are both to answer beside churn"),
-    "nothing to record": (["--record", "answers"], "--record with --shadow or --canary"),
+    "nothing to record": (["--record", "answers"], "--record needs --shadow or --canary"),
     "a place that is a file": (["--shadow", "v2", "--record", "file"], "a storage is a directory"),
 }
 
@@ -354,3 +354,28 @@ def test_a_canary_that_fails_is_recorded_as_failed(churn: Model, tmp_path: Path)
         until(lambda: compared(server)["v1", "shadow", "answered"] == 1)
     (exchange,) = Recording(tmp_path / "answers", "churn")
     assert (exchange.failed, list(exchange.answers)) == (("v4",), ["v1"])
+
+
+def test_a_server_with_a_command_beside_it_ends(churn: Model, tmp_path: Path) -> None:
+    code = "import numpy, sys\nplace = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n" \
+        "rows = len(numpy.load(place['--inputs'] + '/table.npy'))\n" \
+        "numpy.save(place['--output'], numpy.full((rows, 2), 0.5))\n"  # fmt: skip
+    files: dict[str, Path | bytes] = {
+        "model.json": json.dumps({"predict": ["python", "predict.py"]}).encode(),
+        "predict.py": code.encode(),
+        "preprocessing.json": json.dumps(TABLE).encode(),
+    }
+    churn.upload(files, {"run_id": "v4"})
+    words = ("churn", "--storage", tmp_path / "store", "--shadow", "v4", "--record", tmp_path / "answers")  # fmt: skip
+    with serving(*words) as server:
+        assert ask(server, items(1)[0], "one")["model_version"] == "v1"
+        until(lambda: compared(server)["v4", "shadow", "answered"] == 1)
+    (exchange,) = Recording(tmp_path / "answers", "churn")
+    assert list(exchange.answers) == ["v1", "v4"]
+
+
+def test_two_ports_that_are_one_are_refused(churn: Model, tmp_path: Path, typed: Callable[..., Any]) -> None:  # fmt: skip
+    words = ("--storage", str(tmp_path / "store"), "--port", "9123", "--grpc-port", "9123")
+    done = typed("serve", "churn", *words)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert "--port and --grpc-port are both 9123" in done.stderr

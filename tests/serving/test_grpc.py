@@ -190,6 +190,13 @@ def test_every_malformed_call_is_a_sentence(client: Client) -> None:
     assert client.call("ModelInfer", infer())
 
 
+@pytest.mark.parametrize("content", [b"\x2a\x00" * 20_000, infer(model_name="x" * (9 << 20))])
+def test_a_call_of_many_parts_is_refused_before_it_is_read(client: Client, content: bytes) -> None:
+    code, said = client.refusal("ModelInfer", content)
+    assert code == "INVALID_ARGUMENT"
+    assert "at most 10,000 tensors" in said
+
+
 def test_names_that_are_not_served_are_not_found(client: Client) -> None:
     refused = client.refusal("ModelInfer", infer(model_name="shape"))
     assert refused == ("NOT_FOUND", "no model 'shape' is served\nhint: did you mean shapes?")

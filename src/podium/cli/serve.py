@@ -200,6 +200,10 @@ def serve(
         timeout_graceful_shutdown=int(timeout) + 1,
     )
     if grpc_port is not None:
+        if grpc_port and grpc_port == port:
+            raise InvalidInput(
+                f"--port and --grpc-port are both {port}", f"--grpc-port {port % 65535 + 1}"
+            )
         _add_grpc(server, host, grpc_port, (tls_key, tls_cert))
     listening = listen(host, port)  # who reads the next line may connect at once
     # Connections inherit it: else the second piece of an answer waits 40 ms for the client to acknowledge the first.

@@ -17,7 +17,7 @@ import orjson
 
 from podium.data.held_out import TestInputs
 from podium.data.items import Batch
-from podium.errors import InvalidInput, PodiumError, require
+from podium.errors import InvalidInput, PodiumError
 from podium.models.recorded import Recording
 from podium.models.split import Split
 from podium.prediction import Predictor
@@ -99,7 +99,7 @@ class Challenger:
             return answered
         try:
             answered = await ask(other)
-        except Exception:
+        except BaseException:  # the end of its time is no Exception
             self.counts[other.version, "canary", "failed"] += 1
             if self._recording:
                 self._follow(other.version, None, champion, ask, name, size)
@@ -202,7 +202,6 @@ class Challenger:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(self.flush(), return_exceptions=True)
         self._writer.shutdown()
-        await self.served.now.close()
 
 
 def _written(answer: Answered) -> dict[str, Any]:
@@ -275,12 +274,11 @@ def add_challengers(
         PodiumError: The directory cannot be written.
     """
     named = {model.name: model for model in models}
-    require(
-        not record or bool(splits),
-        "--record with --shadow or --canary",
-        "--shadow VERSION lets a second version answer too",
-        record=record,
-    )
+    if record and not splits:
+        raise InvalidInput(
+            "--record needs --shadow or --canary",
+            "--shadow VERSION lets a second version answer too",
+        )
     for split in splits:
         name = split.name or (models[0].name if len(models) == 1 else "")
         if name not in named:

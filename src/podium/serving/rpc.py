@@ -21,6 +21,7 @@ from podium.scoring.families import Array
 from podium.serving.challenger import new_id
 from podium.serving.service import LARGE, Refused, Service
 from podium.serving.tensors import (
+    MOST_JSON,
     MOST_NAME,
     NAMES,
     InferRequest,
@@ -98,6 +99,12 @@ _CODES = {
 
 _MOST_METADATA = 64 << 10
 """Bytes of a call's metadata."""
+
+_RAW = 7
+"""Number of the field raw_input_contents of a ModelInferRequest."""
+
+_MOST_PARTS = 10_000
+"""Fields of a ModelInferRequest."""
 
 _Headers = Mapping[str, str | bytes]
 
@@ -241,6 +248,7 @@ class RpcServer:
         return await service.limited(lambda: name, body, answer)
 
     def _read(self, content: bytes) -> tuple[Any, InferRequest]:
+        _check_parts(content)
         message = self._parse("ModelInferRequest", content)
         inputs, raw = dict[str, Array](), message.raw_input_contents
         if raw and len(raw) != len(message.inputs):
@@ -318,3 +326,40 @@ def _name(text: str, where: str) -> str:
 def _text(headers: _Headers, name: str) -> str:
     given = headers.get(name, "")
     return (given if isinstance(given, str) else given.decode("latin-1"))[:MOST_NAME]
+
+
+def _check_parts(content: bytes) -> None:
+    """Refuse a request of many parts, or of large ones beside its raw tensors, before it is read:
+    in memory each takes many times its bytes.
+
+    Raises:
+        InvalidInput: It is one.
+    """
+    at = parts = beside = 0
+    while at < len(content):
+        start, parts = at, parts + 1
+        tag, at = _varint(content, at)
+        kind = tag & 7
+        if kind == 2:
+            length, at = _varint(content, at)
+            at += length
+        else:
+            at = _varint(content, at)[1] if kind == 0 else at + (8 if kind == 1 else 4)
+        beside += 0 if tag >> 3 == _RAW else at - start
+        if parts > _MOST_PARTS or beside > MOST_JSON:
+            raise InvalidInput(
+                f"a request has at most {_MOST_PARTS:,} tensors, outputs and parameters and {MOST_JSON} bytes "
+                f"beside raw_input_contents",
+                "send large tensors as raw_input_contents",
+            )
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    """Return a number of the wire and the place behind it; past the end it is 0."""
+    value = shift = 0
+    for place in range(at, min(at + 10, len(content))):
+        value |= (content[place] & 127) << shift
+        shift += 7
+        if content[place] < 128:
+            return value, place + 1
+    return 0, len(content)

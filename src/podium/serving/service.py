@@ -126,9 +126,9 @@ class Service:
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
-        self._threads.shutdown(wait=False, cancel_futures=True)
         for challenger in self._challengers:
             await challenger.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
         for model in self._open():
             await model.now.close()
 
