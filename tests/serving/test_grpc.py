@@ -191,7 +191,7 @@ def test_every_malformed_call_is_a_sentence(client: Client) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\x2a\x00" * 20_000, infer(model_name="x" * (9 << 20))])
-def test_a_call_of_many_parts_is_refused_before_it_is_read(client: Client, content: bytes) -> None:
+def test_a_call_of_many_parts_is_refused_unread(client: Client, content: bytes) -> None:
     code, said = client.refusal("ModelInfer", content)
     assert code == "INVALID_ARGUMENT"
     assert "at most 10,000 tensors" in said
