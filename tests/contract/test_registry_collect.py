@@ -63,7 +63,7 @@ def upload(model: Model) -> None:
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever sleeps does so for longer than a request to delete may be on its way."""
-    monkeypatch.setattr("podium.models.ledger._SETTLED", timedelta(0))
+    monkeypatch.setattr("podium.models.upload._SETTLED", timedelta(0))
 
 
 def intact(model: Model) -> None:

@@ -78,8 +78,12 @@ def test_float32_and_float64_are_compared_with_one_precision() -> None:
         )
         for kind in (np.float32, np.float64)
     ]
+    measured = {version.version: version for version in versions}
     shared = shared_items.TestItems(
-        target=np.ones(20, np.int64), classes=("a", "b"), inputs={}
+        target=np.ones(20, np.int64),
+        classes=("a", "b"),
+        inputs={},
+        measure=lambda version: measured[version.version],
     ).common(versions)
     single, double = (
         METRICS["log_loss"].value(shared.target, predicted) for predicted in shared.predicted
