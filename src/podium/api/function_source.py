@@ -178,7 +178,7 @@ class _Collected:
         elif _is_constant(value):
             self.definitions[name] = f"{name} = {value!r}"
         else:
-            hint = f"make {name} inside {user}, or keep it in a module that {user} imports"
+            hint = f"make {name} inside {user}, keep it in a module that {user} imports, or pickle=True"
             kind = type(value).__name__
             raise InvalidInput(
                 f"{user} uses {name} of type {kind}, which only this process has", hint
