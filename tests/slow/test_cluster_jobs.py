@@ -80,7 +80,7 @@ def _epoch(text: str) -> float:
 
 
 def test_the_log_arrives_while_the_job_runs(cluster: Cluster) -> None:
-    script = "import time\nfor n in range(5): print(n, flush=True); time.sleep(1)"
+    script = "import time\nfor n in range(5): print(n, flush=True); time.sleep(3)"
     name = launch(cluster, job(script))
     arrived = [time.monotonic() for _ in cluster.logs("PyTorchJob", name, follow=True)]
     assert len(arrived) == 5
