@@ -78,6 +78,9 @@ class Trouble:
     grace: float = 0.0
     """Seconds it may last before it counts as hopeless."""
 
+    restarted: bool = False
+    """Whether it is of the container before its last restart."""
+
     def __str__(self) -> str:
         return (
             (f"pod {self.pod}: " if self.pod else "")
@@ -90,9 +93,9 @@ class Trouble:
         if self.container is None:
             return []
         doing, read = f"read the log of pod {self.pod}", api.core.read_namespaced_pod_log
-        pod = self.pod, api.namespace
+        options: dict[str, Any] = {"container": self.container, "previous": self.restarted}
         try:
-            text = api.call(doing, read, *pod, container=self.container, tail_lines=TAIL)
+            text = api.call(doing, read, self.pod, api.namespace, tail_lines=TAIL, **options)
         except PodiumError:
             return []
         return [f"{mark}{line}" for line in str(text).splitlines()]
@@ -303,9 +306,8 @@ def bad_end(pod: Any) -> Trouble | None:
             pod=name, reason=reason, message=pod.status.message or "", hint=_ENDED.get(reason)
         )
     for status in statuses_of(pod):
-        states = (status.state, status.last_state)
-        for ended in (state.terminated for state in states if state and state.terminated):
-            if ended.exit_code != 0:
+        for state in (status.state, status.last_state):
+            if state and (ended := state.terminated) and ended.exit_code != 0:
                 reason, message = (
                     ended.reason or "Error",
                     f"container {status.name}, exit code {ended.exit_code}",
@@ -314,7 +316,12 @@ def bad_end(pod: Any) -> Trouble | None:
                     "it was killed from outside" if ended.exit_code == 137 else None
                 )
                 return Trouble(
-                    pod=name, container=status.name, reason=reason, message=message, hint=hint
+                    pod=name,
+                    container=status.name,
+                    reason=reason,
+                    message=message,
+                    hint=hint,
+                    restarted=state is status.last_state,
                 )
     return None
 
