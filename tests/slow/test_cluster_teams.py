@@ -141,7 +141,7 @@ def set_up(name: str, folder: Path) -> Team:
     secret = yaml.safe_load((overlay / "storage.yaml.example").read_text())
     secret["stringData"] = {"accesskey": name, "secretkey": environment["AWS_SECRET_ACCESS_KEY"]}
     (overlay / "storage.yaml").write_text(yaml.safe_dump(secret))
-    applied = kubectl("apply", "-k", str(overlay))
+    applied = kubectl("apply", "--server-side", "-k", str(overlay))
     assert applied.returncode == 0, applied.stderr
     project = folder / name
     project.mkdir()
