@@ -505,7 +505,7 @@ def keep(name: str, best: int, deleting: bool, spec: "ClusterSpec", as_json: boo
     with --delete.
 
     Everything under a trial's --output is removed, except metrics.json, hyperparameters.json and
-    environment.json.
+    environment.json; each trial must have an --output that ends with its own name.
 
     \b
     Examples:
