@@ -18,7 +18,7 @@ from podium.api.program import Program, Train, quoted
 from podium.api.space import Dimension, Value, parameter, split
 from podium.api.stopping import Stopping
 from podium.api.sweep import Sweep, begin, ready
-from podium.api.trials import partly_failed
+from podium.api.trials import TrialReader
 from podium.cluster.traits import traits_of
 from podium.code.wrap import with_code
 from podium.display.notebook import say
@@ -457,7 +457,7 @@ def _waited(begun: Sweep) -> Sweep:
         if best_trial(begun.cluster.trials(begun.name)) is None:
             raise
     opened = f"podium.open_sweep({begun.name!r})"
-    say(partly_failed(begun.cluster, begun.name, logs=f"{opened}.logs('TRIAL')"))
+    say(TrialReader(begun.cluster, begun.name).warning(logs=f"{opened}.logs('TRIAL')"))
     return begun
 
 
