@@ -543,7 +543,7 @@ def _text(run: "Run", name: str) -> str:
 def _typed(run: "Run", name: str) -> str:
     """Return a value in a line: of a file's text the file that was typed; --json has all of it."""
     text = _text(run, name)
-    typed = dict(pairs(run.record.words or [])).get(name, text) if "\n" in text else text
+    typed = dict(pairs(run.record.words)).get(name, text) if "\n" in text else text
     return f"{cut(typed, 60)} ({len(text.splitlines())} lines)" if "\n" in typed else typed
 
 
