@@ -78,6 +78,10 @@ time_t time(time_t *now) {
 """The system's time as programs read it, by a step in a file; files keep the times of the kernel."""
 
 
+NOT_IN_IT = "–"
+"""Cell of a fault that cannot reach the command."""
+
+
 class Fault:
     """A row: what is done to a command. docs/reliability.md says what is promised then."""
 
@@ -227,11 +231,11 @@ class Outage(Fault):
 
     lasts = OUTAGE
 
-    def __init__(self, name: str, share: str, otherwise: str) -> None:
-        self.name, self.share, self.otherwise = name, share, otherwise
+    def __init__(self, name: str, share: str) -> None:
+        self.name, self.share = name, share
 
     def why_not(self, command: type[Command]) -> str:
-        return "" if self.share in command.shares else self.otherwise
+        return "" if self.share in command.shares else NOT_IN_IT
 
 
 class ApiServerAway(Outage):
@@ -251,7 +255,7 @@ class ApiServerAway(Outage):
 class StoreAway(Outage):
     def why_not(self, command: type[Command]) -> str:
         if command.name in ("resume", "submit"):
-            return self.otherwise
+            return NOT_IN_IT
         return "" if minio_program() else "needs MinIO"
 
     def strike(self, place: Place, command: Command, call: Call) -> bool:
@@ -309,12 +313,12 @@ FAULTS: list[Fault] = [
     NoMemory(),
     ClockStep("clock forward", 3600),
     ClockStep("clock back", -3600),
-    ApiServerAway("API server away", "API server", "no API server in it"),
-    StoreAway("store away", "", "no store in it"),
-    EngineKilled("engine killed", "engine", "has no engine"),
-    WorkerEnds("worker killed", "worker", "has no other process"),
-    WorkerEnds("node drain", "node", "no node in it", drain=True),
-    WebhookAway("webhook away", "webhook", "sends no notice"),
+    ApiServerAway("API server away", "API server"),
+    StoreAway("store away", ""),
+    EngineKilled("engine killed", "engine"),
+    WorkerEnds("worker killed", "worker"),
+    WorkerEnds("node drain", "node", drain=True),
+    WebhookAway("webhook away", "webhook"),
 ]
 
 

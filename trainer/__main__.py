@@ -103,7 +103,7 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
     crossed = _cross_validate(config, dataset, world) if config.folds else None
     if crossed:
         dataset = data.load(replace(config, data=crossed.data))
-    quiet = _be_quiet if crossed else say
+    quiet = _be_quiet if crossed else _say
     training = TrainingLoop(config, dataset.to(world.device), world, quiet)
     training.until, status = crossed.epoch if crossed else 0, StatusReporter()
     _start(training, state)
@@ -124,7 +124,7 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
         with world.last_work():
             if world.rank == 0:
                 for record in crossed.history if crossed else ():
-                    say(training.objective.line(record))
+                    _say(training.objective.line(record))
                     track({**record, "train_loss": record["loss"]})
                 _write(training, storage, crossed)
                 status.close()
@@ -155,7 +155,7 @@ def _cross_validate(
         config,
         fit,
         lambda record, other: measure.is_better(dict(record), dict(other)),
-        say if world.rank == 0 else _be_quiet,
+        _say if world.rank == 0 else _be_quiet,
         has_groups=dataset.has_groups,
     )
 
@@ -231,9 +231,9 @@ def _start(training: TrainingLoop, state: dict[str, Any] | None) -> None:
 def _say_resumed(training: TrainingLoop) -> None:
     """Say after which step it goes on, and repeat the metrics so far: each log is whole."""
     progress = training.progress
-    say(f"{RESUMED}epoch {progress.epoch} after step {progress.step} of {training.steps}")
+    _say(f"{RESUMED}epoch {progress.epoch} after step {progress.step} of {training.steps}")
     for record in progress.history:
-        say(training.objective.line(record))
+        _say(training.objective.line(record))
 
 
 def _warn_of_few_steps(config: TrainConfig, steps: int) -> None:
@@ -246,7 +246,7 @@ def _warn_of_few_steps(config: TrainConfig, steps: int) -> None:
         )
 
 
-def say(line: str) -> None:
+def _say(line: str) -> None:
     """Print a line at once: a collector reads it while the training runs."""
     print(line, flush=True)
 

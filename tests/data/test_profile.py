@@ -96,23 +96,6 @@ def test_a_dataset_has_the_profile_of_its_training_part(tmp_path: Path) -> None:
     )
 
 
-def test_a_dataset_of_an_earlier_podium_has_no_profile(tmp_path: Path) -> None:
-    write_pictures(
-        tmp_path / "data", {name: synthetic_part(1, 20) for name in ("train", "validation", "test")}
-    )
-    file = tmp_path / "data/dataset.json"
-    file.write_text(
-        json.dumps(
-            {
-                name: value
-                for name, value in json.loads(file.read_text()).items()
-                if name != "profile"
-            }
-        )
-    )
-    assert artifact.describe(tmp_path / "data").profile.inputs == {}
-
-
 def table(count: int, mean: float = 0.0) -> np.ndarray:
     return np.stack([DRAWN.normal(mean, 1, count), DRAWN.integers(0, 2, count)], 1).astype(
         np.float32

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from podium.data.profile import Profile
 from podium.data.schema import Column, DatasetInfo, FileInfo, InputInfo, PartInfo, TargetInfo
 from podium.data.split import Split
 from podium.scoring.scores import Scores
@@ -44,6 +45,7 @@ def dataset(
         split="",
         seed=0,
         limit=None,
+        profile=Profile(inputs={}),
         parts={"train": part, "validation": part, "test": part},
     )
 

@@ -239,12 +239,6 @@ def _root_of(words: Sequence[str]) -> Path | None:
     return here if any((here / name).exists() and name.strip("./") for name in named) else None
 
 
-def slug(name: str) -> str:
-    """Return a name that is valid in Kubernetes, at most 30 characters."""
-    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:30].strip("-")
-    return plain if plain[:1].isalpha() else f"sweep-{plain}".strip("-")
-
-
 def quoted(word: str, risky: bool = False) -> str:
     """Return a word of a command that Katib hands to a shell: quoted unless it is plain.
 

@@ -14,17 +14,7 @@ from podium.api.cluster_spec import ClusterSpec
 from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
 from podium.api.sweep_list import ListedSweep
-from podium.api.trials import (
-    TrialProgress,
-    failed,
-    failure,
-    finished,
-    leaderboard_of,
-    measured,
-    partly_failed,
-    standing_of,
-    trials_of,
-)
+from podium.api.trials import TrialProgress, TrialReader, failed, leaderboard_of, measured
 from podium.cluster.base import Cluster
 from podium.display.notebook import LiveCell, Log, data_frame, in_notebook, say
 from podium.display.terminal import doing
@@ -54,6 +44,7 @@ from podium.manifests.options import (
 from podium.storage import absolute
 from podium.sweeps.namespace import detach as leave
 from podium.system.settings import Settings
+from podium.training.standing import Standing, standing
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -73,6 +64,10 @@ class Sweep(Launched):
     def __init__(self, spec: ClusterSpec, name: str, cluster: Cluster | None = None) -> None:
         super().__init__(Session(spec, cluster), "Experiment", name)
         self._news: TrialProgress | None = None
+
+    @property
+    def _reader(self) -> TrialReader:
+        return TrialReader(self.cluster, self.name)
 
     @property
     def experiment(self) -> Experiment:
@@ -102,12 +97,16 @@ class Sweep(Launched):
     @property
     def finished(self) -> dict[str, str]:
         """State of each trial that has ended, by its name."""
-        return {trial.name: trial.phase for trial in finished(self.cluster, self.name)}
+        return {trial.name: trial.phase for trial in self._reader.ended()}
 
     @property
     def results(self) -> list[Trial]:
         """The trials, typed, oldest first; a running one has the metrics it printed so far."""
-        return trials_of(self.cluster, self.experiment)
+        return self._reader.all(self.experiment)
+
+    def standing(self, ranked: Sequence[Trial]) -> Standing:
+        """Return how sure the figures of its trials are, best first."""
+        return standing(self.experiment, ranked)
 
     @property
     def trials(self) -> "DataFrame":
@@ -122,7 +121,7 @@ class Sweep(Launched):
             [parameter.name for parameter in experiment.space],
             experiment.objective.metrics,
         )
-        sure = standing_of(experiment, trials)
+        sure = standing(experiment, trials)
         known = ("low", "high", "tied") if sure.intervals else ()
         searched = list(dict.fromkeys([*names, *metrics]))
         own = {
@@ -223,7 +222,7 @@ class Sweep(Launched):
             NotFound: There is no such trial.
         """
         if trial is None:
-            ended = finished(self.cluster, self.name)
+            ended = self._reader.ended()
             shown = best_trial(ended) or next(iter(failed(ended)), None)
             if shown is None:
                 raise NotFound(f"no trial of {self.name} has ended", "name one of sweep.trials")
@@ -377,9 +376,7 @@ class Sweep(Launched):
         experiment = self.experiment
         if ended_by(experiment):
             say(experiment.state.message)
-        if warning := partly_failed(
-            self.cluster, self.name, logs=f"podium.open_sweep({self.name!r}).logs('TRIAL')"
-        ):
+        if warning := self._reader.warning(logs=f"podium.open_sweep({self.name!r}).logs('TRIAL')"):
             say(warning)
         return self
 
@@ -402,9 +399,7 @@ class Sweep(Launched):
         """Raise Failed if the sweep failed."""
         if self.status == "Failed":
             opened = f"podium.open_sweep({self.name!r})"
-            raise failure(
-                self.cluster,
-                self.name,
+            raise self._reader.failure(
                 trials=f"{opened}.trials",
                 logs=f"{opened}.logs('TRIAL')",
                 objective='objective="NAME"',
@@ -422,7 +417,7 @@ class Sweep(Launched):
         asked = "".join(f"; {name}: {text}" for name, text in describe(experiment).items())
         title = f"{self.name}: {self.status}, {plural(len(trials), 'trial')}, {experiment.objective}{asked}"
         ranked = leaderboard(trials)
-        sure = standing_of(experiment, ranked)
+        sure = standing(experiment, ranked)
         return leaderboard_of(ranked, experiment, sure=sure).html(title=title, most=_SHOWN)
 
 

@@ -1,7 +1,6 @@
 """A sweep as one HTML page."""
 
 import shlex
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -10,7 +9,7 @@ from typing import Any
 
 from podium.api.best import model_of
 from podium.api.passing import settled
-from podium.api.trials import failed, lines_of, logs_of, measured
+from podium.api.trials import TrialReader, failed, measured
 from podium.cluster.base import Cluster
 from podium.errors import PodiumError
 from podium.files.documents import MAX_JSON, load_json, parse, write_file
@@ -22,11 +21,7 @@ from podium.reports import Failure, SweepPage, render_sweep
 from podium.reports.page import SHOWN_FAILURES
 from podium.storage import connect
 from podium.system.settings import Settings
-from podium.training.follow import read_metrics
 from podium.training.trial_table import trial_table
-
-_MOST_EPOCHS = 10_000
-"""Points of a trial's curve."""
 
 _LINES = 12
 """Last lines shown of a trial without a result."""
@@ -55,12 +50,12 @@ def write_report(cluster: Cluster, name: str, path: Path) -> None:
 
 
 def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> SweepPage:
-    best = best_trial(trials)
+    reader, best = TrialReader(cluster, experiment.name), best_trial(trials)
     values = (
         {name: number(text) for name, text in measured(best, experiment).items()} if best else {}
     )
     return SweepPage(
-        table=_table(cluster, experiment, trials, best),
+        table=_table(reader, experiment, trials, best),
         cluster=cluster.url,
         goal=f"{experiment.objective.direction} {experiment.objective.metric}",
         no_best=no_best(trials),
@@ -71,7 +66,7 @@ def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
         command=command_of(best, experiment.template.primary_container) if best else "",
         trained_with=_environment(model_of(best) or "") if best else {},
         failures=[
-            _failure(cluster, trial, said=at < SHOWN_FAILURES)
+            _failure(reader, trial, said=at < SHOWN_FAILURES)
             for at, trial in enumerate(failed(trials))
         ],
     )
@@ -91,7 +86,7 @@ def _environment(model: str) -> dict[str, Any]:
 
 
 def _table(
-    cluster: Cluster, experiment: Experiment, trials: Sequence[Trial], best: Trial | None
+    reader: TrialReader, experiment: Experiment, trials: Sequence[Trial], best: Trial | None
 ) -> dict[str, Any]:
     """Describe the trials; where a trial's model has no record of its epochs, its log has."""
     good = {trial.name: trial for trial in trials if trial.is_good}
@@ -99,7 +94,7 @@ def _table(
     table = asdict(trial_table(experiment, trials, best, lambda trial: models.get(trial.name, "")))
     for row in table["trials"]:
         if row["name"] in good and not row["epochs"]:
-            row["epochs"] = epochs_printed(cluster, good[row["name"]], experiment)
+            row["epochs"] = reader.epochs(row["name"], experiment)
     return table
 
 
@@ -114,31 +109,6 @@ def command_of(trial: Trial, container: str) -> str:
     return settled(script)
 
 
-def _failure(cluster: Cluster, trial: Trial, *, said: bool) -> Failure:
-    lines = lines_of(cluster, trial)[-_LINES:] if said else []
+def _failure(reader: TrialReader, trial: Trial, *, said: bool) -> Failure:
+    lines = reader.last_lines(trial.name)[-_LINES:] if said else []
     return Failure(name=trial.name, state=trial.phase, message=trial.message, lines=lines)
-
-
-def epochs_printed(
-    cluster: Cluster, trial: Trial, experiment: Experiment, lines: Sequence[str] | None = None
-) -> list[dict[str, float]]:
-    """Return the metrics of each line that has any; nothing for a trial that printed each metric
-    once.
-
-    Of more than _MOST_EPOCHS lines some are left out, evenly.
-
-    Args:
-        lines: Lines of the trial's log, if known.
-    """
-    names, formats = experiment.objective.metrics, experiment.collector.filters
-    printed = logs_of(cluster, trial) if lines is None else lines
-    read, every = list[dict[str, float]](), 1
-    for at, values in enumerate(
-        filter(None, (read_metrics(line, names, formats) for line in printed))
-    ):
-        if at % every == 0:
-            read.append(values)
-        if len(read) > _MOST_EPOCHS:
-            read, every = read[::2], 2 * every
-    counts = Counter(name for values in read for name in values)
-    return read if max(counts.values(), default=0) > 1 else []

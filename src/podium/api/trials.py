@@ -1,7 +1,7 @@
 """Trials as people read them: cells of a table, a line at each change."""
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from podium.cluster.base import Cluster
@@ -9,113 +9,149 @@ from podium.display.text import plural
 from podium.doctor.trial import why_unavailable
 from podium.errors import Failed, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial, fronts_of, news
-from podium.manifests.experiment.experiment import Metrics
 from podium.manifests.options import forecast
 from podium.metrics import fold, read_text
 from podium.reports.leaderboard import Leaderboard, LeaderboardRow, short
-from podium.training.retention import output_of
-from podium.training.standing import UNKNOWN, Standing, standing
+from podium.training.follow import read_metrics
+from podium.training.standing import UNKNOWN, Standing
 
 _MOST_LOG = 8 << 20
 """Characters of a trial's log that are held at once, the last ones."""
 
-
-def trials_of(cluster: Cluster, experiment: Experiment) -> list[Trial]:
-    """Return the trials, oldest first; a running one has the last metrics it printed."""
-    return [with_printed(cluster, trial, experiment) for trial in cluster.trials(experiment.name)]
+_MOST_EPOCHS = 10_000
+"""Points of a trial's curve."""
 
 
-def with_printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Trial:
-    """Return a trial; one that runs with the last metrics it printed."""
-    running = trial.phase == "Running" and not trial.metrics
-    return trial.with_metrics(_printed(cluster, trial, experiment)) if running else trial
+class TrialReader:
+    """Reads the trials of an Experiment: their metrics, what they printed, and why they failed."""
 
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.cluster, self.name = cluster, name
 
-def finished(cluster: Cluster, name: str) -> list[Trial]:
-    """Return the trials that ended, oldest first."""
-    return [trial for trial in cluster.trials(name) if trial.has_ended]
+    def all(self, experiment: Experiment) -> list[Trial]:
+        """Return the trials, oldest first; a running one has the last metrics it printed."""
+        return [self.updated(trial, experiment) for trial in self.cluster.trials(self.name)]
+
+    def updated(self, trial: Trial, experiment: Experiment) -> Trial:
+        """Return a trial; one that runs with the last metrics it printed."""
+        if trial.phase != "Running" or trial.metrics:
+            return trial
+        names, formats = experiment.objective.metrics, experiment.collector.filters or None
+        lines: deque[str] = deque(maxlen=200)
+        with suppress(NotFound):
+            lines.extend(self.cluster.logs("Trial", trial.name))
+        folded = fold(read_text(lines, names, formats), names)
+        return trial.with_metrics(
+            {name: each for name, each in folded.items() if each["latest"] != "unavailable"}
+        )
+
+    def ended(self) -> list[Trial]:
+        """Return the trials that ended, oldest first."""
+        return [trial for trial in self.cluster.trials(self.name) if trial.has_ended]
+
+    def log(self, trial: str) -> Iterator[str]:
+        """Yield all lines that a trial printed; none if its pod is gone."""
+        with suppress(PodiumError):
+            yield from self.cluster.logs("Trial", trial)
+
+    def last_lines(self, trial: str) -> list[str]:
+        """Return the output of a trial, its last 8 Mi characters; empty if its pod is gone."""
+        lines, size = deque[str](), 0
+        for line in self.log(trial):
+            lines.append(line)
+            size += len(line)
+            while size > _MOST_LOG:
+                size -= len(lines.popleft())
+        return list(lines)
+
+    def epochs(
+        self, trial: str, experiment: Experiment, lines: Iterable[str] | None = None
+    ) -> list[dict[str, float]]:
+        """Return the metrics of each line that has any; nothing for a trial that printed each
+        metric once.
+
+        Of more than _MOST_EPOCHS lines some are left out, evenly.
+
+        Args:
+            lines: Lines of the trial's log, if known.
+        """
+        names, formats = experiment.objective.metrics, experiment.collector.filters
+        printed = self.log(trial) if lines is None else lines
+        read, every = list[dict[str, float]](), 1
+        for at, values in enumerate(
+            filter(None, (read_metrics(line, names, formats) for line in printed))
+        ):
+            if at % every == 0:
+                read.append(values)
+            if len(read) > _MOST_EPOCHS:
+                read, every = read[::2], 2 * every
+        counts = Counter(name for values in read for name in values)
+        return read if max(counts.values(), default=0) > 1 else []
+
+    def failure(
+        self,
+        *,
+        trials: str,
+        logs: str,
+        objective: str,
+        ask: Callable[[str, str], str] | None = None,
+    ) -> Failed:
+        """Return the error to raise for an Experiment that failed, with the last lines of a trial
+        that did.
+
+        Args:
+            trials: Command that shows its trials.
+            logs: Command that shows a trial's log, with TRIAL for its name.
+            objective: Setting that selects another objective, with NAME for its name.
+            ask: Returns how to start a sweep that reads a library's lines, from its key and the
+                metric.
+        """
+        experiment = self.cluster.experiment(self.name)
+        text = f"Experiment {self.name} failed: {experiment.state.message}"
+        ended = self.ended()
+        bad, best = next(iter(failed(ended)), None), best_trial(ended)
+        if bad is None:
+            return Failed(text, trials)
+        printed = self.last_lines(bad.name)
+        unavailable = bad.phase == "MetricsUnavailable"
+        why, hint = (
+            why_unavailable(experiment, printed, objective, ask) if unavailable else ([], "")
+        )
+        said = _account(bad, printed, why)
+        whole = f"{logs.replace('TRIAL', bad.name)} prints its whole log"
+        if best:
+            good = len(ended) - len(failed(ended))
+            values = ", ".join(f"{name}={value}" for name, value in best.parameters.items())
+            counts = (
+                f"{good} of {plural(len(ended), 'trial')} {'has' if good == 1 else 'have'} a result"
+            )
+            said.append(f"{counts}, the best is {best.name}: {best.value} with {values}")
+            whole = f"{whole}; {trials} shows them all"
+        return Failed("\n".join([text, *said]), f"{hint}; {whole}" if hint else whole)
+
+    def warning(self, *, logs: str) -> str:
+        """Return a warning about the trials that failed, with the last lines of the first one;
+        empty if none did.
+
+        Args:
+            logs: Command that shows a trial's log, with TRIAL for its name.
+        """
+        ended = self.ended()
+        bad = failed(ended)
+        if not bad:
+            return ""
+        state, first = self.cluster.experiment(self.name).state, bad[0]
+        ends = "" if state.succeeded else f", which ends the sweep: {state.message}"
+        said = _account(first, self.last_lines(first.name), [])
+        hint = f"  hint: {logs.replace('TRIAL', first.name)} prints its whole log"
+        return "\n".join(
+            [f"warning: {len(bad)} of {plural(len(ended), 'trial')} failed{ends}", *said, hint]
+        )
 
 
 def failed(trials: Sequence[Trial]) -> list[Trial]:
     """Return the trials that failed or have no metrics."""
     return [trial for trial in trials if trial.phase in ("Failed", "MetricsUnavailable")]
-
-
-def lines_of(cluster: Cluster, trial: Trial) -> list[str]:
-    """Return the output of a trial, its last 8 Mi characters; empty if its pod is gone."""
-    lines, size = deque[str](), 0
-    for line in logs_of(cluster, trial):
-        lines.append(line)
-        size += len(line)
-        while size > _MOST_LOG:
-            size -= len(lines.popleft())
-    return list(lines)
-
-
-def logs_of(cluster: Cluster, trial: Trial) -> Iterator[str]:
-    """Yield all lines that a trial printed; none if its pod is gone."""
-    with suppress(PodiumError):
-        yield from cluster.logs("Trial", trial.name)
-
-
-def failure(
-    cluster: Cluster,
-    name: str,
-    *,
-    trials: str,
-    logs: str,
-    objective: str,
-    ask: Callable[[str, str], str] | None = None,
-) -> Failed:
-    """Return the error to raise for an Experiment that failed, with the last lines of a trial that
-    did.
-
-    Args:
-        trials: Command that shows its trials.
-        logs: Command that shows a trial's log, with TRIAL for its name.
-        objective: Setting that selects another objective, with NAME for its name.
-        ask: Returns how to start a sweep that reads a library's lines, from its key and the metric.
-    """
-    experiment = cluster.experiment(name)
-    text = f"Experiment {name} failed: {experiment.state.message}"
-    ended = finished(cluster, name)
-    bad, best = next(iter(failed(ended)), None), best_trial(ended)
-    if bad is None:
-        return Failed(text, trials)
-    printed = lines_of(cluster, bad)
-    unavailable = bad.phase == "MetricsUnavailable"
-    why, hint = why_unavailable(experiment, printed, objective, ask) if unavailable else ([], "")
-    said = _account(bad, printed, why)
-    whole = f"{logs.replace('TRIAL', bad.name)} prints its whole log"
-    if best:
-        good = len(ended) - len(failed(ended))
-        values = ", ".join(f"{name}={value}" for name, value in best.parameters.items())
-        counts = (
-            f"{good} of {plural(len(ended), 'trial')} {'has' if good == 1 else 'have'} a result"
-        )
-        said.append(f"{counts}, the best is {best.name}: {best.value} with {values}")
-        whole = f"{whole}; {trials} shows them all"
-    return Failed("\n".join([text, *said]), f"{hint}; {whole}" if hint else whole)
-
-
-def partly_failed(cluster: Cluster, name: str, *, logs: str) -> str:
-    """Return a warning about the trials that failed, with the last lines of the first one; empty if
-    none did.
-
-    Args:
-        logs: Command that shows a trial's log, with TRIAL for its name.
-    """
-    ended = finished(cluster, name)
-    bad = failed(ended)
-    if not bad:
-        return ""
-    state, first = cluster.experiment(name).state, bad[0]
-    ends = "" if state.succeeded else f", which ends the sweep: {state.message}"
-    said = _account(first, lines_of(cluster, first), [])
-    hint = f"  hint: {logs.replace('TRIAL', first.name)} prints its whole log"
-    return "\n".join(
-        [f"warning: {len(bad)} of {plural(len(ended), 'trial')} failed{ends}", *said, hint]
-    )
 
 
 def _account(bad: Trial, printed: Sequence[str], why: Sequence[str]) -> list[str]:
@@ -125,15 +161,6 @@ def _account(bad: Trial, printed: Sequence[str], why: Sequence[str]) -> list[str
         *why,
         *(["its last lines", *lines] if lines else []),
     ]
-
-
-def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Metrics:
-    names, formats = experiment.objective.metrics, experiment.collector.filters or None
-    lines: deque[str] = deque(maxlen=200)
-    with suppress(NotFound):
-        lines.extend(cluster.logs("Trial", trial.name))
-    folded = fold(read_text(lines, names, formats), names)
-    return {name: values for name, values in folded.items() if values["latest"] != "unavailable"}
 
 
 def leaderboard_of(
@@ -159,11 +186,6 @@ def leaderboard_of(
         best=best.name if best else "",
         remark=sure.remark,
     )
-
-
-def standing_of(experiment: Experiment, ranked: Sequence[Trial]) -> Standing:
-    """Return how sure the figures of a sweep's trials are, best first, by what they left."""
-    return standing(experiment, ranked, output_of)
 
 
 def row_of(

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -13,11 +14,11 @@ from podium.api.cluster_spec import ClusterSpec
 from podium.api.experiments import free_name
 from podium.api.function_source import returned_names
 from podium.api.passing import Passing
-from podium.api.program import Program, Train, quoted, slug
+from podium.api.program import Program, Train, quoted
 from podium.api.space import Dimension, Value, parameter, split
 from podium.api.stopping import Stopping
 from podium.api.sweep import Sweep, begin, ready
-from podium.api.trials import partly_failed
+from podium.api.trials import TrialReader
 from podium.cluster.traits import traits_of
 from podium.code.wrap import with_code
 from podium.display.notebook import say
@@ -203,7 +204,7 @@ def experiment_of(
         {"name": key, "value": str(value)} for key, value in given.items()
     ]
     metadata = {
-        "name": name or slug(program.name),
+        "name": name or _slug(program.name),
         # A program of Hugging Face's Trainer may post its metrics and print none.
         "annotations": {PUSHES: "true", **annotation(asked)},
     }
@@ -456,8 +457,14 @@ def _waited(begun: Sweep) -> Sweep:
         if best_trial(begun.cluster.trials(begun.name)) is None:
             raise
     opened = f"podium.open_sweep({begun.name!r})"
-    say(partly_failed(begun.cluster, begun.name, logs=f"{opened}.logs('TRIAL')"))
+    say(TrialReader(begun.cluster, begun.name).warning(logs=f"{opened}.logs('TRIAL')"))
     return begun
+
+
+def _slug(name: str) -> str:
+    """Return a name that is valid in Kubernetes, at most 30 characters."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:30].strip("-")
+    return plain if plain[:1].isalpha() else f"sweep-{plain}".strip("-")
 
 
 _ARGUMENTS = [name for name in inspect.signature(tune).parameters if name != "options"]

@@ -346,14 +346,15 @@ def trials(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     Example:
       podium experiment trials random
     """
-    from podium.api.trials import leaderboard_of, standing_of
+    from podium.api.trials import leaderboard_of
     from podium.display.tables import screen_width
     from podium.manifests.experiment import fronts_of, leaderboard
+    from podium.training.standing import standing
 
     with closing(podium.open_sweep(name, cluster=spec)) as sweep:
         experiment, ranked = sweep.experiment, leaderboard(sweep.cluster.trials(name))
         failed = [trial.name for trial in ranked if trial.phase == "Failed"][:_EXPLAINED]
-        sure = standing_of(experiment, ranked)
+        sure = standing(experiment, ranked)
         reasons = {trial: lines for trial in failed if (lines := _why_failed(sweep.cluster, trial))}
     on = fronts_of(ranked)
     rows = [
@@ -505,7 +506,7 @@ def keep(name: str, best: int, deleting: bool, spec: "ClusterSpec", as_json: boo
     with --delete.
 
     Everything under a trial's --output is removed, except metrics.json, hyperparameters.json and
-    environment.json.
+    environment.json; each trial must have an --output that ends with its own name.
 
     \b
     Examples:
@@ -546,12 +547,12 @@ def follow_to_end(
         objective: What to change to search for another metric, with NAME for its name.
         ask: How a sweep is started that reads a library's lines, from its key and the metric.
     """
-    from podium.api.trials import failure, partly_failed
+    from podium.api.trials import TrialReader
     from podium.cli.live import ExperimentView, follow
 
     cluster, name = sweep.cluster, sweep.name
     follow(cluster, [("Experiment", name)], ExperimentView(cluster, name, reported or {}))
-    state = sweep.experiment.state
+    reader, state = TrialReader(cluster, name), sweep.experiment.state
     if sweep.status == "Stopped":
         raise Failed(f"{name}: {state.message}")
     trials, logs = (
@@ -561,9 +562,9 @@ def follow_to_end(
     if not state.succeeded:
         with suppress(NotFound):  # what succeeded counts, also where most failed
             _show_best(sweep, as_json)
-        raise failure(cluster, name, trials=trials, logs=logs, objective=objective, ask=ask)
+        raise reader.failure(trials=trials, logs=logs, objective=objective, ask=ask)
     echo(state.message, err=True)
-    if warning := partly_failed(cluster, name, logs=logs):
+    if warning := reader.warning(logs=logs):
         echo(warning, err=True)
     best = _show_best(sweep, as_json)
     return {} if best.value is None else {best.objective.metric: best.value}

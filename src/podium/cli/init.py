@@ -17,7 +17,7 @@ NAME = "PROJECT_NAME"
 """Placeholder for the project's name in a template."""
 
 
-def create(target: Path, template: str) -> list[Path]:
+def _create(target: Path, template: str) -> list[Path]:
     """Write the files of a template into a new directory, which appears whole or not at all.
 
     Args:
@@ -80,7 +80,7 @@ def init(name: Path, template: str) -> None:
       podium init penguins --from table
       podium init photos --from images
     """
-    files = create(name, template)
+    files = _create(name, template)
     echo(f"wrote {', '.join(file.name for file in files)} in {name}", err=True)
     module, packages, parameters = needed(name, has_torch=find_spec("torch") is not None)
     install = f"pip install {packages} && " if module and find_spec(module) is None else ""

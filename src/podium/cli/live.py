@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from podium.api import launched
 from podium.api.jobs import Job, progress_of
 from podium.api.launched import ObjectKey
-from podium.api.trials import TrialProgress, leaderboard_of, trials_of
+from podium.api.trials import TrialProgress, TrialReader, leaderboard_of
 from podium.cli.options import next_command
 from podium.cluster.base import Cluster, ReplicaStatus
 from podium.display.tables import Row, table
@@ -153,7 +153,7 @@ class ExperimentView(View):
 
     def look(self) -> None:
         experiment = self.cluster.experiment(self._name)
-        self._seen = experiment, trials_of(self.cluster, experiment)
+        self._seen = experiment, TrialReader(self.cluster, self._name).all(experiment)
 
     def news(self) -> Iterator[str]:
         return self._news.lines()

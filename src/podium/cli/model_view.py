@@ -1,4 +1,4 @@
-"""Output of `podium models list`, `show`, `history` and `diff`, readable without color."""
+"""Output of `podium models show`, `history` and `diff`, readable without color."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from podium.display.tables import columns, screen_width, table
 from podium.display.text import digits, figure, p_words, size, when
-from podium.models import Overview, Record, Version, Versions
+from podium.models import Record, Version
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,16 +21,6 @@ _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SHADES = " ░▒▓█"
 _WIDEST_PICTURE = 56
 """Columns."""
-
-
-def models(overviews: Sequence[Overview]) -> str:
-    rows, drop = [row.cells() for row in overviews], ("METRIC", "SINCE (UTC)", ">VERSIONS")
-    return table(Overview.HEADS, rows, width=screen_width(), drop=drop, shorten="MODEL")
-
-
-def versions(of: Versions) -> str:
-    drop = ("DATASET", ">SIZE", "METRIC", "CREATED (UTC)")
-    return table(of.HEADS, of.rows(), width=screen_width(), drop=drop, shorten="VERSION")
 
 
 def history(records: Iterable[Record]) -> list[str]:

@@ -1,6 +1,7 @@
 """`podium models`: show versions, compare them, and choose the champion."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,15 +40,31 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
       podium models list mnist --json
       podium models list mnist --storage s3://models
     """
-    from podium.cli import model_view as view
+    from podium.models import Overview
 
-    registry = open_registry(storage)
+    registry, width = open_registry(storage), tables.screen_width()
     if name:
-        versions = registry[name].versions
-        output(as_json, versions.to_json(), lambda: view.versions(versions))
+        of = registry[name].versions
+        drawn = partial(
+            tables.table,
+            of.HEADS,
+            of.rows(),
+            width=width,
+            drop=("DATASET", ">SIZE", "METRIC", "CREATED (UTC)"),
+            shorten="VERSION",
+        )
+        output(as_json, of.to_json(), drawn)
         return
-    overviews = [model.overview() for model in registry.select()]
-    output(as_json, [overview.to_json() for overview in overviews], lambda: view.models(overviews))
+    rows = [model.overview() for model in registry.select()]
+    drawn = partial(
+        tables.table,
+        Overview.HEADS,
+        [row.cells() for row in rows],
+        width=width,
+        drop=("METRIC", "SINCE (UTC)", ">VERSIONS"),
+        shorten="MODEL",
+    )
+    output(as_json, [row.to_json() for row in rows], drawn)
 
 
 @models.command()

@@ -13,9 +13,7 @@ from click import unstyle
 from click.core import ParameterSource
 
 import podium
-from podium.api.sweep_list import ListedSweep, list_sweeps
 from podium.cli.completion import run_and_sweep_names, run_names
-from podium.cli.experiment import show_status
 from podium.cli.options import (
     Commands,
     Notifier,
@@ -33,14 +31,13 @@ from podium.display.terminal import Styled, doing, echo, echo_json, output, styl
 from podium.display.text import cut, duration, harmless, size, when
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.kfp.parameters import pairs
-from podium.runner import outcome as outcomes
-from podium.runner.record import annotate
-from podium.runner.run import Run
-from podium.runner.runs import HEADS, Runs, StoredRun, StoredRuns, cells_of, differing
 from podium.system.settings import STORAGE
 
 if TYPE_CHECKING:
+    from podium.api.sweep_list import ListedSweep
     from podium.kfp.runs import ServerRun
+    from podium.runner.run import Run
+    from podium.runner.runs import Runs, StoredRun, StoredRuns
 
 _stored_option = click.option(
     "--storage",
@@ -99,9 +96,11 @@ def list_(
     output(as_json, rows, lambda: _drawn(rows))
 
 
-def _sweeps() -> list[ListedSweep]:
+def _sweeps() -> "list[ListedSweep]":
     """Return the sweeps of this machine's local cluster; of none if a file of it is damaged, which
     hides no run."""
+    from podium.api.sweep_list import list_sweeps
+
     try:
         return list_sweeps()
     except PodiumError as error:
@@ -110,6 +109,8 @@ def _sweeps() -> list[ListedSweep]:
 
 
 def _drawn(rows: Sequence[Mapping[str, Any]]) -> Styled:
+    from podium.runner.runs import HEADS, cells_of
+
     width = screen_width()
     about = None if width is None else 14 if width < 120 else 30
     result = None if about is None or width is None else max(18, width - 39 - about)
@@ -149,6 +150,9 @@ def show(name: str, as_json: bool, server: ServerOptions) -> None:
       podium runs show latest
       podium runs show 8c1d29f0 --host http://127.0.0.1:8888
     """
+    from podium.runner import outcome as outcomes
+    from podium.runner.run import Run
+
     try:
         run = _here_or_on(server, name)
     except NotFound:
@@ -190,6 +194,8 @@ def show(name: str, as_json: bool, server: ServerOptions) -> None:
 
 
 def _show_sweep(name: str, as_json: bool) -> bool:
+    from podium.cli.experiment import show_status
+
     try:
         sweep = podium.open_sweep(name)
     except NotFound:
@@ -264,6 +270,8 @@ def tag(name: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
       podium runs tag latest baseline
       podium runs tag latest baseline --remove
     """
+    from podium.runner.record import annotate
+
     run = podium.runs()[name]
     now = annotate(
         run.directory, lambda written: written.untagged(tags) if remove else written.tagged(tags)
@@ -286,6 +294,8 @@ def stop(name: str, server: ServerOptions) -> None:
       podium runs stop latest
       podium runs stop 8c1d29f0 --host http://127.0.0.1:8888
     """
+    from podium.runner.run import Run
+
     run = _here_or_on(server, name)
     if isinstance(run, Run):
         if run.state != "running":
@@ -364,6 +374,8 @@ def logs(name: str, what: str | None, storage: str | None, server: ServerOptions
       podium runs logs latest sweep-285315287b-w8cqfcdq
       podium runs logs 8c1d29f0 train --storage s3://models/podium
     """
+    from podium.runner.runs import StoredRuns
+
     try:
         run = podium.runs()[name] if storage is None else None
     except NotFound:
@@ -387,6 +399,8 @@ def compare(ids: tuple[str, ...], as_json: bool) -> None:
     Example:
       podium runs compare 20261122-0916 latest
     """
+    from podium.runner.runs import differing
+
     known = podium.runs()
     chosen = [known[name] for name in ids]
     names = differing(chosen)
@@ -400,7 +414,7 @@ def compare(ids: tuple[str, ...], as_json: bool) -> None:
     output(as_json, rows, lambda: _compared(chosen, shown))
 
 
-def _compared(chosen: Sequence[Run], shown: Sequence[str]) -> Styled:
+def _compared(chosen: "Sequence[Run]", shown: Sequence[str]) -> Styled:
     """Draw a row for each run, or where that is too wide some lines: no parameter is left out."""
     from rich.cells import cell_len
 
@@ -510,7 +524,9 @@ def prune(
     _delete(_known(storage).old(keep=keep, older_than=older_than), dry_run=dry_run, as_json=as_json)
 
 
-def _known(storage: str | None) -> Runs | StoredRuns:
+def _known(storage: str | None) -> "Runs | StoredRuns":
+    from podium.runner.runs import StoredRuns
+
     return StoredRuns(storage) if storage else podium.runs()
 
 
@@ -519,19 +535,19 @@ def _cut(line: str, width: int | None) -> str:
     return harmless(line) if width is None else cut(line, width)
 
 
-def _text(run: Run, name: str) -> str:
+def _text(run: "Run", name: str) -> str:
     value = run.parameters.get(name, "")
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _typed(run: Run, name: str) -> str:
+def _typed(run: "Run", name: str) -> str:
     """Return a value in a line: of a file's text the file that was typed; --json has all of it."""
     text = _text(run, name)
-    typed = dict(pairs(run.record.words or [])).get(name, text) if "\n" in text else text
+    typed = dict(pairs(run.record.words)).get(name, text) if "\n" in text else text
     return f"{cut(typed, 60)} ({len(text.splitlines())} lines)" if "\n" in typed else typed
 
 
-def _delete(chosen: Sequence[Run | StoredRun], *, dry_run: bool, as_json: bool) -> None:
+def _delete(chosen: "Sequence[Run | StoredRun]", *, dry_run: bool, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     for run in chosen:
         rows.append({"run": run.id, "bytes": run.size, "deleted": not dry_run})

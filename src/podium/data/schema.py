@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
@@ -260,9 +260,8 @@ class DatasetInfo:
     """Identity of the test items in the source, independent of preprocessing: see
     podium.data.test_part."""
 
-    profile: Profile = field(default_factory=lambda: Profile(inputs={}))
-    """The inputs of the training part in bins; without any of a dataset that an earlier podium
-    wrote."""
+    profile: Profile
+    """The inputs of the training part in bins."""
 
     parts: dict[str, PartInfo]
     """``train``, ``validation`` and ``test``; the files of the last lie elsewhere: see

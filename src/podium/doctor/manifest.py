@@ -7,11 +7,12 @@ from typing import Any
 from podium.doctor.report import Report
 from podium.errors import InvalidInput
 from podium.files.documents import load_yaml
+from podium.manifests.admission import refusals
 from podium.manifests.experiment.experiment import Experiment, TrialTemplate
 from podium.manifests.experiment.rules import examine
 from podium.manifests.experiment.shell import METRICS_FILE, wrap
 from podium.manifests.experiment.source import is_config_map, with_template
-from podium.manifests.job_rules import UNKNOWN_FIELDS, findings_of
+from podium.manifests.job_rules import JOB_RULES, UNKNOWN_FIELDS
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.resource import Resource
 from podium.manifests.rules import BrokenRules, Finding, apply, worst_first
@@ -67,7 +68,8 @@ def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
         )
     if kind != "Experiment":
         job = Workload.parse(manifest)
-        findings = worst_first([*findings_of(job), *apply(UNKNOWN_FIELDS, job)])
+        found = [*refusals(job.manifest), *apply(JOB_RULES, job), *apply(UNKNOWN_FIELDS, job)]
+        findings = worst_first(found)
         return Report(subject=subject, kind=kind, findings=findings, details={"commands": {}})
     findings = examine(manifest)
     lines: dict[str, tuple[str, str, str]] = {}

@@ -56,7 +56,7 @@ class Controller:
     ready: int
 
 
-class Refusal(NamedTuple):
+class _Refusal(NamedTuple):
     """Pods of an object that could not be created."""
 
     kind: str
@@ -100,7 +100,7 @@ class NamespaceSnapshot:
 
     bucket: Answer | None = None
 
-    refusals: Sequence[Refusal] | None = ()
+    refusals: Sequence[_Refusal] | None = ()
     """Objects whose pods could not be created lately."""
 
     bare: Sequence[str] = ()
@@ -287,7 +287,7 @@ def _find_troubles(api: Api) -> list[Trouble]:
     return [trouble for pod in pods if (trouble := cannot_start(pod))]
 
 
-def _find_refusals(api: Api) -> list[Refusal] | None:
+def _find_refusals(api: Api) -> list[_Refusal] | None:
     """Return the pods that were refused, from the events of the last hour; None if events may not
     be listed."""
     read, name = api.core.list_namespaced_event, api.namespace
@@ -305,7 +305,7 @@ def _find_refusals(api: Api) -> list[Refusal] | None:
     except PodiumError:
         pods = []
     return [
-        Refusal(kind, name, str(event.message or "").strip())
+        _Refusal(kind, name, str(event.message or "").strip())
         for (kind, name), event in latest.items()  # a pod made since then says that it is over
         if not any(pod.startswith(f"{name}-") and made > event_time(event) for pod, made in pods)
         and not _is_over(api, kind, name, event_time(event))

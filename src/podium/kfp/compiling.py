@@ -73,7 +73,7 @@ def _configure(
         )
 
 
-def read_settings(words: Sequence[str]) -> dict[str, Any]:
+def _read_settings(words: Sequence[str]) -> dict[str, Any]:
     """Read settings as ``name=value``.
 
     Raises:
@@ -96,12 +96,12 @@ def read_settings(words: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
-def configured(pipeline: Any, settings: Mapping[str, Any]) -> Any:
+def _configured(pipeline: Any, settings: Mapping[str, Any]) -> Any:
     """Return a copy of the pipeline with the settings on each of its tasks.
 
     Args:
         pipeline: A ``kfp.dsl`` GraphComponent.
-        settings: Result of read_settings.
+        settings: Result of _read_settings.
     """
     from kfp import dsl
     from kfp.dsl.pipeline_context import Pipeline
@@ -174,9 +174,9 @@ def compile_pipeline(
     for image in filter(None, (steps_image, trainer_image)):
         if not re.fullmatch(r"\w[\w./:@-]*", image):
             raise InvalidInput(f"not the name of an image: {image!r}", "for example host/name:tag")
-    settings = read_settings(platform)
+    settings = _read_settings(platform)
     if settings:
-        pipeline = configured(pipeline, settings)
+        pipeline = _configured(pipeline, settings)
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch, "pipeline.yaml")
         Compiler().compile(pipeline, str(file), pipeline_parameters=_on_one_line(values))

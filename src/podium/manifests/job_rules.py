@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from functools import cache
 
 from podium.errors import suggestion
-from podium.manifests.admission import refusals, schema_of
+from podium.manifests.admission import schema_of
 from podium.manifests.kinds import MIGRATED_KINDS, TRAINJOB
 from podium.manifests.labels import ISTIO_INJECT, QUEUE
 from podium.manifests.pod_security import violations, with_security
-from podium.manifests.rules import Finding, Rules, Violation, apply, worst_first
+from podium.manifests.rules import Rules, Violation
 from podium.manifests.structure import OBJECT, Schema, unknown_fields
 from podium.manifests.torchrun import launches, with_torchrun
 from podium.manifests.trainjob import NODE, OTHER_RUNTIMES
@@ -309,7 +309,3 @@ def _model(name: str) -> Schema:
         fields = _model(inner[0]) if inner else OBJECT
         schema[model.attribute_map[field]] = [fields] if kind.startswith("list[") else fields
     return schema
-
-
-def findings_of(job: Workload) -> list[Finding]:
-    return worst_first([*refusals(job.manifest), *apply(JOB_RULES, job)])

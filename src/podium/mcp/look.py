@@ -9,7 +9,6 @@ from typing import Any
 import podium
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.sweep_list import list_sweeps
-from podium.api.trials import standing_of
 from podium.display.text import cut
 from podium.errors import PodiumError, require
 from podium.manifests.experiment import leaderboard
@@ -110,7 +109,7 @@ class Look:
             results = opened.results
             numbers = {trial.name: number for number, trial in enumerate(results, 1)}
             trials = leaderboard(results)
-            sure = standing_of(opened.experiment, trials)
+            sure = opened.standing(trials)
             return {
                 **opened.to_json(),
                 "leaderboard": [

@@ -156,8 +156,7 @@ def _require_profile(version: Version) -> Profile:
     profile = version.opened.profile
     if profile is None:
         raise InvalidInput(
-            f"{version.title} has no {PROFILE} of its training part: an earlier podium stored it, or no "
-            "dataset was named",
+            f"{version.title} has no {PROFILE} of its training part: no dataset was named",
             "train it again, or podium models upload --data DATASET",
         )
     return profile

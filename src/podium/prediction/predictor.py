@@ -80,7 +80,7 @@ class Predictor:
 
     @property
     def profile(self) -> Profile | None:
-        """The training part in bins; None of a model that an earlier podium stored.
+        """The training part in bins; None of a model without one.
 
         Raises:
             InvalidInput: It cannot be read.

@@ -137,11 +137,11 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
         measured=_measured(evaluation),
         winner=evaluation["winner"],
         calibration=calibration,
-        data=evaluation.get("data"),
+        data=evaluation["data"],
         slot=_SLOT,
         champion_slot=_CHAMPION_SLOT,
         pictures=_pictures(evaluation),
-        versions=versions(evaluation.get("trained_with", {}), evaluation.get("evaluated_with", {})),
+        versions=versions(evaluation["trained_with"], evaluation["evaluated_with"]),
     )
 
 
@@ -249,9 +249,7 @@ def html_page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
 
 def _pictures(evaluation: Mapping[str, Any]) -> list[Mapping[str, str]]:
     """Return the pictures that a page may show: never an SVG, whoever wrote the evaluation."""
-    return [
-        picture for picture in evaluation.get("pictures", ()) if picture["media"] in _SHOWN_MEDIA
-    ]
+    return [picture for picture in evaluation["pictures"] if picture["media"] in _SHOWN_MEDIA]
 
 
 def _measured(evaluation: Mapping[str, Any]) -> list[str]:

@@ -88,9 +88,7 @@ def _report(run: RunRecord, decision: Mapping[str, Any]) -> str:
     ]
     try:
         written = _artifact(run, "promote-best", "report").read_text()
-        command = (
-            "" if run.words is None else hide(run.command({}), ())
-        )  # a report is handed around
+        command = hide(run.command({}), ())  # a report is handed around
         target.write_text(complete(written, steps, command, _champion_report(run, decision)))
     except OSError as error:
         _log.warning(

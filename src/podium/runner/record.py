@@ -213,8 +213,8 @@ class RunRecord:
     """Name of the pipeline, or its file."""
 
     directory: Path
-    words: list[str] | None = None
-    """Parameters as they were typed; None in a record of an older podium."""
+    words: list[str] = field(default_factory=list)
+    """Parameters as they were typed."""
 
     parameters: dict[str, Any] = field(default_factory=dict)
     """Parameters that differ from the pipeline's defaults."""
@@ -385,7 +385,7 @@ class RunRecord:
             name: value if isinstance(value, str) else json.dumps(value)
             for name, value in changed.items()
         }
-        values = {**dict(pairs(self.words or [])), **new}
+        values = {**dict(pairs(self.words)), **new}
         return shlex.join(
             ["podium", "run", self.pipeline, *(f"{name}={text}" for name, text in values.items())]
         )
@@ -486,9 +486,7 @@ class RunRecord:
             )
             return PodiumError(f"run {self.id} broke off (exit code {code})", hint)
         words, fix = self._last_words(step)
-        again = self.resume_command
-        if step in PREPARING and self.words is not None:
-            again = self.command(fix)
+        again = self.command(fix) if step in PREPARING else self.resume_command
         go_on = "this command changes that" if fix else "once that is fixed, continue with"
         return Failed(f"{who} failed\n{words}", f"its log: {self.log(step)}; {go_on}: {again}")
 

@@ -349,7 +349,7 @@ class Run:
                 title=record.steps[first].title, attempt=record.attempt
             )
         running = go_on(record, Settings.from_environment())
-        running.run.words = [*(record.words or []), *words]
+        running.run.words = [*record.words, *words]
         return Run(running.run, running)
 
     @property

@@ -193,7 +193,7 @@ def check_runs_here(name: str, executor: Mapping[str, Any], images: Images) -> N
     image = container.get("image", "")
     if image in (CREATE_VOLUME, DELETE_VOLUME) or images.find(image).root:
         return
-    if not needs_image(container) or containers.has_podman():
+    if not _needs_image(container) or containers.has_podman():
         return
     words = " ".join(map(str, container.get("command", ())))
     is_python = EXECUTOR in words or "executor_main" in words
@@ -204,7 +204,7 @@ def check_runs_here(name: str, executor: Mapping[str, Any], images: Images) -> N
     )
 
 
-def needs_image(container: Mapping[str, Any]) -> bool:
+def _needs_image(container: Mapping[str, Any]) -> bool:
     """Return whether the program of a container is in its image, and not in the pipeline."""
     return "ephemeral_component.py" not in " ".join(map(str, container.get("command", ())))
 
@@ -227,7 +227,7 @@ class Process:
         self.container = ""
         """Name of the container that it runs in; empty if it is a process like podium's own."""
 
-        if self.image.root is None and needs_image(step.container):
+        if self.image.root is None and _needs_image(step.container):
             self.container = containers.name_of(step.constants["pipeline_job_uuid"], step.name)
 
     def prepare(

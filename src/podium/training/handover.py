@@ -67,8 +67,8 @@ class Winner(_Judged):
     why: str
     files: dict[str, str]
     """sha256 by name."""
-    etags: dict[str, str] = field(default_factory=dict)
-    """Etag of each of these files when it was read; missing in older evaluations."""
+    etags: dict[str, str]
+    """Etag of each of these files when it was read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +270,7 @@ class TrialRow:
     """URI of its model directory; empty for none."""
     epochs: list[dict[str, float]]
     started: str | None = None
-    """RFC3339; None before the start, and in tables of an older podium."""
+    """RFC3339; None before the start."""
     ended: str | None = None
     interval: tuple[float, float] | None = None
     """95 % interval of the objective; None where the trial left no predictions that give it."""
@@ -338,17 +338,15 @@ class Evaluation:
     winner: Winner
     test: WinnerScores
     sweep: TrialTable | None
-    data: DataSummary | None = None
-    """None in evaluations of an older podium, as what follows is empty there."""
-
-    trained_with: dict[str, Any] = field(default_factory=dict)
+    data: DataSummary
+    trained_with: dict[str, Any]
     """The winner's environment.json: versions and hardware of its training; empty if its trainer
     wrote none."""
 
-    evaluated_with: dict[str, str] = field(default_factory=dict)
+    evaluated_with: dict[str, str]
     """Version by package, of those that its figures depend on."""
 
-    pictures: list[Picture] = field(default_factory=list)
+    pictures: list[Picture]
     """Pictures of its training, as the winner's trainer wrote them."""
 
     def __post_init__(self) -> None:

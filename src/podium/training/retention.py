@@ -17,7 +17,7 @@ RECORD = ("metrics.json", "hyperparameters.json", "environment.json")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weights:
+class _Weights:
     """Files of a trial's output that are not in its record."""
 
     trial: str
@@ -33,7 +33,7 @@ class Retention:
     """Who stays and who goes."""
 
     kept: tuple[str, ...]
-    removed: tuple[Weights, ...]
+    removed: tuple[_Weights, ...]
     """Weights of trials that ended and are not among the best; without those that had none."""
 
     @classmethod
@@ -93,12 +93,12 @@ def _output(container: Container) -> str:
     return str(flags.get("output") or variables.get("PODIUM_OUTPUT") or "")
 
 
-def _weights(losers: Iterable[str], outputs: Mapping[str, str]) -> Iterator[Weights]:
+def _weights(losers: Iterable[str], outputs: Mapping[str, str]) -> Iterator[_Weights]:
     for name in losers:
         entries = [entry for entry in connect(outputs[name]).list() if entry.key not in RECORD]
         if entries:
             keys = tuple(entry.key for entry in entries)
-            yield Weights(
+            yield _Weights(
                 trial=name, url=outputs[name], keys=keys, size=sum(entry.size for entry in entries)
             )
 

@@ -15,6 +15,7 @@ from podium.scoring.comparison import ALPHA, difference, figure_interval, mcnema
 from podium.scoring.families import FunctionMetric, only_right
 from podium.scoring.metrics import METRICS
 from podium.storage import connect
+from podium.training.retention import output_of
 
 if TYPE_CHECKING:
     from podium.scoring import Metric
@@ -54,7 +55,7 @@ UNKNOWN = Standing()
 def standing(
     experiment: Experiment,
     ranked: Sequence[Trial],
-    output_of: Callable[[Trial], str],
+    output_of: Callable[[Trial], str] = output_of,
     *,
     in_run: bool = False,
 ) -> Standing:
@@ -66,7 +67,8 @@ def standing(
 
     Args:
         ranked: Its trials, best first.
-        output_of: Returns the URI where a trial left its model; empty for none.
+        output_of: Returns the URI where a trial left its model; empty for none. By default the one
+            that its command names.
         in_run: Whether it is the sweep of a pipeline, which is asked by parameters, not by flags.
     """
     found = [trial for trial in ranked if trial.is_candidate]

@@ -13,7 +13,6 @@ from podium.api.jobs import all_jobs, find_job
 from podium.api.launched import Session
 from podium.api.sweep_list import sweeps_on
 from podium.api.sweep_report import path_of_report, write_report
-from podium.api.trials import logs_of
 from podium.display.text import harmless
 from podium.errors import NotFound, PodiumError
 from podium.kfp.runs import ServerRuns
@@ -153,8 +152,9 @@ def _trial(sources: Sources, request: Request) -> View:
 
 
 def _trial_log(sources: Sources, request: Request) -> Response:
-    cluster = _followed(sources, request).cluster
-    lines = logs_of(cluster, cluster.trial(request.path_params["trial"]))
+    followed = _followed(sources, request)
+    trial = followed.cluster.trial(request.path_params["trial"])
+    lines = followed.trials.log(trial.name)
     return StreamingResponse((f"{harmless(line)}\n" for line in lines), media_type="text/plain")
 
 

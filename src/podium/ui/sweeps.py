@@ -6,8 +6,8 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
-from podium.api.sweep_report import command_of, epochs_printed
-from podium.api.trials import lines_of, measured, row_of, standing_of, trials_of, with_printed
+from podium.api.sweep_report import command_of
+from podium.api.trials import TrialReader, measured, row_of
 from podium.cluster.base import Cluster
 from podium.errors import NotFound
 from podium.manifests.experiment import (
@@ -22,7 +22,7 @@ from podium.manifests.labels import BY_HAND
 from podium.manifests.options import describe
 from podium.reports import plots
 from podium.reports.leaderboard import Leaderboard
-from podium.training.standing import UNKNOWN, Standing
+from podium.training.standing import UNKNOWN, Standing, standing
 from podium.training.trial_table import trial_table
 from podium.ui.view import LINES, View
 
@@ -52,6 +52,7 @@ class FollowedSweep:
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster, self.name = cluster, name
+        self.trials = TrialReader(cluster, name)
         self._ended: dict[str, Trial] = {}
         self._curves: dict[str, list[dict[str, float]]] = {}
         self._whole: set[str] = set()  # trials whose curve will not grow
@@ -69,7 +70,7 @@ class FollowedSweep:
         listed = {name for names in experiment.trials.values() for name in names}
         unread = [name for name in listed if name not in self._ended]
         if len(unread) > _MANY or not self._ended:
-            trials = trials_of(self.cluster, experiment)
+            trials = self.trials.all(experiment)
         else:
             trials = [trial for name, trial in self._ended.items() if name in listed]
             trials += [trial for name in unread for trial in self._find(name, experiment)]
@@ -78,7 +79,7 @@ class FollowedSweep:
 
     def _find(self, name: str, experiment: Experiment) -> list[Trial]:
         with suppress(NotFound):
-            return [with_printed(self.cluster, self.cluster.trial(name), experiment)]
+            return [self.trials.updated(self.cluster.trial(name), experiment)]
         return []
 
     def view(self, path: str, *, every: bool = False, picked: Sequence[str] = ()) -> View:
@@ -141,7 +142,7 @@ class FollowedSweep:
         results = sum(trial.is_good for trial in ranked)
         is_last = experiment.state.finished and results != self._standing[0]
         if is_last or results > _GROWTH * self._standing[0]:
-            self._standing = results, standing_of(experiment, ranked)
+            self._standing = results, standing(experiment, ranked)
         return self._standing[1]
 
     def _drawn(
@@ -220,9 +221,8 @@ class FollowedSweep:
         """Return a trial's curve as printed; for a trial whose pod is gone, the last one that was
         read."""
         if trial.name not in self._whole:
-            self._curves[trial.name] = epochs_printed(
-                self.cluster, trial, experiment
-            ) or self._curves.get(trial.name, [])
+            epochs = self.trials.epochs(trial.name, experiment)
+            self._curves[trial.name] = epochs or self._curves.get(trial.name, [])
             if trial.has_ended:
                 self._whole.add(trial.name)
         return self._curves[trial.name]
@@ -236,10 +236,10 @@ class FollowedSweep:
         experiment, trial = self.cluster.experiment(self.name), self.cluster.trial(name)
         if trial.experiment != self.name:
             raise NotFound(f"{self.name} has no trial {name!r}")
-        lines = lines_of(self.cluster, trial)
-        trial = with_printed(self.cluster, trial, experiment)
+        lines = self.trials.last_lines(name)
+        trial = self.trials.updated(trial, experiment)
         curves = plots.learning_curves(
-            [{"name": name, "epochs": epochs_printed(self.cluster, trial, experiment, lines)}],
+            [{"name": name, "epochs": self.trials.epochs(name, experiment, lines)}],
             {experiment.objective.metric: experiment.objective.maximize},
             [name],
             name,

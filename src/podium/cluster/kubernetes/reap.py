@@ -43,7 +43,7 @@ class Orphan:
 
 
 @dataclass
-class Look:
+class _Look:
     """Result of one scan of a namespace."""
 
     seen: int = 0
@@ -54,9 +54,9 @@ class Look:
     """Failed reads by their subject: nothing that depends on one is called an orphan."""
 
 
-def look(cluster: KubernetesCluster) -> Look:
+def look(cluster: KubernetesCluster) -> _Look:
     """Find the unfinished objects of the namespace whose run is over or gone."""
-    found = Look()
+    found = _Look()
     over: dict[tuple[str, str], str | None] = {}
     for kind in _KINDS:
         try:
@@ -160,7 +160,7 @@ class Reaper:
         if not said:
             self.success = time.time()
 
-    def _count(self, found: Look) -> None:
+    def _count(self, found: _Look) -> None:
         if self.runs and time.monotonic() - self.counted < 60:
             return
         try:

@@ -37,7 +37,7 @@ NUMERIC, LISTED = ("double", "int"), ("discrete", "categorical")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class WrittenParameter(ManifestView):
+class _WrittenParameter(ManifestView):
     """An entry of ``spec.parameters``, which may break rules."""
 
     path: str
@@ -96,9 +96,9 @@ class WrittenParameter(ManifestView):
             yield broken(f"{path}.step", "step > 0", numbers["step"], hint)
 
 
-def written_space(parameters: Any) -> tuple[WrittenParameter, ...]:
+def written_space(parameters: Any) -> tuple[_WrittenParameter, ...]:
     entries = numbered("spec.parameters", parameters)
-    return tuple(WrittenParameter(manifest=given, path=path) for path, given in entries)
+    return tuple(_WrittenParameter(manifest=given, path=path) for path, given in entries)
 
 
 def read_space(parameters: Any) -> tuple[Parameter, ...]:
