@@ -67,6 +67,13 @@ def test_numbers_may_be_a_column_or_a_list() -> None:
     assert not changes.lost
 
 
+def test_an_item_whose_error_stays_is_neither_gained_nor_lost() -> None:
+    target = np.zeros(4)
+    changes = moved_errors(target, np.array([1.0, 1, 1, 1]), np.array([0.5, 1, -1, 2]))
+    assert [item.item for item in changes.gained] == [0]
+    assert [item.item for item in changes.lost] == [3]
+
+
 def test_groups_may_have_any_numbers() -> None:
     target = RANDOM.normal(size=60)
     first, second = target + RANDOM.normal(size=(2, 60))
