@@ -14,7 +14,7 @@ import yaml
 
 import podium
 from podium.api import sweep as module
-from podium.api.experiments import changed
+from podium.api.experiments import _at_home, changed
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment import Experiment
 from podium.manifests.sdk import to_sdk
@@ -163,3 +163,19 @@ while not training.metrics or not any(trial.phase == "Running" for trial in swee
     assert sweep.status == "Stopped"
     (job,) = [stored.manifest for stored in sweep.cluster.list("PyTorchJob")]
     assert "was stopped" in json.dumps(job["status"])
+
+
+def test_podiums_trainer_reads_and_writes_below_the_home(home: Path) -> None:
+    (home / "data/mnist").mkdir(parents=True)
+    (home / "data/mnist/dataset.json").touch()
+    own = "${trialParameters.trial}"
+    for given, places in (
+        ({}, {f"--data={home}/data/mnist", f"--output={home}/trials/{own}"}),
+        ({"data": "/data", "output": "/models"}, {"--data=/data", f"--output=/models/{own}"}),
+    ):
+        paths = {"data": given.get("data"), "output": given.get("output")}
+        there = _at_home(changed("random", **paths), home, *paths.values())
+        words = [
+            word for _, container in there.template.primary_containers() for word in container.words
+        ]
+        assert {word for word in words if word.startswith(("--data=", "--output="))} == places
