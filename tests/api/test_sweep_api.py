@@ -192,12 +192,19 @@ def test_podiums_trainer_reads_and_writes_below_the_home(home: Path) -> None:
     (home / "data/mnist").mkdir(parents=True)
     (home / "data/mnist/dataset.json").touch()
     own = "${trialParameters.trial}"
-    for given, places in (
-        ({}, {f"--data={home}/data/mnist", f"--output={home}/trials/{own}"}),
-        ({"data": "/data", "output": "/models"}, {"--data=/data", f"--output=/models/{own}"}),
+    mine = {f"--data={home}/data/mnist", f"--output={home}/trials/{own}"}
+    asked = {"data": "/data", "output": "/models"}
+    for written, given, places in (
+        ({}, {}, mine),
+        (asked, asked, {"--data=/data", f"--output=/models/{own}"}),
+        (asked, {}, {"--data=/data", f"--output=/models/{own}"}),  # as its author wrote them
     ):
-        paths = {"data": given.get("data"), "output": given.get("output")}
-        there = _at_home(changed("random", **paths), home, *paths.values())
+        there = _at_home(
+            changed("random", data=written.get("data"), output=written.get("output")),
+            home,
+            data=given.get("data"),
+            output=given.get("output"),
+        )
         words = [
             word for _, container in there.template.primary_containers() for word in container.words
         ]

@@ -145,7 +145,7 @@ def test_migrating_mutated_manifests_ends_in_yaml_or_a_sentence(
     assert written > 10
 
 
-def test_values_that_reach_no_command_have_no_place_in_an_optimizationjob(
+def test_values_beside_the_command_have_no_place_in_an_optimizationjob(
     tmp_path: Path, podium: Callable[..., Result]
 ) -> None:
     manifest = load("random-trainjob")

@@ -214,9 +214,7 @@ def test_each_trial_begins_with_what_its_parent_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("labels", [{}, {PBT_PARENT: "parent"}])
-def test_a_trial_that_starts_again_has_no_files_of_its_first_try(
-    labels: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_trial_that_starts_again_has_no_old_files(labels: dict[str, str], tmp_path: Path) -> None:
     root = tmp_path / "checkpoints"
     if labels:
         (root / "parent").mkdir(parents=True)
