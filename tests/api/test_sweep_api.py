@@ -9,12 +9,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 import podium
 from podium.api import sweep as module
-from podium.api.experiments import changed
+from podium.api.experiments import _at_home, changed
+from podium.data import artifact, artifact_files
+from podium.data.schema import Column
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment import Experiment
 from podium.manifests.sdk import to_sdk
@@ -163,3 +166,46 @@ while not training.metrics or not any(trial.phase == "Running" for trial in swee
     assert sweep.status == "Stopped"
     (job,) = [stored.manifest for stored in sweep.cluster.list("PyTorchJob")]
     assert "was stopped" in json.dumps(job["status"])
+
+
+def test_podiums_trainer_alone_searches_the_error_of_numbers(
+    parabola: dict[str, Any], tmp_path: Path, home: Path
+) -> None:
+    part = artifact.Split(
+        inputs={"table": np.ones((4, 2), np.float32)}, target=np.array([0.5, 1.5, 1.0, 2.0])
+    )
+    columns = tuple(Column(name=name, kind="number") for name in ("x", "y"))
+    artifact_files.write(
+        tmp_path / "rows", dict.fromkeys(("train", "validation", "test"), part), name="rows", kind="regression",
+        inputs={"table": artifact.InputDescription(meaning="table", columns=columns)}, target_name="price",
+        preprocessing={}, source="typed", split="given",
+    )  # fmt: skip
+    own = copy.deepcopy(parabola)
+    own["spec"]["objective"]["objectiveMetricName"] = "accuracy"
+    for experiment, metric in (("random", "rmse"), (own, "accuracy")):
+        with closing(podium.sweep(experiment, data=tmp_path / "rows", wait=False)) as begun:
+            begun.stop()
+            assert begun.experiment.objective.metric == metric
+
+
+def test_podiums_trainer_reads_and_writes_below_the_home(home: Path) -> None:
+    (home / "data/mnist").mkdir(parents=True)
+    (home / "data/mnist/dataset.json").touch()
+    own = "${trialParameters.trial}"
+    mine = {f"--data={home}/data/mnist", f"--output={home}/trials/{own}"}
+    asked = {"data": "/data", "output": "/models"}
+    for written, given, places in (
+        ({}, {}, mine),
+        (asked, asked, {"--data=/data", f"--output=/models/{own}"}),
+        (asked, {}, {"--data=/data", f"--output=/models/{own}"}),  # as its author wrote them
+    ):
+        there = _at_home(
+            changed("random", data=written.get("data"), output=written.get("output")),
+            home,
+            data=given.get("data"),
+            output=given.get("output"),
+        )
+        words = [
+            word for _, container in there.template.primary_containers() for word in container.words
+        ]
+        assert {word for word in words if word.startswith(("--data=", "--output="))} == places

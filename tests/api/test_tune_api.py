@@ -202,6 +202,27 @@ def test_a_sweep_without_an_objective_is_refused(home: Path) -> None:
         podium.tune(of_two, {"x": (0, 1)}, objective=[])
 
 
+def gain_and_cost(x: float) -> dict[str, float]:
+    return {"gain": x, "cost": 3 * x, "mood": -x}
+
+
+def test_a_front_is_drawn_by_two_objectives_of_a_trial(home: Path) -> None:
+    sweep = podium.tune(
+        gain_and_cost,
+        {"x": [2.0]},
+        objective=["max:gain", "min:cost", "max:mood"],
+        algorithm="grid",
+        trials=1,
+    )
+    for pair, point in (((), (6.0, 2.0)), (("gain", "mood"), (-2.0, 2.0))):
+        figure = sweep.plot.front(*pair)
+        assert [(*line.x, *line.y) for line in figure.data if line.x] == [point]
+    known = r"a front is drawn by two of the objectives \(gain, cost, mood\), not by "
+    for pair, named in ((("gain", "x"), "gain, x"), (("gain", "gain"), "gain, gain")):
+        with pytest.raises(InvalidInput, match=known + named):
+            sweep.plot.front(*pair)
+
+
 def test_ranges_over_decades_are_searched_on_a_log_scale() -> None:
     given = {
         "a": (1e-4, 1e-1),

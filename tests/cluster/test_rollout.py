@@ -169,6 +169,24 @@ def test_apply_returns_the_address_once_pods_answer(
     assert any(request.startswith("PATCH /api/v1/namespaces/") for request in applied)
 
 
+def test_kserve_answers_at_the_predictor_once_both_are_ready(model: Model, there: World) -> None:
+    there.plurals |= {"inferenceservices"}
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+
+    def write() -> None:
+        while ("inferenceservices", "mnist") not in there.objects:
+            time.sleep(0.02)
+        service = there.objects["inferenceservices", "mnist"]
+        there.put("inferenceservices", {**service, "status": ready})
+        counts = {"replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
+        predictor = {"metadata": {"name": "mnist-predictor"}, "spec": {"replicas": 2}}
+        there.put("deployments", {**predictor, "status": counts})
+
+    threading.Thread(target=write, daemon=True).start()
+    address = podium.deploy("mnist", to="kserve").apply(20)
+    assert re.fullmatch(r"http://mnist-predictor\.[\w-]+\.svc/v2/models/mnist", address)
+
+
 def test_an_image_that_is_not_there_is_named(model: Model, there: World) -> None:
     pod(
         there,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import Result
 from katibcases import bases, mutate
 
 from podium.api.experiments import _at_home
@@ -123,6 +124,41 @@ def test_options_change_mutated_manifests_or_refuse_them(tmp_path: Path) -> None
             what,
             refused,
         )
+
+
+@pytest.mark.parametrize("kind", ["trainjob", "optimizationjob"])
+def test_migrating_mutated_manifests_ends_in_yaml_or_a_sentence(
+    kind: str, tmp_path: Path, podium: Callable[..., Result]
+) -> None:
+    file, draw, written = tmp_path / "experiment.yaml", random.Random(1), 0
+    trainjobs = [(name, base) for name, base in BASES if "trainjob" in name]
+    for number in range(120):
+        name, base = draw.choice(trainjobs if number % 2 else BASES)
+        manifest, done = mutate(base, draw)
+        file.write_text(yaml.safe_dump(manifest, sort_keys=False))
+        migrated = podium("migrate", str(file), "--to", kind)
+        if migrated.exit_code == 0:
+            written += 1
+            assert isinstance(yaml.safe_load(migrated.stdout), dict)
+        else:
+            assert isinstance(migrated.exception, InvalidInput), (name, done, migrated.exception)
+    assert written > 10
+
+
+def test_values_beside_the_command_have_no_place_in_an_optimizationjob(
+    tmp_path: Path, podium: Callable[..., Result]
+) -> None:
+    manifest = load("random-trainjob")
+    template = manifest["spec"]["trialTemplate"]
+    names = [parameter["name"] for parameter in template["trialParameters"]]
+    template["trialSpec"]["spec"]["annotations"] = {
+        name: f"${{trialParameters.{name}}}" for name in names
+    }
+    del template["trialSpec"]["spec"]["trainer"]  # the runtime's own command runs
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    done = podium("migrate", str(tmp_path / "experiment.yaml"), "--to", "optimizationjob")
+    assert isinstance(done.exception, InvalidInput)
+    assert "stands outside of command and args" in done.exception.message
 
 
 def test_mutated_text_is_refused_in_one_sentence() -> None:

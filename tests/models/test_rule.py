@@ -1,6 +1,7 @@
 """When a challenger wins."""
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -108,6 +109,14 @@ def test_the_p_value_is_the_exact_two_sided_one(gained: int, lost: int) -> None:
 
     expected = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
     assert mcnemar(gained, lost) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_difference_is_told_with_its_interval_and_p() -> None:
+    target = np.linspace(0, 1, 40)
+    noise = np.where(np.arange(40) % 2, 0.1, -0.1) * np.linspace(0.5, 1.5, 40)
+    given = target + noise, target + 2 * noise
+    reason = decide(PromotionRule(), METRICS["rmse"], target, *given).reasons[0]
+    assert re.search(r"difference -\S+, 95 % interval -\S+ to -\S+, permutation p", reason)
 
 
 def test_a_tiny_p_value_is_not_called_zero() -> None:

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from podium.errors import PodiumError
+from podium.errors import InvalidInput, PodiumError
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.parameters import Parameters
+from podium.kfp.values import check_values
 from podium.pipelines import load
 from podium.runner.checks import check_here
 from podium.training import dataset
@@ -286,3 +287,10 @@ def test_a_script_without_its_packages_is_refused_before_a_run(
     ):
         Path("helper.py").write_text(first + imports)
         check_here(values)
+
+
+def test_a_rules_key_is_needed_where_the_steps_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PODIUM_PUBLIC_KEY", raising=False)
+    check_values({"rule": "better,signed"})
+    with pytest.raises(InvalidInput, match="PODIUM_PUBLIC_KEY"):
+        check_values({"rule": "better,signed"}, here=True)

@@ -53,6 +53,14 @@ def test_predictions_of_two_shapes_are_refused(
         compare(find_metric(name), LABELS, first, second)
 
 
+def test_a_function_of_ones_own_is_compared_as_accuracy_is() -> None:
+    own, random = find_metric(f"max:{__name__}:own_accuracy"), np.random.default_rng(1)
+    better = np.where(random.random(60) < 0.9, LABELS, 1 - LABELS)
+    first, second = np.eye(2)[better], np.eye(2)[1 - better]
+    assert paired_permutation(own, LABELS, first, second)[0] < 0.001
+    assert paired_permutation(own, LABELS, first, first)[0] == 1
+
+
 def test_accuracy_takes_classes_beside_probabilities() -> None:
     compared = compare(METRICS["accuracy"], LABELS, WIDE, WIDE.argmax(1))
     assert (compared.difference, compared.p_value) == (0, 1)
@@ -65,6 +73,13 @@ def test_numbers_may_be_a_column_or_a_list() -> None:
     changes = moved_errors(target, predictions, target + 0.001)
     assert len(changes.gained) == 20
     assert not changes.lost
+
+
+def test_an_item_whose_error_stays_is_neither_gained_nor_lost() -> None:
+    target = np.zeros(4)
+    changes = moved_errors(target, np.array([1.0, 1, 1, 1]), np.array([0.5, 1, -1, 2]))
+    assert [item.item for item in changes.gained] == [0]
+    assert [item.item for item in changes.lost] == [3]
 
 
 def test_groups_may_have_any_numbers() -> None:

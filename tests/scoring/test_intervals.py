@@ -124,6 +124,18 @@ def test_groups_widen_the_interval(metric: Metric) -> None:
     assert together == pytest.approx(alone, rel=0.1)
 
 
+def test_the_interval_of_hits_mirrors_that_of_misses() -> None:
+    """Limits on the logit scale count at both ends, each where it is wider than Hall's."""
+    groups = np.repeat(np.arange(12), 10)
+    wrong = np.concatenate([np.arange(10) < count for count in (0, 1, 2) * 4]).astype(int)
+    hits, misses = (
+        figure_interval(METRICS["accuracy"], np.full(120, right), wrong, groups) for right in (0, 1)
+    )
+    assert hits
+    assert misses
+    assert misses == pytest.approx((1 - hits[1], 1 - hits[0]))
+
+
 def test_several_outputs_have_one_interval() -> None:
     random = np.random.default_rng(7)
     target = random.normal(size=(80, 3))

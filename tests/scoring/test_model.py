@@ -83,6 +83,11 @@ def test_the_loss_is_the_mean_cross_entropy(
     )
 
 
+def test_a_model_runs_on_one_thread_or_more() -> None:
+    with pytest.raises(InvalidInput, match="`threads >= 1` must hold, but got threads=0"):
+        OnnxModel(linear_model(np.ones((784, 3))), threads=0)
+
+
 def test_neither_batch_nor_threads_change_the_result(
     three_classes: tuple[bytes, np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:

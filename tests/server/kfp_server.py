@@ -29,6 +29,14 @@ def stored(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def paged(field: str, members: list[Any], query: dict[str, str]) -> dict[str, Any]:
+    """Return a page of a list, of fewer members than were asked for: a server may bound them."""
+    begin = int(query.get("page_token") or 0)
+    end = begin + min(int(query.get("page_size") or 20), 3)
+    rest = {"next_page_token": str(end)} if end < len(members) else {}
+    return {field: members[begin:end], **rest}
+
+
 class KfpWorld:
     """What the server knows."""
 
@@ -166,7 +174,7 @@ class Handler(BaseHTTPRequestHandler):
         if method == "GET" and path in ("pipelines", "recurringruns", "experiments", "runs"):
             return 200, self.listed(path, query)
         if match := re.fullmatch(r"pipelines/([^/]+)/versions", path):
-            return 200, {"pipeline_versions": world.versions[match[1]]}
+            return 200, paged("pipeline_versions", world.versions[match[1]], query)
         if match := re.fullmatch(r"runs/([^/:]+):terminate", path):
             if match[1] not in world.runs:
                 return 404, {"error": f"Run {match[1]} not found"}
@@ -206,7 +214,7 @@ class Handler(BaseHTTPRequestHandler):
             found = [
                 member for member in found if member[predicate["key"]] == predicate["stringValue"]
             ]
-        return {"recurringRuns" if path == "recurringruns" else path: found}
+        return paged("recurringRuns" if path == "recurringruns" else path, found, query)
 
     def file_in(self, data: bytes) -> str:
         head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()

@@ -100,3 +100,7 @@ def test_code_is_stored_when_it_is_sent_and_not_before(
     (tmp_path / "src/train.py").write_text("print(2)\n")
     (change,) = Schedules(server).plan(schedule_files.load([file]))
     assert change.action == "replace", "the schedule keeps its code until it is applied again"
+    run = ServerRuns(server).submit(version, [f"code={tmp_path / 'src'}"], group="podium")
+    sent = world.runs[run.run_id]["runtime_config"]["parameters"]["code"]
+    assert sent != uri
+    assert Path(sent.removeprefix("file://")).is_file()

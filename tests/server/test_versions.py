@@ -16,7 +16,7 @@ from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.definition import load
 from podium.kfp.runs import ServerRuns
-from podium.kfp.versions import choose, upload
+from podium.kfp.versions import choose, upload, versions_of
 from podium.system import pod
 from podium.training.kept_logs import KeptLogs
 
@@ -54,6 +54,13 @@ def test_changed_content_is_a_new_version_also_when_reverted(server: Server) -> 
     names = [upload(server, text).name[:3] for text in (HELLO, HELLO.replace("3", "4"), HELLO)]
     assert names == ["v1-", "v2-", "v3-"]
     assert choose(server, "hello-world", None).name.startswith("v3-")
+
+
+def test_a_list_of_several_pages_is_read_whole(server: Server) -> None:
+    for rounds in range(7):
+        upload(server, HELLO.replace("3", str(rounds)))
+    names = [version.name[:2] for version in versions_of(server, "hello-world")]
+    assert names == ["v7", "v6", "v5", "v4", "v3", "v2", "v1"]
 
 
 def test_a_platform_document_counts_as_content(server: Server) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from podium.errors import InvalidInput
+from podium.manifests.experiment import Trial
 from podium.manifests.labels import PBT_GENERATION, PBT_PARENT
 from podium.manifests.typed import typed
 from podium.search.algorithm import PastTrial
@@ -14,6 +15,7 @@ from podium.search.population import GENERATION, PARENT, _Population
 from podium.search.search import Search
 from podium.search.space import Parameter
 from podium.sweeps.local import LocalSweeps
+from podium.sweeps.local_trial import _prepare
 
 SPACE = [
     Parameter(name="lr", kind="double", low=0.1, high=1.0, step=0.1),
@@ -209,6 +211,21 @@ def test_each_trial_begins_with_what_its_parent_left(tmp_path: Path) -> None:
         assert trial.value == pytest.approx(began + float(trial.assignments["lr"]))
     kept = tmp_path / "cluster" / "experiments" / "e" / "checkpoints"
     assert {path.parent.name for path in kept.glob("*/sum")} == set(trials)
+
+
+@pytest.mark.parametrize("labels", [{}, {PBT_PARENT: "parent"}])
+def test_a_trial_that_starts_again_has_no_old_files(labels: dict[str, str], tmp_path: Path) -> None:
+    root = tmp_path / "checkpoints"
+    if labels:
+        (root / "parent").mkdir(parents=True)
+        (root / "parent/weights").write_text("the parent's")
+    trial = Trial.parse({"kind": "Trial", "metadata": {"name": "child", "labels": labels}})
+    own = _prepare(root, trial)
+    (own / "weights").write_text("half")
+    (own / "half").touch()
+    assert _prepare(root, trial) == own
+    left = {file.name: file.read_text() for file in own.iterdir()}
+    assert left == ({"weights": "the parent's"} if labels else {})
 
 
 @pytest.mark.parametrize(

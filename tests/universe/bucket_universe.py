@@ -20,6 +20,9 @@ __all__ = ["BucketUniverse", "modules"]
 
 SERVERS = ("atomic", "checks, then stores", "checks, then stores", "ignores conditions")
 
+_GAP = 0.01
+"""Virtual seconds between a server's check and its store."""
+
 
 class _Seen(dict[Any, Any]):
     """What each process has seen of a server."""
@@ -124,7 +127,7 @@ class BucketStorage(MemoryStorage):
             if_absent, if_match = False, None
         if self.server == "checks, then stores" and (if_absent or if_match is not None):
             self.disk.check(key, if_absent, if_match)
-            here().pause()
+            here().sleep(_GAP)  # a gap of the server, which no haste of a client closes
             if_absent, if_match = False, None
         conditional = if_absent or if_match is not None
         entry = self.disk.put(key, content, if_absent, if_match)

@@ -217,10 +217,9 @@ def _class_in_a_cell(value: type) -> str | None:
 
 def _importable(value: Any) -> ModuleType | None:
     module = sys.modules.get(getattr(value, "__module__", None) or "")
-    name = getattr(value, "__qualname__", "")
-    if module is None or module.__name__ == "__main__" or not name.isidentifier():
+    if module is None or module.__name__ == "__main__":
         return None
-    return module if getattr(module, name, None) is value else None
+    return module if getattr(module, getattr(value, "__qualname__", ""), None) is value else None
 
 
 def _is_constant(value: Any) -> bool:

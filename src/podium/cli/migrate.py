@@ -16,6 +16,7 @@ from podium.manifests.experiment.optimization_job import (
     as_experiment,
     as_optimization_job,
 )
+from podium.manifests.experiment.rules import check
 from podium.manifests.kinds import MIGRATED_KINDS, TRAINJOB
 from podium.manifests.migrate import OWN_RUNTIME, migrate
 from podium.manifests.rules import Violation
@@ -121,7 +122,9 @@ def _convert(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, A
         notes = [Violation(what, "spec.objectives", "print the metric as NAME=value")]
     elif kind == "Experiment":
         experiment, notes = Experiment.parse(manifest), []
-        if experiment.template.workload.kind != TRAINJOB:
+        if experiment.template.workload.kind == TRAINJOB:
+            check(experiment)
+        else:
             migrated = migrate(experiment, runtime)
             experiment, notes = migrated.resource, migrated.notes
         spec = experiment.defaulted

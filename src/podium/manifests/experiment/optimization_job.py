@@ -284,7 +284,7 @@ def as_optimization_job(experiment: Mapping[str, Any]) -> tuple[dict[str, Any], 
     lost.
 
     Args:
-        experiment: With Katib's defaults in its spec.
+        experiment: One that can run, with Katib's defaults in its spec.
 
     Raises:
         InvalidInput: A value of the search is needed where an OptimizationJob cannot put it.
@@ -364,7 +364,7 @@ def _with_variables(spec: Mapping[str, Any], references: Mapping[str, str]) -> d
         return f"$({_TRIAL_NAME['name']})"
 
     changed: dict[str, Any] = unshared(spec)
-    trainer = changed["trainer"]
+    trainer: dict[str, Any] = changed.get("trainer") or {}  # the runtime's, where it has none
     for field in {"command", "args"} & trainer.keys():
         trainer[field] = [PLACEHOLDER.sub(variable, word) for word in trainer[field]]
     own = {_variable(name) for name in references.values()}  # which as_experiment has put there
