@@ -379,3 +379,107 @@ def test_two_ports_that_are_one_are_refused(churn: Model, tmp_path: Path, typed:
     done = typed("serve", "churn", *words)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert "--port and --grpc-port are both 9123" in done.stderr
+
+
+def upload_gated(model: Model, gate: Path) -> None:
+    """Upload v4, a command that answers once there is such a file."""
+    code = "import numpy, os, sys, time\nplace = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n" \
+        f"while not os.path.exists({str(gate)!r}):\n    time.sleep(0.05)\n" \
+        "rows = len(numpy.load(place['--inputs'] + '/table.npy'))\n" \
+        "numpy.save(place['--output'], numpy.full((rows, 2), 0.5))\n"  # fmt: skip
+    files: dict[str, Path | bytes] = {
+        "model.json": json.dumps({"predict": ["python", "predict.py"]}).encode(),
+        "predict.py": code.encode(),
+        "preprocessing.json": json.dumps(TABLE).encode(),
+    }
+    model.upload(files, {"run_id": "v4"})
+
+
+def ask_raw(server: Running) -> None:
+    answer = server.http.post("/v2/models/churn/predict", json={"rows": [{"x": 3, "color": "red"}]})
+    assert (answer.status_code, answer.json()["model_version"]) == (200, "v1")
+
+
+def test_a_slow_shadow_takes_no_thread_of_clients(churn: Model, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    upload_gated(churn, gate)
+    with serving("churn", "--storage", tmp_path / "store", "--shadow", "v4") as server:
+        for _ in range(70):
+            ask_raw(server)
+        assert compared(server) == {("v4", "shadow", "dropped"): 6}
+        gate.touch()
+        until(lambda: compared(server)["v4", "shadow", "answered"] == 64)
+
+
+def test_what_is_not_answered_at_the_end_is_lost(churn: Model, tmp_path: Path) -> None:
+    upload_gated(churn, tmp_path / "gate")
+    words = ("--shadow", "v4", "--timeout", "8", "--record", tmp_path / "answers")
+    with serving("churn", "--storage", tmp_path / "store", *words) as server:
+        for _ in range(3):
+            ask_raw(server)
+    assert "the server ended before 3 answers came beside a client's\n" in server.said
+    exchanges = list(Recording(tmp_path / "answers", "churn"))
+    assert [(list(each.answers), each.failed) for each in exchanges] == [(["v1"], ())] * 3
+
+
+@pytest.mark.parametrize("more", [(), ("--record", "answers")])
+def test_a_clients_mistake_is_no_failure_of_a_canary(
+    churn: Model, tmp_path: Path, more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("churn", "--storage", tmp_path / "store", "--canary", "v2=99.9%", *more)
+    with serving(*words) as server:
+        for given in (np.zeros((1, 3)), np.zeros((1, 7))):
+            body = {"inputs": [tensor(given, "table", "FP32")]}
+            assert server.infer("churn", body).status_code == 400
+        ask(server, items(1)[0], "good")
+        if more:
+            until(lambda: compared(server)["v1", "shadow", "answered"] == 1)
+        assert {outcome for _, _, outcome in compared(server)} == {"answered"}
+    if more:
+        assert [each.id for each in Recording("answers", "churn")] == ["good"]
+
+
+def test_a_canary_that_cannot_take_what_the_champion_takes_has_failed(
+    churn: Model, tmp_path: Path
+) -> None:
+    weights = numpy_helper.from_array(np.zeros((3, 2), np.float32), "weights")
+    node = helper.make_node("MatMul", ["table", "weights"], ["logits"])
+    other = save([node], {"table": (TensorProto.FLOAT, ["n", 3])}, "logits", 2, weights)
+    churn.upload({"model.onnx": other}, {"run_id": "v4"})
+    words = ("churn", "--storage", tmp_path / "store", "--canary", "v4=99.9%")
+    with serving(*words) as server:
+        body = {"inputs": [tensor(items(1)[0].reshape(1, 2), "table", "FP32")], "id": "one"}
+        assert server.infer("churn", body).status_code == 400
+        until(lambda: compared(server)["v4", "canary", "failed"] == 1)
+
+
+@pytest.mark.parametrize("how", ["--canary", "--shadow"])
+def test_a_server_starts_without_a_second_version_that_was_deleted(
+    churn: Model, tmp_path: Path, how: str
+) -> None:
+    churn.delete("v2")
+    named = "v2=50%" if how == "--canary" else "v2"
+    with serving("churn", "--storage", tmp_path / "store", how, named) as server:
+        (said,) = (line for line in server.said if "without churn@v2" in line)
+        assert said.startswith("churn v1 answers alone, without churn@v2: model churn has no version v2 in ")  # fmt: skip
+        assert {ask(server, row)["model_version"] for row in items(5)} == {"v1"}
+        assert server.http.get("/v2/health/ready").json() == {"ready": True}
+        assert server.http.get("/v2/models/churn").json()["versions"] == ["v1"]
+        assert 'podium_serve_trouble{model="churn@v2"} 1' in server.http.get("/metrics").text
+
+
+def test_a_server_starts_without_a_second_version_that_is_damaged(
+    churn: Model, tmp_path: Path
+) -> None:
+    (tmp_path / "store" / churn.version("v2").prefix / "model.onnx").write_bytes(b"x")
+    words = ("churn", "--storage", tmp_path / "store", "--shadow", "v2", "--follow", "0.1")
+    with serving(*words) as server:
+        assert [line for line in server.said if "churn v1 answers alone, without churn@v2" in line]
+        assert ask(server, items(1)[0])["model_version"] == "v1"
+
+
+def test_a_shadow_that_is_the_champion_is_said(churn: Model, tmp_path: Path) -> None:
+    words = ("churn", "--storage", tmp_path / "store", "--shadow", "v1")
+    with serving(*words) as server:
+        assert "churn@v1 is the champion v1: until there is another one, nothing is compared\n" in server.said  # fmt: skip

@@ -252,10 +252,11 @@ def _run(
 
     def open_models() -> None:
         try:
-            beside = [model.challenger.served for model in models if model.challenger]
-            for model in [*models, *beside]:
+            for model in models:
                 model.open()
                 echo(f"serving {model.name} {model.now.version}{model.unwatched}", err=True)
+                if model.challenger:
+                    echo(_beside(model, model.challenger.served), err=True)
             echo(f"listening on {url}", err=True)
         except Exception as error:
             failures.append(error)
@@ -270,6 +271,18 @@ def _run(
         announcement.close()
     if failures:
         raise failures[0]
+
+
+def _beside(model: "Served", second: "Served") -> str:
+    """Open a second version, and say what answers; one that cannot be keeps no champion from it."""
+    try:
+        second.open()
+    except PodiumError as error:
+        second.trouble = error.message
+        return f"{model.name} {model.now.version} answers alone, without {second.name}: {error.message}"
+    if second.now.version == model.now.version:
+        return f"{second.name} is the champion {model.now.version}: until there is another one, nothing is compared"
+    return f"serving {second.name} {second.now.version}{second.unwatched}"
 
 
 def _read_token(file: Path | None) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.data.profile import Watch
-from podium.errors import InvalidInput, PodiumError
+from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.models import Model, open_registry
 from podium.models.signature import public_key
 from podium.prediction import Predictor, open_model
@@ -144,6 +144,8 @@ class Served:
         self._now: Loaded | None = None
         self.swaps = 0
         self.trouble = ""
+        """Why another version should answer, and does not."""
+
         self.storage = ""
         """URL of the registry that it is from; empty for a directory."""
 
@@ -157,19 +159,27 @@ class Served:
         """Answers beside it."""
 
     def beside(self, ref: str) -> "Served":
-        """Return another version of it, to be served beside it as ``NAME@REF``.
+        """Return another version of it, to be served beside it as ``NAME@REF``; one that was
+        deleted is in trouble.
 
         Raises:
-            InvalidInput: It is a directory, or there is no such version.
+            InvalidInput: It is a directory.
+            NotFound: There never was such a version.
         """
         if self.registered is None:
             raise InvalidInput(
                 f"{self.name} is a directory, which has no version {ref!r}",
                 "serve a model of the registry by its name",
             )
-        self.registered.version(ref)
-        find = partial(_find_version, self.registered, ref)
-        return Served(f"{self.name}@{ref}", find, self._share, self._processes)
+        found = partial(_find_version, self.registered, ref)
+        beside = Served(f"{self.name}@{ref}", found, self._share, self._processes)
+        try:
+            found()
+        except NotFound as error:
+            if not any(ref in (record.version, record.alias) for record in self.registered.records()):
+                raise
+            beside.trouble = error.message
+        return beside
 
     @property
     def opened(self) -> bool:
@@ -186,7 +196,7 @@ class Served:
     def versions(self) -> dict[str, Loaded]:
         """The versions that answer, by id: the champion, and one beside it."""
         both = [self, *([self.challenger.served] if self.challenger else [])]
-        return {each.now.version: each.now for each in both}
+        return {each.now.version: each.now for each in both if each.opened}
 
     @property
     def unwatched(self) -> str:
