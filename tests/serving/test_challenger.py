@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +88,8 @@ def record(place: Path, rows: np.ndarray, *words: str, first: int = 0) -> None:
         until(lambda: sum(compared(server).values()) == len(rows))
 
 
-def write_labels(file: Path, rows: np.ndarray, *, first: int = 0) -> Path:
-    lines = [f"r{at},{TRUTH[int(row[0] > 0)]}\n" for at, row in enumerate(rows, first)]
+def write_labels(file: Path, rows: np.ndarray, left_out: Sequence[int] = ()) -> Path:
+    lines = [f"r{at},{TRUTH[int(row[0] > 0)]}\n" for at, row in enumerate(rows) if at not in left_out]  # fmt: skip
     file.write_text("id,label\n" + "".join(lines))
     return file
 
@@ -143,7 +143,7 @@ def test_a_worse_version_is_refused_on_live_items(churn: Model, tmp_path: Path) 
 def test_what_a_version_saw_in_training_does_not_count(churn: Model, tmp_path: Path) -> None:
     rows = items(60)
     record(tmp_path, rows, "--shadow", "v3")
-    labels = write_labels(tmp_path / "labels.csv", rows[:50])
+    labels = write_labels(tmp_path / "labels.csv", rows, left_out=range(10, 60, 5))
     decision = churn.promote("v3", rule="likely", live=tmp_path / "answers", labels=labels, dry_run=True).decision  # fmt: skip
     assert decision
     assert decision.figures["items"] == 40
@@ -162,6 +162,64 @@ def test_ids_of_different_items_are_left_out_and_said(churn: Model, tmp_path: Pa
     assert decision
     assert decision.figures["items"] == 55
     assert "5 request ids are left out" in "\n".join(decision.reasons)
+
+
+def copy_of(model: Model, place: Path) -> Model:
+    """Make another registry with the same names of versions, of which v2 is another model."""
+    other = open_registry(place).model("churn")
+    for name in ("v1", "v2"):
+        files: dict[str, Path | bytes] = {file: model.version(name).read(file) for file in model.version(name).files}  # fmt: skip
+        files |= {"model.onnx": always_low()}
+        other.upload(files, {"run_id": name})
+    other.set_champion("v1", {}, expect=None)
+    return other
+
+
+def test_answers_of_another_model_of_that_name_do_not_count(churn: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+    labels = write_labels(tmp_path / "labels.csv", rows)
+    other = copy_of(churn, tmp_path / "other")
+    with pytest.raises(InvalidInput, match="where v2 is another model of that name"):
+        other.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
+    (file,) = (tmp_path / "answers/churn").glob("*.jsonl")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines[::6]:
+        line["digests"]["v2"] = other.version("v2").digest
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    decision = churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels, dry_run=True).decision  # fmt: skip
+    assert decision
+    assert decision.figures["items"] == 50
+    words = "\n".join(decision.reasons)
+    assert "10 recorded answers of v2 are left out, as another model of that name gave them" in words  # fmt: skip
+
+
+def test_labels_of_no_sample_of_the_items_are_refused(churn: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+    labels = write_labels(tmp_path / "labels.csv", rows, left_out=range(30, 50))
+    with pytest.raises(InvalidInput, match=r"v2 and v1 answer the same on 75.0% of 40 items with a label and on 0.0% of 20 without one .* refused below p = 0.001"):  # fmt: skip
+        churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
+    write_labels(labels, rows, left_out=range(0, 60, 3))
+    decision = churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels, dry_run=True).decision  # fmt: skip
+    assert decision
+    assert "v2 and v1 answer the same on 50.0% of 40 items with a label and on 50.0% of 20 without one (Fisher's exact test: p = 1)" in "\n".join(decision.reasons)  # fmt: skip
+
+
+def test_ids_that_all_stand_for_different_items_are_said(churn: Model, tmp_path: Path) -> None:
+    record(tmp_path, items(3))
+    record(tmp_path, items(3) + 1000)
+    labels = write_labels(tmp_path / "labels.csv", items(3))
+    with pytest.raises(InvalidInput, match=r"each request id in .* stands for different items, .*: 'r0', 'r1', 'r2'"):  # fmt: skip
+        churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
+
+
+def test_a_slice_of_recorded_hashes_is_refused(churn: Model, tmp_path: Path) -> None:
+    record(tmp_path, items(12))
+    labels = write_labels(tmp_path / "labels.csv", items(12))
+    with pytest.raises(InvalidInput, match="holds hashes of them") as raised:
+        churn.promote("v2", rule="likely,slice=color", live=tmp_path / "answers", labels=labels)
+    assert "--rule slice=color --data URI" in str(raised.value)
 
 
 def test_equal_items_count_once(churn: Model, tmp_path: Path) -> None:
@@ -276,7 +334,7 @@ def test_recorded_bytes_are_bounded(tmp_path: Path) -> None:
     (tmp_path / "churn").mkdir()
     (tmp_path / "churn/train.jsonl").write_text("x" * 5000)
     for at in range(50):
-        line = {"id": str(at), "time": "2026-01-01T00:00:00+00:00", "answers": {"v1": answer}}
+        line = {"id": str(at), "time": "2026-01-01T00:00:00+00:00", "answers": {"v1": answer}, "digests": {"v1": "0"}}  # fmt: skip
         recording.add(json.dumps(line).encode() + b"\n")
     assert (tmp_path / "churn/train.jsonl").stat().st_size == 5000, "it is somebody else's"
     held = list((tmp_path / "churn").glob("0*.jsonl"))
@@ -328,7 +386,8 @@ def test_a_version_that_failed_is_not_promoted_by_the_rest(churn: Model, tmp_pat
         churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
 
 
-BROKEN = ("{", "[]", '{"id":"a"}', '{"id":"a","time":"2026-01-01T00:00:00+00:00","answers":{"v1":{"predicted":[1],"items":[]}}}',
+BROKEN = ("{", "[]", '{"id":"a"}', '{"id":"a","time":"2026-01-01T00:00:00+00:00","answers":{"v1":{"predicted":[1],"items":[]}},"digests":{"v1":"0"}}',
+          '{"id":"a","time":"2026-01-01T00:00:00+00:00","answers":{"v1":{"predicted":[1],"items":["1"]}}}',
           '{"id":"a","time":"x","answers":{}}', "[" * 100_000)  # fmt: skip
 
 

@@ -1,9 +1,10 @@
 """Answers of two versions to the same requests, as ``podium serve --record`` writes them.
 
 A folder or bucket holds objects of JSON lines for each model, ``MODEL/TIME-WRITER.jsonl``. A line
-is a request: ``id``, ``time``, and ``answers``, by version, that of the client's first. An answer
-has for each item its prediction (probabilities, a class index, a number, or null) and ``items``,
-the hash of its inputs; it is null where the version failed. The inputs themselves are not kept.
+is a request: ``id``, ``time``, ``answers``, by version, that of the client's first, and ``digests``
+of these versions' files. An answer has for each item its prediction (probabilities, a class index,
+a number, or null) and ``items``, the hash of its inputs; it is null where the version failed. The
+inputs themselves are not kept.
 """
 
 import json
@@ -53,6 +54,9 @@ class Exchange:
     failed: tuple[str, ...]
     """Versions that failed."""
 
+    digests: Mapping[str, str]
+    """Version.digest of each of them: another registry may have another model of that name."""
+
     @classmethod
     def parse(cls, line: bytes, where: str) -> "Exchange":
         """Read a line.
@@ -76,7 +80,10 @@ class Exchange:
                 raise ValueError("an answer has more predictions than items, or fewer")
             moment = datetime.fromisoformat(given["time"]).astimezone(UTC)
             failed = tuple(sorted(given["answers"].keys() - answers))
-            return cls(id=str(given["id"]), time=moment, answers=answers, failed=failed)
+            digests = {version: str(given["digests"][version]) for version in given["answers"]}
+            return cls(
+                id=str(given["id"]), time=moment, answers=answers, failed=failed, digests=digests
+            )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise Damaged(
                 f"{where} is not a recorded answer: {error!r:.200}", "move that file elsewhere"

@@ -19,7 +19,7 @@ import orjson
 from podium.data.held_out import TestInputs
 from podium.data.items import Batch
 from podium.display.text import plural
-from podium.errors import Damaged, InvalidInput, NotFound, PodiumError
+from podium.errors import InvalidInput, PodiumError
 from podium.models.recorded import Recording
 from podium.models.split import Split
 from podium.prediction import Predictor
@@ -108,21 +108,21 @@ class Challenger:
         if not takes:
             answered = await ask(now, None)
             if not self._share:
-                self._follow(answered.version, answered, self.served, ask, name, size)
+                self._follow(now, answered, self.served, ask, name, size)
             return answered
         try:
             answered = await ask(other, None)
         except InvalidInput:  # if the champion takes the request, it is not the client's fault
-            self._follow(other.version, None, champion, ask, name, size, doubted=True)
+            self._follow(other, None, champion, ask, name, size, doubted=True)
             raise
         except BaseException:  # the end of its time is no Exception
             self.counts[other.version, "canary", "failed"] += 1
             if self._recording:
-                self._follow(other.version, None, champion, ask, name, size)
+                self._follow(other, None, champion, ask, name, size)
             raise
         self.counts[other.version, "canary", "answered"] += 1
         if self._recording:
-            self._follow(answered.version, answered, champion, ask, name, size)
+            self._follow(other, answered, champion, ask, name, size)
         return answered
 
     def _takes(self, key: str, version: str) -> bool:
@@ -133,7 +133,7 @@ class Challenger:
 
     def _follow(
         self,
-        asked: str,
+        asked: Loaded,
         first: Answered | None,
         second: Served,
         ask: Ask,
@@ -158,7 +158,7 @@ class Challenger:
 
     async def _compare(
         self,
-        asked: str,
+        asked: Loaded,
         first: Answered | None,
         second: Served,
         ask: Ask,
@@ -186,17 +186,21 @@ class Challenger:
         if doubted and answered is None:
             return  # nobody knows who is at fault
         if doubted:
-            self.counts[asked, "canary", "failed"] += 1
+            self.counts[asked.version, "canary", "failed"] += 1
         if self._recording:
             loop, moment = asyncio.get_running_loop(), datetime.now(UTC)
-            both = {asked: first} | ({now.version: answered} if outcome != "lost" else {})
+            both = {asked: first} | ({now: answered} if outcome != "lost" else {})
             await loop.run_in_executor(self._writer, self._record, name, moment, both)
 
-    def _record(self, name: str, moment: datetime, both: Mapping[str, Answered | None]) -> None:
+    def _record(self, name: str, moment: datetime, both: Mapping[Loaded, Answered | None]) -> None:
         """Keep both answers for the next segment; called in the writer's thread, as _write is."""
         try:
-            answers = {version: self._answer(answer) for version, answer in both.items()}
-            line = {"id": name, "time": moment.isoformat(), "answers": answers}
+            line = {
+                "id": name,
+                "time": moment.isoformat(),
+                "answers": {now.version: self._answer(answer) for now, answer in both.items()},
+                "digests": {now.version: now.digest for now in both},
+            }
             self._lines.append(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
         except Exception:  # an id that is no text, for example
             self.record_failures += 1
@@ -249,7 +253,9 @@ class Challenger:
             await asyncio.gather(*late, return_exceptions=True)
         lost = sum(count for key, count in self.counts.items() if key[2] == "lost")
         if lost:
-            _log.warning("the server ended before %s came beside a client's", plural(lost, "answer"))
+            _log.warning(
+                "the server ended before %s came beside a client's", plural(lost, "answer")
+            )
         await asyncio.gather(self.flush(), return_exceptions=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._writer.shutdown()

@@ -33,6 +33,9 @@ class Loaded:
     """A version, ready to answer."""
 
     version: str
+    digest: str
+    """Tells its files; empty for a directory."""
+
     predictor: Predictor
     batcher: Batcher
 
@@ -40,6 +43,7 @@ class Loaded:
     def of(
         cls,
         version: str,
+        digest: str,
         predictor: Predictor,
         watch: Watch | None = None,
         processes: Processes | None = None,
@@ -62,7 +66,7 @@ class Loaded:
         else:
             run = partial(_watched, model, predictor, watch) if watch else model.run
             batcher = Batcher(run, _MOST_ROWS, options=model.options)
-        return cls(version=version, predictor=predictor, batcher=batcher)
+        return cls(version=version, digest=digest, predictor=predictor, batcher=batcher)
 
     async def close(self) -> None:
         """Wait until everything that was asked is answered, and end the processes of a command."""
@@ -125,7 +129,7 @@ class Served:
 
     Args:
         name: In URLs.
-        find: Returns the id of the version that should answer, and what opens it.
+        find: Returns the id of the version that should answer, its digest, and what opens it.
         share: Of calls of the model that are counted in bins; None for none.
         processes: Of a model that is a command.
     """
@@ -133,7 +137,7 @@ class Served:
     def __init__(
         self,
         name: str,
-        find: Callable[[], tuple[str, Callable[[], Predictor]]],
+        find: Callable[[], tuple[str, str, Callable[[], Predictor]]],
         share: float | None = None,
         processes: Processes | None = None,
     ) -> None:
@@ -176,7 +180,9 @@ class Served:
         try:
             found()
         except NotFound as error:
-            if not any(ref in (record.version, record.alias) for record in self.registered.records()):
+            if not any(
+                ref in (record.version, record.alias) for record in self.registered.records()
+            ):
                 raise
             beside.trouble = error.message
         return beside
@@ -221,11 +227,12 @@ class Served:
         Raises:
             PodiumError: There is none, or it cannot be opened.
         """
-        version, opened = self._find()
+        version, digest, opened = self._find()
         if self._now and self._now.version == version:
             return None
         predictor = opened()
-        return Loaded.of(version, predictor, self._watch(version, predictor), self._processes)
+        watch = self._watch(version, predictor)
+        return Loaded.of(version, digest, predictor, watch, self._processes)
 
     def _watch(self, version: str, predictor: Predictor) -> Watch | None:
         """Return what counts a version's items; None where nobody asked for it, or its training
@@ -294,7 +301,7 @@ def find_models(
         if "/" in word or (Path(word).exists() and word not in registry):
             path = Path(word)
             name = (path.parent if path.is_file() else path).resolve().name
-            find = partial(lambda word: ("1", lambda: _of_a_directory(word)), word)
+            find = partial(lambda word: ("1", "", lambda: _of_a_directory(word)), word)
             model = Served(name, find, share, processes)
         else:
             name, _, ref = word.partition("@")
@@ -320,6 +327,6 @@ def _of_a_directory(word: str) -> Predictor:
     return open_model(word)
 
 
-def _find_version(model: Model, ref: str) -> tuple[str, Callable[[], Predictor]]:
+def _find_version(model: Model, ref: str) -> tuple[str, str, Callable[[], Predictor]]:
     version = model.version(ref)
-    return version.version, version.open
+    return version.version, version.digest, version.open
