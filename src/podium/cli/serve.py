@@ -183,8 +183,12 @@ def serve(
     if sample is not None and not watch:
         raise InvalidInput(f"--sample {sample:g} needs --watch", "add --watch")
     pool = Processes(count=processes or Processes.count, seconds=timeout)
-    served = find_models(models, storage, (sample or 1.0) if watch else None, pool)
     splits = [*map(Split.shadow, shadow), *map(Split.canary, canary)]
+    if grpc_port and grpc_port == port:
+        raise InvalidInput(
+            f"--port and --grpc-port are both {port}", f"--grpc-port {port % 65535 + 1}"
+        )
+    served = find_models(models, storage, (sample or 1.0) if watch else None, pool)
     add_challengers(served, splits, record, timeout)
     limits = Limits(body=max_body << 20, requests=max_requests, seconds=timeout)
     server = Server(served, token=token, limits=limits, follow=follow)
@@ -200,10 +204,6 @@ def serve(
         timeout_graceful_shutdown=int(timeout) + 1,
     )
     if grpc_port is not None:
-        if grpc_port and grpc_port == port:
-            raise InvalidInput(
-                f"--port and --grpc-port are both {port}", f"--grpc-port {port % 65535 + 1}"
-            )
         _add_grpc(server, host, grpc_port, (tls_key, tls_cert))
     listening = listen(host, port)  # who reads the next line may connect at once
     # Connections inherit it: else the second piece of an answer waits 40 ms for the client to acknowledge the first.
