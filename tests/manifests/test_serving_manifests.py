@@ -219,7 +219,6 @@ def test_what_no_cluster_takes_is_refused(changes: dict[str, Any], words: str) -
 def test_a_setting_is_refused_before_the_registry_is_read(
     words: tuple[str, str], typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PODIUM_S3_ENDPOINT", "http://127.0.0.1:1")
     if words[0] != "--replicas":
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")

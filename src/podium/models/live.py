@@ -21,7 +21,7 @@ from podium.data.values import to_numbers, to_text
 from podium.display.text import are, iso, plural
 from podium.errors import Damaged, InvalidInput
 from podium.files.documents import foreign
-from podium.models.recorded import Answer, Exchange, Recording
+from podium.models.recorded import Answer, Exchange, Recording, digest_of
 from podium.models.shared_items import Measured, TestItems, seen_by
 from podium.models.task import decision_threshold
 from podium.models.version import Version
@@ -191,7 +191,7 @@ class LiveItems:
         asked, without = 0, 0
         for name, at in self._labeled:
             exchange = self._exchanges[name]
-            if exchange.digests.get(version.version) != version.digest:
+            if exchange.digests.get(version.version) != digest_of(version):
                 continue  # nobody asked it
             answer = _answer(exchange, version)
             asked += 1
@@ -211,7 +211,9 @@ class LiveItems:
             Damaged: Its predictions are of other classes.
         """
         exchanges = list(self._exchanges.values())
-        own = [each for each in exchanges if each.digests.get(version.version) == version.digest]
+        own = [
+            each for each in exchanges if each.digests.get(version.version) == digest_of(version)
+        ]
         answers = [_answer(self._exchanges[name], version) for name, _ in self._labeled]
         others = sum(version.version in each.digests for each in exchanges) - len(own)
         answered = np.array(
@@ -348,7 +350,7 @@ def _first(exchange: Exchange) -> Answer:
 
 def _answer(exchange: Exchange, version: Version) -> Answer | None:
     """Return what a version answered; None if another model of its name did."""
-    mine = exchange.digests.get(version.version) == version.digest
+    mine = exchange.digests.get(version.version) == digest_of(version)
     return exchange.answers.get(version.version) if mine else None
 
 

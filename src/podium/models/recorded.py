@@ -16,11 +16,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from podium.errors import Damaged, NotFound, PodiumError
 from podium.models.document import check_name
+from podium.models.version import Version
 from podium.storage import Entry, connect
 
 MOST_BYTES = 256 << 20
@@ -55,7 +57,7 @@ class Exchange:
     """Versions that failed."""
 
     digests: Mapping[str, str]
-    """Version.digest of each of them: another registry may have another model of that name."""
+    """digest_of each of them: another registry may have another model of that name."""
 
     @classmethod
     def parse(cls, line: bytes, where: str) -> "Exchange":
@@ -88,6 +90,12 @@ class Exchange:
             raise Damaged(
                 f"{where} is not a recorded answer: {error!r:.200}", "move that file elsewhere"
             ) from None
+
+
+def digest_of(version: Version) -> str:
+    """Return what tells the files of a version, under whatever name and in whatever registry."""
+    files = sorted((name, file.sha256) for name, file in version.files.items())
+    return sha256(repr(files).encode()).hexdigest()[:16]
 
 
 class Recording:

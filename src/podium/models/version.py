@@ -214,12 +214,6 @@ class Version:
         return version_prefix(self.name, self.version)
 
     @property
-    def digest(self) -> str:
-        """What tells its files, under whatever name and in whatever registry."""
-        files = sorted((name, file.sha256) for name, file in self.files.items())
-        return sha256_of(repr(files).encode())[0][:16]
-
-    @property
     def size(self) -> int:
         """Bytes of all files."""
         return sum(record.size for record in self.files.values())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from podium.data.profile import Watch
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.models import Model, open_registry
+from podium.models.recorded import digest_of
 from podium.models.signature import public_key
 from podium.prediction import Predictor, open_model
 from podium.prediction.pool import CommandPool, Processes
@@ -329,4 +330,4 @@ def _of_a_directory(word: str) -> Predictor:
 
 def _find_version(model: Model, ref: str) -> tuple[str, str, Callable[[], Predictor]]:
     version = model.version(ref)
-    return version.version, version.digest, version.open
+    return version.version, digest_of(version), version.open

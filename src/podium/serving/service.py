@@ -85,10 +85,10 @@ def _status_of(error: Exception) -> int:
     return 404 if isinstance(error, NotFound) else 400 if isinstance(error, InvalidInput) else 500
 
 
-def _opening(model: Served) -> bool:
-    """Return whether a model is still to be opened; one beside another that cannot be is not waited
+def _opening(second: Served) -> bool:
+    """Return whether a second version is still to be opened; one that cannot be is not waited
     for."""
-    return not model.opened and not model.trouble
+    return not second.opened and not second.trouble
 
 
 class Service:
@@ -167,7 +167,9 @@ class Service:
     @property
     def ready(self) -> bool:
         """Whether all models are open; one whose version changes stays so."""
-        return not self.draining and not self.stuck and not any(map(_opening, self._every))
+        opened = all(model.opened for model in self.models.values())
+        waits = any(_opening(challenger.served) for challenger in self._challengers)
+        return opened and not waits and not self.draining and not self.stuck
 
     def find(self, name: str, version: str | None = None) -> Served:
         """Return a model that is open.
