@@ -141,15 +141,15 @@ class LiveItems:
         """
         from scipy.stats import fisher_exact  # takes a second
 
-        labeled = {(name, at) for name, at in self._labeled}
+        labeled, both = set(self._labeled), [self._answers(version) for version in (one, other)]
         found = dict[str, tuple[Any, Any, bool]]()
         for name, exchange in self._exchanges.items():
-            first, second = (_answer(exchange, version) for version in (one, other))
+            first, second = (given.get(name) for given in both)
             for at, item in enumerate(_first(exchange).items if first and second else ()):
-                both = first.predicted[at], second.predicted[at]  # type: ignore[union-attr]
-                if item and None not in both:
+                said = first.predicted[at], second.predicted[at]  # type: ignore[union-attr]
+                if item and None not in said:
                     known = (name, at) in labeled or (item in found and found[item][2])
-                    found[item] = *both, known
+                    found[item] = *said, known
         if not found:
             return ""
         answers = zip(*found.values(), strict=True)
@@ -165,19 +165,29 @@ class LiveItems:
         if not with_ or not others:
             return ""
         shares = counts[0][0] / with_, counts[1][0] / others
-        said = (
+        sentence = (
             f"{one.version} and {other.version} answer {'the same' if _classes(one) else 'nearly the same'} "
             f"on {shares[0]:.1%} of {plural(with_, 'item')} with a label and on {shares[1]:.1%} of "
             f"{others:,} without one (Fisher's exact test: p = {chance:.2g})"
         )
         if chance < _BIASED and abs(shares[0] - shares[1]) > _BIASED_BY:
             raise InvalidInput(
-                f"the labeled items are no sample of the recorded ones: {said}; refused below p = {_BIASED:g} "
+                f"the labeled items are no sample of the recorded ones: {sentence}; refused below p = {_BIASED:g} "
                 f"and from {100 * _BIASED_BY:g} points on",
                 f"label ids that are drawn by chance, or compare on the test part: podium models promote "
                 f"{one.name} {one.version} --rule likely",
             )
-        return said
+        return sentence
+
+    def _answers(self, version: Version) -> dict[str, Answer | None]:
+        """Return what a version answered, by request, None where it failed; what another model of
+        its name answered is not there."""
+        digest, name = digest_of(version), version.version
+        return {
+            each.id: each.answers.get(name)
+            for each in self._exchanges.values()
+            if each.digests.get(name) == digest
+        }
 
     def _column(self, name: str) -> np.ndarray:
         raise InvalidInput(
@@ -188,12 +198,11 @@ class LiveItems:
     def _require_answers(self, version: Version) -> None:
         """Refuse a version that failed where another one answered: it would be judged by the items
         that it is good at."""
-        asked, without = 0, 0
+        given, asked, without = self._answers(version), 0, 0
         for name, at in self._labeled:
-            exchange = self._exchanges[name]
-            if exchange.digests.get(version.version) != digest_of(version):
+            if name not in given:
                 continue  # nobody asked it
-            answer = _answer(exchange, version)
+            answer = given[name]
             asked += 1
             without += answer is None or answer.predicted[at] is None
         if without > _MOST_UNANSWERED * asked:
@@ -211,11 +220,9 @@ class LiveItems:
             Damaged: Its predictions are of other classes.
         """
         exchanges = list(self._exchanges.values())
-        own = [
-            each for each in exchanges if each.digests.get(version.version) == digest_of(version)
-        ]
-        answers = [_answer(self._exchanges[name], version) for name, _ in self._labeled]
-        others = sum(version.version in each.digests for each in exchanges) - len(own)
+        given = self._answers(version)
+        answers = [given.get(name) for name, _ in self._labeled]
+        others = sum(version.version in each.digests for each in exchanges) - len(given)
         answered = np.array(
             [
                 bool(answer) and answer.predicted[at] is not None  # type: ignore[union-attr]
@@ -250,7 +257,7 @@ class LiveItems:
                 f"{plural(others, 'recorded answer')} of {version.version} {are(others)} left out, as "
                 "another model of that name gave them"
             )
-        if failed := sum(version.version in each.failed for each in own):
+        if failed := sum(answer is None for answer in given.values()):
             notes.append(f"{version.version} failed on {plural(failed, 'recorded request')}")
         if (seen := seen_by(version)) is None:
             notes.append(
@@ -346,12 +353,6 @@ class LiveItems:
 def _first(exchange: Exchange) -> Answer:
     """Return the answer that the client got, or the only one."""
     return next(iter(exchange.answers.values()))
-
-
-def _answer(exchange: Exchange, version: Version) -> Answer | None:
-    """Return what a version answered; None if another model of its name did."""
-    mine = exchange.digests.get(version.version) == digest_of(version)
-    return exchange.answers.get(version.version) if mine else None
 
 
 def _said(version: Version, predicted: list[Any]) -> np.ndarray:
