@@ -591,7 +591,7 @@ TOKENS = {
 def guarded(tmp_path: Path) -> Iterator[TestClient]:
     """Asks a server in this process that wants a token."""
     (tmp_path / "model.onnx").write_bytes(constant(7))
-    model = Served("trained", lambda: ("1", lambda: open_model(tmp_path)))
+    model = Served("trained", lambda: ("1", "", lambda: open_model(tmp_path)))
     model.open()
     with TestClient(Server([model], token="a-token", limits=Limits(), follow=60)) as http:
         yield http
@@ -819,9 +819,9 @@ class Slow(Served):
         super().__init__("slow", self._slowly)
         self.graph = graph
 
-    def _slowly(self) -> tuple[str, Callable[[], Predictor]]:
+    def _slowly(self) -> tuple[str, str, Callable[[], Predictor]]:
         assert self.opens.wait(60)
-        return "1", lambda: open_model(self.graph)
+        return "1", "", lambda: open_model(self.graph)
 
 
 def test_a_server_is_ready_once_its_models_are_open(tmp_path: Path) -> None:
