@@ -1,5 +1,6 @@
 """What `podium models deploy` writes: pods that podium serve, Pod Security and the protocol accept."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -208,6 +209,22 @@ def test_what_no_cluster_takes_is_refused(changes: dict[str, Any], words: str) -
         server(**changes)
     assert words in refused.value.message
     assert refused.value.hint or "must hold" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--replicas", "x"), ("--canary", "v2"), ("--cpu", "much"), ("--secret", "A B")],
+    ids="".join,
+)
+def test_a_setting_is_refused_before_the_registry_is_read(
+    words: tuple[str, str], typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if words[0] != "--replicas":
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    storage = ("--storage", "s3://models")
+    done = typed("models", "deploy", "mnist", "--to", "kubernetes", *storage, *words)
+    assert (done.returncode, words[1] in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.parametrize(("status", "done"), [

@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from podium.data import held_out
 from podium.data.seen import SeenItems
 from podium.errors import InvalidInput, PodiumError
 from podium.models import Model, NotPromoted, open_registry
-from podium.models.recorded import Recording
+from podium.models.recorded import Recording, digest_of
 
 TRUTH = ["low", "high"]
 
@@ -88,8 +88,8 @@ def record(place: Path, rows: np.ndarray, *words: str, first: int = 0) -> None:
         until(lambda: sum(compared(server).values()) == len(rows))
 
 
-def write_labels(file: Path, rows: np.ndarray, *, first: int = 0) -> Path:
-    lines = [f"r{at},{TRUTH[int(row[0] > 0)]}\n" for at, row in enumerate(rows, first)]
+def write_labels(file: Path, rows: np.ndarray, left_out: Sequence[int] = ()) -> Path:
+    lines = [f"r{at},{TRUTH[int(row[0] > 0)]}\n" for at, row in enumerate(rows) if at not in left_out]  # fmt: skip
     file.write_text("id,label\n" + "".join(lines))
     return file
 
@@ -143,7 +143,7 @@ def test_a_worse_version_is_refused_on_live_items(churn: Model, tmp_path: Path) 
 def test_what_a_version_saw_in_training_does_not_count(churn: Model, tmp_path: Path) -> None:
     rows = items(60)
     record(tmp_path, rows, "--shadow", "v3")
-    labels = write_labels(tmp_path / "labels.csv", rows[:50])
+    labels = write_labels(tmp_path / "labels.csv", rows, left_out=range(10, 60, 5))
     decision = churn.promote("v3", rule="likely", live=tmp_path / "answers", labels=labels, dry_run=True).decision  # fmt: skip
     assert decision
     assert decision.figures["items"] == 40
@@ -162,6 +162,64 @@ def test_ids_of_different_items_are_left_out_and_said(churn: Model, tmp_path: Pa
     assert decision
     assert decision.figures["items"] == 55
     assert "5 request ids are left out" in "\n".join(decision.reasons)
+
+
+def copy_of(model: Model, place: Path) -> Model:
+    """Make another registry with the same names of versions, of which v2 is another model."""
+    other = open_registry(place).model("churn")
+    for name in ("v1", "v2"):
+        files: dict[str, Path | bytes] = {file: model.version(name).read(file) for file in model.version(name).files}  # fmt: skip
+        files |= {"model.onnx": always_low()}
+        other.upload(files, {"run_id": name})
+    other.set_champion("v1", {}, expect=None)
+    return other
+
+
+def test_answers_of_another_model_of_that_name_do_not_count(churn: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+    labels = write_labels(tmp_path / "labels.csv", rows)
+    other = copy_of(churn, tmp_path / "other")
+    with pytest.raises(InvalidInput, match="where v2 is another model of that name"):
+        other.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
+    (file,) = (tmp_path / "answers/churn").glob("*.jsonl")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines[::6]:
+        line["digests"]["v2"] = digest_of(other.version("v2"))
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    decision = churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels, dry_run=True).decision  # fmt: skip
+    assert decision
+    assert decision.figures["items"] == 50
+    words = "\n".join(decision.reasons)
+    assert "10 recorded answers of v2 are left out, as another model of that name gave them" in words  # fmt: skip
+
+
+def test_labels_of_no_sample_of_the_items_are_refused(churn: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+    labels = write_labels(tmp_path / "labels.csv", rows, left_out=range(30, 50))
+    with pytest.raises(InvalidInput, match=r"v2 and v1 answer the same on 75.0% of 40 items with a label and on 0.0% of 20 without one .* refused below p = 0.001"):  # fmt: skip
+        churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
+    write_labels(labels, rows, left_out=range(0, 60, 3))
+    decision = churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels, dry_run=True).decision  # fmt: skip
+    assert decision
+    assert "v2 and v1 answer the same on 50.0% of 40 items with a label and on 50.0% of 20 without one (Fisher's exact test: p = 1)" in "\n".join(decision.reasons)  # fmt: skip
+
+
+def test_ids_that_all_stand_for_different_items_are_said(churn: Model, tmp_path: Path) -> None:
+    record(tmp_path, items(3))
+    record(tmp_path, items(3) + 1000)
+    labels = write_labels(tmp_path / "labels.csv", items(3))
+    with pytest.raises(InvalidInput, match=r"each request id in .* stands for different items, .*: 'r0', 'r1', 'r2'"):  # fmt: skip
+        churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
+
+
+def test_a_slice_of_recorded_hashes_is_refused(churn: Model, tmp_path: Path) -> None:
+    record(tmp_path, items(12))
+    labels = write_labels(tmp_path / "labels.csv", items(12))
+    with pytest.raises(InvalidInput, match="holds hashes of them") as raised:
+        churn.promote("v2", rule="likely,slice=color", live=tmp_path / "answers", labels=labels)
+    assert "--rule slice=color --data URI" in str(raised.value)
 
 
 def test_equal_items_count_once(churn: Model, tmp_path: Path) -> None:
@@ -276,7 +334,7 @@ def test_recorded_bytes_are_bounded(tmp_path: Path) -> None:
     (tmp_path / "churn").mkdir()
     (tmp_path / "churn/train.jsonl").write_text("x" * 5000)
     for at in range(50):
-        line = {"id": str(at), "time": "2026-01-01T00:00:00+00:00", "answers": {"v1": answer}}
+        line = {"id": str(at), "time": "2026-01-01T00:00:00+00:00", "answers": {"v1": answer}, "digests": {"v1": "0"}}  # fmt: skip
         recording.add(json.dumps(line).encode() + b"\n")
     assert (tmp_path / "churn/train.jsonl").stat().st_size == 5000, "it is somebody else's"
     held = list((tmp_path / "churn").glob("0*.jsonl"))
@@ -328,7 +386,8 @@ def test_a_version_that_failed_is_not_promoted_by_the_rest(churn: Model, tmp_pat
         churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
 
 
-BROKEN = ("{", "[]", '{"id":"a"}', '{"id":"a","time":"2026-01-01T00:00:00+00:00","answers":{"v1":{"predicted":[1],"items":[]}}}',
+BROKEN = ("{", "[]", '{"id":"a"}', '{"id":"a","time":"2026-01-01T00:00:00+00:00","answers":{"v1":{"predicted":[1],"items":[]}},"digests":{"v1":"0"}}',
+          '{"id":"a","time":"2026-01-01T00:00:00+00:00","answers":{"v1":{"predicted":[1],"items":["1"]}}}',
           '{"id":"a","time":"x","answers":{}}', "[" * 100_000)  # fmt: skip
 
 
@@ -379,3 +438,105 @@ def test_two_ports_that_are_one_are_refused(churn: Model, tmp_path: Path, typed:
     done = typed("serve", "churn", *words)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert "--port and --grpc-port are both 9123" in done.stderr
+
+
+def upload_gated(model: Model, gate: Path) -> None:
+    """Upload v4, a command that answers once there is such a file."""
+    code = "import numpy, os, sys, time\nplace = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n" \
+        f"while not os.path.exists({str(gate)!r}):\n    time.sleep(0.05)\n" \
+        "rows = len(numpy.load(place['--inputs'] + '/table.npy'))\n" \
+        "numpy.save(place['--output'], numpy.full((rows, 2), 0.5))\n"  # fmt: skip
+    files: dict[str, Path | bytes] = {
+        "model.json": json.dumps({"predict": ["python", "predict.py"]}).encode(),
+        "predict.py": code.encode(),
+        "preprocessing.json": json.dumps(TABLE).encode(),
+    }
+    model.upload(files, {"run_id": "v4"})
+
+
+def ask_raw(server: Running) -> None:
+    answer = server.http.post("/v2/models/churn/predict", json={"rows": [{"x": 3, "color": "red"}]})
+    assert (answer.status_code, answer.json()["model_version"]) == (200, "v1")
+
+
+def test_a_slow_shadow_takes_no_thread_of_clients(churn: Model, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    upload_gated(churn, gate)
+    with serving("churn", "--storage", tmp_path / "store", "--shadow", "v4") as server:
+        for _ in range(70):
+            ask_raw(server)
+        assert compared(server) == {("v4", "shadow", "dropped"): 6}
+        gate.touch()
+        until(lambda: compared(server)["v4", "shadow", "answered"] == 64)
+
+
+def test_what_is_not_answered_at_the_end_is_lost(churn: Model, tmp_path: Path) -> None:
+    upload_gated(churn, tmp_path / "gate")
+    words = ("--shadow", "v4", "--timeout", "8", "--record", tmp_path / "answers")
+    with serving("churn", "--storage", tmp_path / "store", *words) as server:
+        for _ in range(3):
+            ask_raw(server)
+    assert "the server ended before 3 answers came beside a client's\n" in server.said
+    exchanges = list(Recording(tmp_path / "answers", "churn"))
+    assert [(list(each.answers), each.failed) for each in exchanges] == [(["v1"], ())] * 3
+
+
+@pytest.mark.parametrize("more", [(), ("--record", "answers")])
+def test_a_clients_mistake_is_no_failure_of_a_canary(
+    churn: Model, tmp_path: Path, more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("churn", "--storage", tmp_path / "store", "--canary", "v2=99.9%", *more)
+    with serving(*words) as server:
+        for given in (np.zeros((1, 3)), np.zeros((1, 7))):
+            body = {"inputs": [tensor(given, "table", "FP32")]}
+            assert server.infer("churn", body).status_code == 400
+        ask(server, items(1)[0], "good")
+        if more:
+            until(lambda: compared(server)["v1", "shadow", "answered"] == 1)
+        assert {outcome for _, _, outcome in compared(server)} == {"answered"}
+    if more:
+        assert [each.id for each in Recording("answers", "churn")] == ["good"]
+
+
+def test_a_canary_fails_on_what_the_champion_takes(churn: Model, tmp_path: Path) -> None:
+    weights = numpy_helper.from_array(np.zeros((3, 2), np.float32), "weights")
+    node = helper.make_node("MatMul", ["table", "weights"], ["logits"])
+    other = save([node], {"table": (TensorProto.FLOAT, ["n", 3])}, "logits", 2, weights)
+    churn.upload({"model.onnx": other}, {"run_id": "v4"})
+    words = ("churn", "--storage", tmp_path / "store", "--canary", "v4=99.9%")
+    with serving(*words) as server:
+        body = {"inputs": [tensor(items(1)[0].reshape(1, 2), "table", "FP32")], "id": "one"}
+        assert server.infer("churn", body).status_code == 400
+        until(lambda: compared(server)["v4", "canary", "failed"] == 1)
+
+
+@pytest.mark.parametrize("how", ["--canary", "--shadow"])
+def test_a_server_starts_without_a_second_version_that_was_deleted(
+    churn: Model, tmp_path: Path, how: str
+) -> None:
+    churn.delete("v2")
+    named = "v2=50%" if how == "--canary" else "v2"
+    with serving("churn", "--storage", tmp_path / "store", how, named) as server:
+        (said,) = (line for line in server.said if "without churn@v2" in line)
+        assert said.startswith("churn v1 answers alone, without churn@v2: model churn has no version v2 in ")  # fmt: skip
+        assert {ask(server, row)["model_version"] for row in items(5)} == {"v1"}
+        assert server.http.get("/v2/health/ready").json() == {"ready": True}
+        assert server.http.get("/v2/models/churn").json()["versions"] == ["v1"]
+        assert 'podium_serve_trouble{model="churn@v2"} 1' in server.http.get("/metrics").text
+
+
+def test_a_server_starts_without_a_second_version_that_is_damaged(
+    churn: Model, tmp_path: Path
+) -> None:
+    (tmp_path / "store" / churn.version("v2").prefix / "model.onnx").write_bytes(b"x")
+    words = ("churn", "--storage", tmp_path / "store", "--shadow", "v2", "--follow", "0.1")
+    with serving(*words) as server:
+        assert [line for line in server.said if "churn v1 answers alone, without churn@v2" in line]
+        assert ask(server, items(1)[0])["model_version"] == "v1"
+
+
+def test_a_shadow_that_is_the_champion_is_said(churn: Model, tmp_path: Path) -> None:
+    words = ("churn", "--storage", tmp_path / "store", "--shadow", "v1")
+    with serving(*words) as server:
+        assert "churn@v1 is the champion v1: until there is another one, nothing is compared\n" in server.said  # fmt: skip

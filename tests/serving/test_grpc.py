@@ -273,18 +273,11 @@ def test_large_calls_and_metadata_are_refused(guarded: Client) -> None:
 
 
 def test_a_call_that_does_not_come_is_not_waited_for(guarded: Client) -> None:
-    over = threading.Event()
-
-    def never() -> Iterator[bytes]:
-        over.wait(60)
-        yield infer()
-
-    ask = guarded.channel.stream_unary("/inference.GRPCInferenceService/ModelInfer")
-    metadata = [("authorization", "Bearer a-token")]
-    calls = [ask.future(never(), metadata=metadata) for _ in "1234"]
-    codes = {call.exception(60).code().name for call in calls}
-    over.set()
-    assert codes == {"DEADLINE_EXCEEDED"}
+    token = ("authorization", "Bearer a-token")
+    calls = [silent(guarded, "ModelInfer", token) for _ in "1234"]
+    assert {call.exception(60).code().name for _, call in calls} == {"DEADLINE_EXCEEDED"}
+    for over, _ in calls:
+        over.set()
     end = time.monotonic() + 60
     while True:  # the places of these calls are free again
         try:
@@ -292,6 +285,50 @@ def test_a_call_that_does_not_come_is_not_waited_for(guarded: Client) -> None:
             break
         except grpc.RpcError:
             assert time.monotonic() < end
+
+
+def silent(client: Client, method: str, *metadata: tuple[str, str]) -> tuple[threading.Event, Any]:
+    """Begin a call whose message does not come; set the event, and it ends."""
+    over = threading.Event()
+
+    def never() -> Iterator[bytes]:
+        over.wait(60)
+        yield b""
+
+    ask = client.channel.stream_unary(f"/inference.GRPCInferenceService/{method}")
+    return over, ask.future(never(), metadata=metadata)
+
+
+def test_silent_health_calls_take_no_place(guarded: Client) -> None:
+    bare = Client(guarded.running)
+    calls = [silent(bare, "ServerLive") for _ in range(25)]
+    assert not calls[0][1].done()
+    assert guarded.call("ModelInfer", infer())
+    assert guarded.ask("ModelReady", name="shapes").ready
+    assert {call.exception(60).code().name for _, call in calls} == {"DEADLINE_EXCEEDED"}
+    for over, _ in calls:
+        over.set()
+
+
+def test_a_small_call_that_does_not_come_leaves_no_traceback(guarded: Client) -> None:
+    token = ("authorization", "Bearer a-token")
+    over, call = silent(guarded, "ModelMetadata", token)
+    assert call.exception(60).code().name == "DEADLINE_EXCEEDED"
+    over.set()
+    assert not [line for line in guarded.running.said if "Traceback" in line]
+
+
+def test_calls_beyond_the_limit_are_told_to_come_again(guarded: Client) -> None:
+    token = ("authorization", "Bearer a-token")
+    clients = [Client(guarded.running, "a-token") for _ in "1234"]
+    calls = [silent(each, "ModelInfer", token) for each in clients]
+    page = guarded.running.http
+    while "podium_serve_under_way 4" not in page.get("/metrics", headers={"Authorization": "Bearer a-token"}).text:  # fmt: skip
+        assert not calls[0][1].done()
+    assert guarded.refusal("ModelInfer", infer())[0] == "UNAVAILABLE"
+    for over, call in calls:
+        over.set()
+        assert call.exception(60)
 
 
 def test_bytes_that_are_no_http2_end_their_connection_alone(client: Client) -> None:

@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import weakref
@@ -130,6 +131,23 @@ def test_raw_items_are_prepared_as_the_training_data_were(server: Running, tmp_p
         headers={"content-type": "text/csv"},
     )
     assert said.json()["predictions"][0]["class"] == "high"
+
+
+@pytest.mark.parametrize(
+    ("media", "content", "words"),
+    [
+        ("text/csv", b"x,color\nmany,red\n", "items.csv, row 1, column x: 'many' is not a number"),
+        ("text/csv", b"y,color\n1,red\n", "items.csv has no column 'x'"),
+        ("image/png", b"abc", "this file is items.png"),
+    ],
+)
+def test_errors_of_raw_items_name_no_path_of_the_server(
+    server: Running, media: str, content: bytes, words: str
+) -> None:
+    where, kind = "/v2/models/rows/predict", {"content-type": media}
+    said = server.http.post(where, content=content, headers=kind).text
+    assert words in said
+    assert tempfile.gettempdir() not in said
 
 
 def test_values_that_training_did_not_have_are_counted(server: Running) -> None:
@@ -573,7 +591,7 @@ TOKENS = {
 def guarded(tmp_path: Path) -> Iterator[TestClient]:
     """Asks a server in this process that wants a token."""
     (tmp_path / "model.onnx").write_bytes(constant(7))
-    model = Served("trained", lambda: ("1", lambda: open_model(tmp_path)))
+    model = Served("trained", lambda: ("1", "", lambda: open_model(tmp_path)))
     model.open()
     with TestClient(Server([model], token="a-token", limits=Limits(), follow=60)) as http:
         yield http
@@ -801,9 +819,9 @@ class Slow(Served):
         super().__init__("slow", self._slowly)
         self.graph = graph
 
-    def _slowly(self) -> tuple[str, Callable[[], Predictor]]:
+    def _slowly(self) -> tuple[str, str, Callable[[], Predictor]]:
         assert self.opens.wait(60)
-        return "1", lambda: open_model(self.graph)
+        return "1", "", lambda: open_model(self.graph)
 
 
 def test_a_server_is_ready_once_its_models_are_open(tmp_path: Path) -> None:

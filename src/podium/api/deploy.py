@@ -97,7 +97,7 @@ def deploy(
     """
     if to not in FORMS:
         raise InvalidInput(f"models cannot be deployed to {to!r}", suggestion(to, FORMS))
-    chosen = model if isinstance(model, Model) else open_registry(storage)[model]
+    chosen = model if isinstance(model, Model) else open_registry(storage).model(model)
     public = PublicKey.read(Path(key)) if key else public_key()
     server = ModelServer(
         name=name or chosen.name,
@@ -108,9 +108,10 @@ def deploy(
         public_key=public.pem if public else "",
         **settings,
     )
-    stored = chosen.version(version)
     splits = [Split.shadow(server.shadow)] if server.shadow else []
-    for split in [*splits, *([Split.canary(server.canary)] if server.canary else [])]:
+    splits += [Split.canary(server.canary)] if server.canary else []
+    stored = chosen.version(version)  # the first look into the registry
+    for split in splits:
         chosen.version(split.ref)
     if public:
         public.check(stored)

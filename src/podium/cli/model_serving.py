@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from podium.models.version import Version
 
 
+def _checked_replicas(ctx: click.Context, param: click.Parameter, replicas: str) -> str:
+    from podium.manifests.serving import pod_range
+
+    pod_range(replicas)
+    return replicas
+
+
 @click.command()
 @click.argument("name")
 @click.argument("ref", metavar="[VERSION]", default="champion")
@@ -52,6 +59,7 @@ if TYPE_CHECKING:
 @click.option(
     "--replicas",
     default="2",
+    callback=_checked_replicas,
     show_default=True,
     metavar="COUNT",
     help="Number of pods, or 1..5 for an autoscaler by CPU.",

@@ -183,8 +183,12 @@ def serve(
     if sample is not None and not watch:
         raise InvalidInput(f"--sample {sample:g} needs --watch", "add --watch")
     pool = Processes(count=processes or Processes.count, seconds=timeout)
-    served = find_models(models, storage, (sample or 1.0) if watch else None, pool)
     splits = [*map(Split.shadow, shadow), *map(Split.canary, canary)]
+    if grpc_port and grpc_port == port:
+        raise InvalidInput(
+            f"--port and --grpc-port are both {port}", f"--grpc-port {port % 65535 + 1}"
+        )
+    served = find_models(models, storage, (sample or 1.0) if watch else None, pool)
     add_challengers(served, splits, record, timeout)
     limits = Limits(body=max_body << 20, requests=max_requests, seconds=timeout)
     server = Server(served, token=token, limits=limits, follow=follow)
@@ -200,10 +204,6 @@ def serve(
         timeout_graceful_shutdown=int(timeout) + 1,
     )
     if grpc_port is not None:
-        if grpc_port and grpc_port == port:
-            raise InvalidInput(
-                f"--port and --grpc-port are both {port}", f"--grpc-port {port % 65535 + 1}"
-            )
         _add_grpc(server, host, grpc_port, (tls_key, tls_cert))
     listening = listen(host, port)  # who reads the next line may connect at once
     # Connections inherit it: else the second piece of an answer waits 40 ms for the client to acknowledge the first.
@@ -252,10 +252,11 @@ def _run(
 
     def open_models() -> None:
         try:
-            beside = [model.challenger.served for model in models if model.challenger]
-            for model in [*models, *beside]:
+            for model in models:
                 model.open()
                 echo(f"serving {model.name} {model.now.version}{model.unwatched}", err=True)
+                if model.challenger:
+                    echo(_beside(model, model.challenger.served), err=True)
             echo(f"listening on {url}", err=True)
         except Exception as error:
             failures.append(error)
@@ -270,6 +271,18 @@ def _run(
         announcement.close()
     if failures:
         raise failures[0]
+
+
+def _beside(model: "Served", second: "Served") -> str:
+    """Open a second version, and say what answers; one that cannot be keeps no champion from it."""
+    try:
+        second.open()
+    except PodiumError as error:
+        second.trouble = error.message
+        return f"{model.name} {model.now.version} answers alone, without {second.name}: {error.message}"
+    if second.now.version == model.now.version:
+        return f"{second.name} is the champion {model.now.version}: until there is another one, nothing is compared"
+    return f"serving {second.name} {second.now.version}{second.unwatched}"
 
 
 def _read_token(file: Path | None) -> str:

@@ -123,21 +123,8 @@ class ModelServer:
                 f"answers that are recorded in {self.record} are gone with the pod",
                 "--record s3://BUCKET/PREFIX",
             )
-        least, most = self.scale
-        require(1 <= least <= most, "1 <= replicas", "--replicas 1..5", replicas=self.replicas)
+        pod_range(self.replicas)
         Pods(cpu=self.cpu, memory=self.memory)  # refuses what is not an amount
-
-    @property
-    def scale(self) -> tuple[int, int]:
-        """Least and most pods.
-
-        Raises:
-            InvalidInput: They are not numbers.
-        """
-        least, _, most = str(self.replicas).partition("..")
-        if not (least.isdecimal() and (most or least).isdecimal()):
-            raise InvalidInput(f"no number of pods: {self.replicas!r}", "--replicas 2, or 1..5")
-        return int(least), int(most or least)
 
     @property
     def _labels(self) -> dict[str, str]:
@@ -154,7 +141,7 @@ class ModelServer:
                 "prometheus.io/port": str(PORT),
             }
         ports = [{"name": "http", "port": 80, "targetPort": "http"}]
-        least, most = self.scale
+        least, most = pod_range(self.replicas)
         deployment = {
             **({"replicas": least} if least == most else {}),  # else the autoscaler's
             "strategy": ROLLING,
@@ -171,7 +158,7 @@ class ModelServer:
         ]
 
     def _autoscaler(self) -> Manifest:
-        least, most = self.scale
+        least, most = pod_range(self.replicas)
         target = {"type": "Utilization", "averageUtilization": CPU_TARGET}
         spec = {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": self.name},
@@ -192,7 +179,7 @@ class ModelServer:
         serve's: canaryTrafficPercent is read for Knative only, and spec.canary is refused without a
         storageUri (kserve v0.20.0: reconcilers/knative, inference_service_validation.go; read).
         """
-        least, most = self.scale
+        least, most = pod_range(self.replicas)
         scaled = {"scaleMetric": "cpu", "scaleTarget": CPU_TARGET} if least < most else {}
         predictor = {
             "minReplicas": least,
@@ -329,6 +316,20 @@ class ModelServer:
         }
         secure(spec)
         return spec
+
+
+def pod_range(replicas: int | str) -> tuple[int, int]:
+    """Return the least and the most pods.
+
+    Raises:
+        InvalidInput: They are not numbers, or there may be none.
+    """
+    least, _, most = str(replicas).partition("..")
+    if not (least.isdecimal() and (most or least).isdecimal()):
+        raise InvalidInput(f"no number of pods: {replicas!r}", "--replicas 2, or 1..5")
+    low, high = int(least), int(most or least)
+    require(1 <= low <= high, "1 <= replicas", "--replicas 1..5", replicas=replicas)
+    return low, high
 
 
 FORMS = {"kubernetes": ModelServer.kubernetes, "kserve": ModelServer.kserve}

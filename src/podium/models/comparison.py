@@ -86,6 +86,9 @@ def judge(
             if champion is None:
                 raise
             return decide_between(challenger, None, records).refused(error.message)
+        notes = live.notes if live else ()
+        if live and champion and (sample := live.agreement(challenger, champion)):
+            notes = (*notes, sample)
         if rule.window:
             seen, records = _in_window(rule.window, seen, items, records)
         chosen = metric or chosen_metric(rule.metric, challenger, seen.kind)
@@ -109,7 +112,7 @@ def judge(
             of_shared if column else None,
             probabilities=seen.predicted[0],
         )
-        for note in (*(live.notes if live else ()), *seen.notes):
+        for note in (*notes, *seen.notes):
             decision = decision.noting(note)
         figures = {**decision.figures, "model": _model_of(challenger)}
         if rule.window:

@@ -21,7 +21,7 @@ from podium.data.values import to_numbers, to_text
 from podium.display.text import are, iso, plural
 from podium.errors import Damaged, InvalidInput
 from podium.files.documents import foreign
-from podium.models.recorded import Answer, Exchange, Recording
+from podium.models.recorded import Answer, Exchange, Recording, digest_of
 from podium.models.shared_items import Measured, TestItems, seen_by
 from podium.models.task import decision_threshold
 from podium.models.version import Version
@@ -33,6 +33,11 @@ _NAMED = 3
 
 _MOST_UNANSWERED = 0.01
 """Share of the labeled items that a version may have left without an answer."""
+
+_BIASED, _BIASED_BY = 0.001, 0.05
+"""Labeled items are no sample of the recorded ones if the share on which two versions answer the
+same differs from that of the others by more, and chance does that so rarely (Fisher's exact
+test)."""
 
 _Item = tuple[str, int]
 """Id of a request, and the item's place in it."""
@@ -122,18 +127,82 @@ class LiveItems:
             keys=self._hashes,
             times=np.array(times, "datetime64[us]"),
             inputs={},
+            column=self._column,
             measure=self._measure,
+        )
+
+    def agreement(self, one: Version, other: Version) -> str:
+        """Return how often two versions answer the same, on items with a label and on others, as a
+        sentence; empty if there are no others. Equal items count once. Numbers are the same if
+        they are as near as those of half of the items.
+
+        Raises:
+            InvalidInput: The labeled items are plainly no sample of the recorded ones.
+        """
+        from scipy.stats import fisher_exact  # takes a second
+
+        labeled, both = set(self._labeled), [self._answers(version) for version in (one, other)]
+        found = dict[str, tuple[Any, Any, bool]]()
+        for name, exchange in self._exchanges.items():
+            first, second = (given.get(name) for given in both)
+            for at, item in enumerate(_first(exchange).items if first and second else ()):
+                said = first.predicted[at], second.predicted[at]  # type: ignore[union-attr]
+                if item and None not in said:
+                    known = (name, at) in labeled or (item in found and found[item][2])
+                    found[item] = *said, known
+        if not found:
+            return ""
+        answers = zip(*found.values(), strict=True)
+        firsts, seconds = (_said(version, list(next(answers))) for version in (one, other))
+        marked, same = np.array(next(answers)), firsts == seconds
+        if not _classes(one):
+            gaps = np.abs(firsts - seconds).reshape(len(firsts), -1).mean(1)
+            same = gaps <= np.median(gaps)
+        counts = [
+            [int((same & side).sum()), int((~same & side).sum())] for side in (marked, ~marked)
+        ]
+        (with_, others), chance = map(sum, counts), fisher_exact(counts).pvalue
+        if not with_ or not others:
+            return ""
+        shares = counts[0][0] / with_, counts[1][0] / others
+        sentence = (
+            f"{one.version} and {other.version} answer {'the same' if _classes(one) else 'nearly the same'} "
+            f"on {shares[0]:.1%} of {plural(with_, 'item')} with a label and on {shares[1]:.1%} of "
+            f"{others:,} without one (Fisher's exact test: p = {chance:.2g})"
+        )
+        if chance < _BIASED and abs(shares[0] - shares[1]) > _BIASED_BY:
+            raise InvalidInput(
+                f"the labeled items are no sample of the recorded ones: {sentence}; refused below p = {_BIASED:g} "
+                f"and from {100 * _BIASED_BY:g} points on",
+                f"label ids that are drawn by chance, or compare on the test part: podium models promote "
+                f"{one.name} {one.version} --rule likely",
+            )
+        return sentence
+
+    def _answers(self, version: Version) -> dict[str, Answer | None]:
+        """Return what a version answered, by request, None where it failed; what another model of
+        its name answered is not there."""
+        digest, name = digest_of(version), version.version
+        return {
+            each.id: each.answers.get(name)
+            for each in self._exchanges.values()
+            if each.digests.get(name) == digest
+        }
+
+    def _column(self, name: str) -> np.ndarray:
+        raise InvalidInput(
+            f"slice={name} needs the columns of the items, and {self._recording.url} holds hashes of them",
+            f"podium models promote {self.model} VERSION --rule slice={name} --data URI compares on a dataset",
         )
 
     def _require_answers(self, version: Version) -> None:
         """Refuse a version that failed where another one answered: it would be judged by the items
         that it is good at."""
-        asked, without = 0, 0
+        given, asked, without = self._answers(version), 0, 0
         for name, at in self._labeled:
-            exchange = self._exchanges[name]
-            answer = exchange.answers.get(version.version)
-            if answer is None and version.version not in exchange.failed:
+            if name not in given:
                 continue  # nobody asked it
+            answer = given[name]
             asked += 1
             without += answer is None or answer.predicted[at] is None
         if without > _MOST_UNANSWERED * asked:
@@ -150,7 +219,10 @@ class LiveItems:
             InvalidInput: It answered none of them.
             Damaged: Its predictions are of other classes.
         """
-        answers = [self._exchanges[name].answers.get(version.version) for name, _ in self._labeled]
+        exchanges = list(self._exchanges.values())
+        given = self._answers(version)
+        answers = [given.get(name) for name, _ in self._labeled]
+        others = sum(version.version in each.digests for each in exchanges) - len(given)
         answered = np.array(
             [
                 bool(answer) and answer.predicted[at] is not None  # type: ignore[union-attr]
@@ -158,10 +230,15 @@ class LiveItems:
             ]
         )
         if not answered.any():
-            known = sorted({name for each in self._exchanges.values() for name in each.answers})
+            known = sorted({name for each in exchanges for name in each.answers})
             raise InvalidInput(
-                f"{version.title} answered none of the labeled items in {self._recording.url}",
-                f"versions that answered there: {', '.join(known)}",
+                f"{version.title} answered none of the labeled items in {self._recording.url}"
+                + (
+                    f", where {version.version} is another model of that name"
+                    if others
+                    else f"; versions that answered there: {', '.join(known)}"
+                ),
+                f"podium serve {version.name} --shadow {version.version} --record DIRECTORY records its answers",
             )
         chosen = [
             (answer, at)
@@ -175,7 +252,12 @@ class LiveItems:
         fair, notes = answered.copy(), []
         if missing := int((~answered).sum()):
             notes.append(f"{version.version} has no answer to {plural(missing, 'live item')}")
-        if failed := sum(version.version in each.failed for each in self._exchanges.values()):
+        if others:
+            notes.append(
+                f"{plural(others, 'recorded answer')} of {version.version} {are(others)} left out, as "
+                "another model of that name gave them"
+            )
+        if failed := sum(answer is None for answer in given.values()):
             notes.append(f"{version.version} failed on {plural(failed, 'recorded request')}")
         if (seen := seen_by(version)) is None:
             notes.append(
@@ -217,7 +299,11 @@ class LiveItems:
             answers = {name: both[name] for name in dict.fromkeys([*earlier.answers, *both])}
             failed = {*earlier.failed, *exchange.failed} - both.keys()
             exchanges[exchange.id] = Exchange(
-                id=exchange.id, time=earlier.time, answers=answers, failed=tuple(sorted(failed))
+                id=exchange.id,
+                time=earlier.time,
+                answers=answers,
+                failed=tuple(sorted(failed)),
+                digests={**exchange.digests, **earlier.digests},
             )
         return {name: each for name, each in exchanges.items() if name not in ambiguous}, ambiguous
 
@@ -242,6 +328,15 @@ class LiveItems:
             for at, item in enumerate(_first(exchange).items)
             if item and (name, at) in self._labels
         ]
+        if not self._exchanges:
+            raise InvalidInput(
+                f"each request id in {self._recording.url} stands for different items, which labels by "
+                f"id cannot tell apart: {_some(sorted(self._ambiguous))}"
+                if self._ambiguous
+                else f"no request in {self._recording.url} was answered",
+                f"podium serve {self.model} --shadow VERSION --record DIRECTORY: a request without an id "
+                f"gets one of its own",
+            )
         if not found:
             raise InvalidInput(
                 f"none of the {len(self._labels):,} labels in {self.labels} is of a request in {self._recording.url}",
@@ -258,6 +353,17 @@ class LiveItems:
 def _first(exchange: Exchange) -> Answer:
     """Return the answer that the client got, or the only one."""
     return next(iter(exchange.answers.values()))
+
+
+def _said(version: Version, predicted: list[Any]) -> np.ndarray:
+    """Return what a version says of items: classes by name, or numbers."""
+    classes, threshold = _classes(version), decision_threshold(version)
+    array = _array(predicted, classes, version)
+    if not classes:
+        return array
+    if threshold:
+        array = threshold.decide(array, classes)
+    return np.array(classes)[array.argmax(1) if array.ndim > 1 else array]
 
 
 def _same(one: Exchange, other: Exchange) -> bool:

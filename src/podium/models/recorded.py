@@ -1,9 +1,10 @@
 """Answers of two versions to the same requests, as ``podium serve --record`` writes them.
 
 A folder or bucket holds objects of JSON lines for each model, ``MODEL/TIME-WRITER.jsonl``. A line
-is a request: ``id``, ``time``, and ``answers``, by version, that of the client's first. An answer
-has for each item its prediction (probabilities, a class index, a number, or null) and ``items``,
-the hash of its inputs; it is null where the version failed. The inputs themselves are not kept.
+is a request: ``id``, ``time``, ``answers``, by version, that of the client's first, and ``digests``
+of these versions' files. An answer has for each item its prediction (probabilities, a class index,
+a number, or null) and ``items``, the hash of its inputs; it is null where the version failed. The
+inputs themselves are not kept.
 """
 
 import json
@@ -15,11 +16,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from podium.errors import Damaged, NotFound, PodiumError
 from podium.models.document import check_name
+from podium.models.version import Version
 from podium.storage import Entry, connect
 
 MOST_BYTES = 256 << 20
@@ -53,6 +56,9 @@ class Exchange:
     failed: tuple[str, ...]
     """Versions that failed."""
 
+    digests: Mapping[str, str]
+    """digest_of each of them: another registry may have another model of that name."""
+
     @classmethod
     def parse(cls, line: bytes, where: str) -> "Exchange":
         """Read a line.
@@ -76,11 +82,20 @@ class Exchange:
                 raise ValueError("an answer has more predictions than items, or fewer")
             moment = datetime.fromisoformat(given["time"]).astimezone(UTC)
             failed = tuple(sorted(given["answers"].keys() - answers))
-            return cls(id=str(given["id"]), time=moment, answers=answers, failed=failed)
+            digests = {version: str(given["digests"][version]) for version in given["answers"]}
+            return cls(
+                id=str(given["id"]), time=moment, answers=answers, failed=failed, digests=digests
+            )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise Damaged(
                 f"{where} is not a recorded answer: {error!r:.200}", "move that file elsewhere"
             ) from None
+
+
+def digest_of(version: Version) -> str:
+    """Return what tells the files of a version, under whatever name and in whatever registry."""
+    files = sorted((name, file.sha256) for name, file in version.files.items())
+    return sha256(repr(files).encode()).hexdigest()[:16]
 
 
 class Recording:

@@ -8,6 +8,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -196,13 +197,13 @@ class Server:
         called = _header(headers, b"x-request-id") or new_id()
 
         async def answer(body: bytes) -> Response:
-            until = time.monotonic() + service.limits.seconds
             media, raw = read_raw(body, asked.headers.get("content-type", ""))
 
-            async def ask(now: Loaded) -> Answered:
-                return await service.apart(work, now)
+            async def ask(now: Loaded, threads: Executor | None) -> Answered:
+                until = time.monotonic() + service.limits.seconds
+                return await service.apart(work, now, until, threads=threads)
 
-            def work(now: Loaded) -> Answered:
+            def work(now: Loaded, until: float) -> Answered:
                 many, items = dict[str, int](), RawItems()
 
                 def count(unknown: UnknownValues) -> None:

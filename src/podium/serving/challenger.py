@@ -2,10 +2,11 @@
 asked what the other has answered already; both answers can be recorded, for promotion by them."""
 
 import asyncio
+import logging
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ import orjson
 
 from podium.data.held_out import TestInputs
 from podium.data.items import Batch
+from podium.display.text import plural
 from podium.errors import InvalidInput, PodiumError
 from podium.models.recorded import Recording
 from podium.models.split import Split
@@ -32,6 +34,14 @@ _MOST_PENDING, _MOST_PENDING_BYTES = 64, 64 << 20
 _SEGMENT_BYTES, _SEGMENT_SECONDS = 1 << 20, 60.0
 """Recorded answers are written once they are so large, and after so long."""
 
+_THREADS = 2
+"""That read raw items for a second version; those of clients are others."""
+
+_LAST_SECONDS = 3.0
+"""For second answers once the server ends; those that are not there then are lost."""
+
+_log = logging.getLogger("podium")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Answered:
@@ -46,7 +56,8 @@ class Answered:
     parts of one after the other; called only to record them."""
 
 
-Ask = Callable[[Loaded], Awaitable[Answered]]
+Ask = Callable[[Loaded, Executor | None], Awaitable[Answered]]
+"""Asks a version, whose large work is done in these threads; None for those of clients."""
 
 
 class Challenger:
@@ -65,13 +76,15 @@ class Challenger:
         self.served, self._share, self._recording = served, share, recording
         self._seconds = seconds
         self.counts: Counter[tuple[str, str, str]] = Counter()
-        """Answers by version, role (canary or shadow) and outcome: answered, failed or dropped."""
+        """Answers by version, role (canary or shadow) and outcome: answered, failed, dropped as too
+        many waited, or lost as the server ended."""
 
         self.recorded = self.record_failures = 0
         """Requests whose answers were written, and those that could not be."""
 
         self._tasks = set[asyncio.Task[None]]()
         self._held = 0
+        self._threads = ThreadPoolExecutor(_THREADS, "podium-shadow")
         self._lines, self._size = list[bytes](), 0
         self._writer = ThreadPoolExecutor(1, "podium-record")
 
@@ -90,23 +103,26 @@ class Challenger:
         """
         now, other = champion.now, self.served.now
         if now.version == other.version:  # it was promoted
-            return await ask(now)
+            return await ask(now, None)
         takes = version == other.version or (version is None and self._takes(key, other.version))
         if not takes:
-            answered = await ask(now)
+            answered = await ask(now, None)
             if not self._share:
-                self._follow(answered.version, answered, self.served, ask, name, size)
+                self._follow(now, answered, self.served, ask, name, size)
             return answered
         try:
-            answered = await ask(other)
+            answered = await ask(other, None)
+        except InvalidInput:  # if the champion takes the request, it is not the client's fault
+            self._follow(other, None, champion, ask, name, size, doubted=True)
+            raise
         except BaseException:  # the end of its time is no Exception
             self.counts[other.version, "canary", "failed"] += 1
             if self._recording:
-                self._follow(other.version, None, champion, ask, name, size)
+                self._follow(other, None, champion, ask, name, size)
             raise
         self.counts[other.version, "canary", "answered"] += 1
         if self._recording:
-            self._follow(answered.version, answered, champion, ask, name, size)
+            self._follow(other, answered, champion, ask, name, size)
         return answered
 
     def _takes(self, key: str, version: str) -> bool:
@@ -116,7 +132,14 @@ class Challenger:
         return int.from_bytes(digest.digest()) < self._share * 2**64
 
     def _follow(
-        self, asked: str, first: Answered | None, second: Served, ask: Ask, name: str, size: int
+        self,
+        asked: Loaded,
+        first: Answered | None,
+        second: Served,
+        ask: Ask,
+        name: str,
+        size: int,
+        doubted: bool = False,
     ) -> None:
         """Ask a second version without a client that waits, unless too many are waiting already."""
         full = self._held + size > _MOST_PENDING_BYTES or len(self._tasks) >= _MOST_PENDING
@@ -124,7 +147,7 @@ class Challenger:
             self.counts[second.now.version, "shadow", "dropped"] += 1
             return
         self._held += size
-        task = asyncio.create_task(self._compare(asked, first, second, ask, name))
+        task = asyncio.create_task(self._compare(asked, first, second, ask, name, doubted))
 
         def ended(task: asyncio.Task[None]) -> None:
             self._held -= size
@@ -134,26 +157,50 @@ class Challenger:
         task.add_done_callback(ended)
 
     async def _compare(
-        self, asked: str, first: Answered | None, second: Served, ask: Ask, name: str
+        self,
+        asked: Loaded,
+        first: Answered | None,
+        second: Served,
+        ask: Ask,
+        name: str,
+        doubted: bool,
     ) -> None:
+        """Ask the second version, and record both answers.
+
+        Args:
+            doubted: Whether the version that was asked has refused the request: it has failed only
+                if the second takes it.
+        """
         now, answered = second.now, None  # only now: one that is replaced meanwhile takes none
+        outcome = "answered"
         try:
             async with asyncio.timeout(self._seconds):
-                answered = await ask(now)
-        except Exception:  # it may say anything of a request that the other has answered
-            self.counts[now.version, "shadow", "failed"] += 1
-        else:
-            self.counts[now.version, "shadow", "answered"] += 1
+                answered = await ask(now, self._threads)
+        except asyncio.CancelledError:  # the server ends
+            outcome = "lost"
+        except Exception as error:  # it may say anything of a request that the other has answered
+            if first is None and isinstance(error, InvalidInput):
+                return  # the client is at fault
+            outcome = "failed"
+        self.counts[now.version, "shadow", outcome] += 1
+        if doubted and answered is None:
+            return  # nobody knows who is at fault
+        if doubted:
+            self.counts[asked.version, "canary", "failed"] += 1
         if self._recording:
             loop, moment = asyncio.get_running_loop(), datetime.now(UTC)
-            both = {asked: first, now.version: answered}
+            both = {asked: first} | ({now: answered} if outcome != "lost" else {})
             await loop.run_in_executor(self._writer, self._record, name, moment, both)
 
-    def _record(self, name: str, moment: datetime, both: Mapping[str, Answered | None]) -> None:
+    def _record(self, name: str, moment: datetime, both: Mapping[Loaded, Answered | None]) -> None:
         """Keep both answers for the next segment; called in the writer's thread, as _write is."""
         try:
-            answers = {version: self._answer(answer) for version, answer in both.items()}
-            line = {"id": name, "time": moment.isoformat(), "answers": answers}
+            line = {
+                "id": name,
+                "time": moment.isoformat(),
+                "answers": {now.version: self._answer(answer) for now, answer in both.items()},
+                "digests": {now.version: now.digest for now in both},
+            }
             self._lines.append(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
         except Exception:  # an id that is no text, for example
             self.record_failures += 1
@@ -198,9 +245,19 @@ class Challenger:
         await Tries(f"recording answers of {self.served.name}").repeat(self.flush, _SEGMENT_SECONDS)
 
     async def close(self) -> None:
-        """Wait for answers that are under way, and write what is kept."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Wait a moment for answers that are under way, and write what is kept."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=min(self._seconds, _LAST_SECONDS))
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        lost = sum(count for key, count in self.counts.items() if key[2] == "lost")
+        if lost:
+            _log.warning(
+                "the server ended before %s came beside a client's", plural(lost, "answer")
+            )
         await asyncio.gather(self.flush(), return_exceptions=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
         self._writer.shutdown()
 
 

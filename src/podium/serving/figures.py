@@ -50,7 +50,8 @@ class Figures:
 
     def page(self, models: Iterable[Served], under_way: int, tries: Mapping[str, Tries]) -> str:
         """Return the page."""
-        served = list(models)
+        every = list(models)
+        served = [model for model in every if model.opened]
         lines = [
             "# HELP podium_serve_seconds Time to answer.",
             "# TYPE podium_serve_seconds histogram",
@@ -115,8 +116,8 @@ class Figures:
                     ),
                     metric(
                         "podium_serve_trouble",
-                        "1 while the champion cannot be opened.",
-                        {model.name: int(bool(model.trouble)) for model in served},
+                        "1 while the version that should answer cannot be opened.",
+                        {model.name: int(bool(model.trouble)) for model in every},
                         "model",
                     ),
                     metric(
@@ -152,7 +153,7 @@ def compared(models: Iterable[Served]) -> str:
         [
             labeled(
                 "podium_serve_compared_total",
-                "Requests by the version beside the champion: answered, failed, dropped.",
+                "Requests by the version beside the champion: answered, failed, dropped, lost.",
                 answers,
             ),
             metric(

@@ -3,7 +3,8 @@
 import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow.parquet as parquet
 
 from podium.data.items import Batch
 from podium.data.rows import Problem
-from podium.errors import Failed, InvalidInput
+from podium.errors import Failed, InvalidInput, PodiumError
 from podium.files.documents import foreign, load_json
 from podium.prediction import Predictor
 from podium.prediction.predictions import UnknownValues
@@ -87,9 +88,7 @@ def predict_raw(
         Failed: It took too long.
     """
     end, said = until or time.monotonic() + 60.0, list[dict[str, Any]]()
-    with tempfile.TemporaryDirectory(prefix="podium-serve-") as scratch:
-        file = Path(scratch, f"items{_SUFFIXES[media]}")
-        file.write_bytes(body)
+    with _items(media, body) as file:
         if media == _PARQUET:
             _check_rows(file)
         for result in predictor.stream([str(file)], on_unknown=on_unknown, on_batch=on_batch):
@@ -102,10 +101,23 @@ def predict_raw(
                     f"there was no answer in time: {len(said)} items were done",
                     "send fewer at once",
                 )
-            said.append(_answer(result))
+            said.append(_answer(result, f"{file.parent}/"))
     if not said:
         raise InvalidInput("the request holds no items", "a table has a header and rows below it")
     return said
+
+
+@contextmanager
+def _items(media: str, body: bytes) -> Iterator[Path]:
+    """Keep the request as a file, of which no error says where it is."""
+    with tempfile.TemporaryDirectory(prefix="podium-serve-") as scratch:
+        file = Path(scratch, f"items{_SUFFIXES[media]}")
+        file.write_bytes(body)
+        try:
+            yield file
+        except PodiumError as error:
+            error.message = error.message.replace(f"{scratch}/", "")
+            raise
 
 
 def _check_rows(file: Path) -> None:
@@ -121,9 +133,9 @@ def _check_rows(file: Path) -> None:
         )
 
 
-def _answer(result: Any) -> dict[str, Any]:
+def _answer(result: Any, place: str) -> dict[str, Any]:
     if isinstance(result, Problem):
-        return {"problem": str(result).replace("\n", " ")}
+        return {"problem": str(result).replace(place, "").replace("\n", " ")}
     return {
         name: value for name, value in result.to_json().items() if name not in ("file", "picture")
     }

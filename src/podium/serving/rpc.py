@@ -6,7 +6,7 @@ https://github.com/kserve/open-inference-protocol/blob/main/specification/protoc
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -100,6 +100,9 @@ _CODES = {
 _MOST_METADATA = 64 << 10
 """Bytes of a call's metadata."""
 
+_SMALL_SECONDS = 5.0
+"""For the message of a call that is no ModelInfer."""
+
 _RAW = 7
 """Number of the field raw_input_contents of a ModelInferRequest."""
 
@@ -139,23 +142,19 @@ class RpcServer:
             "grpc.max_metadata_size": _MOST_METADATA,
             "grpc.absolute_max_metadata_size": _MOST_METADATA,
         }
-        self._server = grpc.aio.server(
-            options=list(options.items()), maximum_concurrent_rpcs=limits.requests
-        )
-        methods: dict[str, Callable[[Any, _Headers], Awaitable[Any]]] = {
+        self._server = grpc.aio.server(options=list(options.items()))
+        methods: dict[str, Callable[[Any], Any] | None] = {
             "ServerLive": self._live,
             "ServerReady": self._ready,
             "ServerMetadata": self._about,
             "ModelReady": self._model_ready,
             "ModelMetadata": self._model,
+            "ModelInfer": None,
         }
         handlers = {
             name: grpc.stream_unary_rpc_method_handler(partial(self._handle, name, answer))
             for name, answer in methods.items()
         }
-        handlers["ModelInfer"] = grpc.stream_unary_rpc_method_handler(
-            partial(self._handle, "ModelInfer", None)
-        )
         self._server.add_generic_rpc_handlers(
             [grpc.method_handlers_generic_handler("inference.GRPCInferenceService", handlers)]
         )
@@ -176,11 +175,7 @@ class RpcServer:
         await self._server.stop(self._service.limits.seconds)
 
     async def _handle(
-        self,
-        name: str,
-        answer: Callable[[Any, _Headers], Awaitable[Any]] | None,
-        requests: AsyncIterator[bytes],
-        context: Any,
+        self, name: str, answer: Callable[[Any], Any] | None, requests: Any, context: Any
     ) -> bytes:
         """Answer a call. Its only message is read here, as of a stream: the token is checked
         before, and what does not come in time is not waited for."""
@@ -190,10 +185,13 @@ class RpcServer:
                 given = headers.get("authorization", "")
                 self._service.check_token(given if isinstance(given, bytes) else given.encode())
             if answer is None:
-                return await self._infer(partial(_only, requests), headers)
-            async with asyncio.timeout(self._service.limits.seconds):
-                request = self._parse(f"{name}Request", await _only(requests))
-            content: bytes = (await answer(request, headers)).SerializeToString()
+                return await self._infer(partial(_only, context), headers)
+            try:
+                async with asyncio.timeout(_SMALL_SECONDS):
+                    message = await _only(context)
+            except TimeoutError:
+                raise Refused(504, f"no message came within {_SMALL_SECONDS:g} s") from None
+            content: bytes = answer(self._parse(f"{name}Request", message)).SerializeToString()
             return content
         except Exception as error:
             refused = Refused.of(error)
@@ -205,20 +203,20 @@ class RpcServer:
         with foreign(f"the request is not a {message}"):
             return self._messages[message].FromString(content)
 
-    async def _live(self, request: Any, headers: _Headers) -> Any:
+    def _live(self, request: Any) -> Any:
         return self._messages["ServerLiveResponse"](live=True)
 
-    async def _ready(self, request: Any, headers: _Headers) -> Any:
+    def _ready(self, request: Any) -> Any:
         return self._messages["ServerReadyResponse"](ready=self._service.ready)
 
-    async def _about(self, request: Any, headers: _Headers) -> Any:
+    def _about(self, request: Any) -> Any:
         return self._messages["ServerMetadataResponse"](name="podium", version=__version__)
 
-    async def _model_ready(self, request: Any, headers: _Headers) -> Any:
+    def _model_ready(self, request: Any) -> Any:
         self._service.find(request.name, request.version or None)
         return self._messages["ModelReadyResponse"](ready=True)
 
-    async def _model(self, request: Any, headers: _Headers) -> Any:
+    def _model(self, request: Any) -> Any:
         model = self._service.find(request.name, request.version or None)
         versions = model.versions
         now = versions[request.version or model.now.version]
@@ -311,10 +309,12 @@ class RpcServer:
         return content
 
 
-async def _only(requests: AsyncIterator[bytes]) -> bytes:
-    async for request in requests:
-        return request
-    raise InvalidInput("the call has no message")
+async def _only(context: Any) -> bytes:
+    """Return the only message of a call, past grpcio's iterator, which costs a task a call."""
+    message: Any = await context.read()
+    if message is grpc.aio.EOF:
+        raise InvalidInput("the call has no message")
+    return bytes(message)
 
 
 def _name(text: str, where: str) -> str:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.data.profile import Watch
-from podium.errors import InvalidInput, PodiumError
+from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.models import Model, open_registry
+from podium.models.recorded import digest_of
 from podium.models.signature import public_key
 from podium.prediction import Predictor, open_model
 from podium.prediction.pool import CommandPool, Processes
@@ -33,6 +34,9 @@ class Loaded:
     """A version, ready to answer."""
 
     version: str
+    digest: str
+    """Tells its files; empty for a directory."""
+
     predictor: Predictor
     batcher: Batcher
 
@@ -40,6 +44,7 @@ class Loaded:
     def of(
         cls,
         version: str,
+        digest: str,
         predictor: Predictor,
         watch: Watch | None = None,
         processes: Processes | None = None,
@@ -62,7 +67,7 @@ class Loaded:
         else:
             run = partial(_watched, model, predictor, watch) if watch else model.run
             batcher = Batcher(run, _MOST_ROWS, options=model.options)
-        return cls(version=version, predictor=predictor, batcher=batcher)
+        return cls(version=version, digest=digest, predictor=predictor, batcher=batcher)
 
     async def close(self) -> None:
         """Wait until everything that was asked is answered, and end the processes of a command."""
@@ -125,7 +130,7 @@ class Served:
 
     Args:
         name: In URLs.
-        find: Returns the id of the version that should answer, and what opens it.
+        find: Returns the id of the version that should answer, its digest, and what opens it.
         share: Of calls of the model that are counted in bins; None for none.
         processes: Of a model that is a command.
     """
@@ -133,7 +138,7 @@ class Served:
     def __init__(
         self,
         name: str,
-        find: Callable[[], tuple[str, Callable[[], Predictor]]],
+        find: Callable[[], tuple[str, str, Callable[[], Predictor]]],
         share: float | None = None,
         processes: Processes | None = None,
     ) -> None:
@@ -144,6 +149,8 @@ class Served:
         self._now: Loaded | None = None
         self.swaps = 0
         self.trouble = ""
+        """Why another version should answer, and does not."""
+
         self.storage = ""
         """URL of the registry that it is from; empty for a directory."""
 
@@ -157,19 +164,29 @@ class Served:
         """Answers beside it."""
 
     def beside(self, ref: str) -> "Served":
-        """Return another version of it, to be served beside it as ``NAME@REF``.
+        """Return another version of it, to be served beside it as ``NAME@REF``; one that was
+        deleted is in trouble.
 
         Raises:
-            InvalidInput: It is a directory, or there is no such version.
+            InvalidInput: It is a directory.
+            NotFound: There never was such a version.
         """
         if self.registered is None:
             raise InvalidInput(
                 f"{self.name} is a directory, which has no version {ref!r}",
                 "serve a model of the registry by its name",
             )
-        self.registered.version(ref)
-        find = partial(_find_version, self.registered, ref)
-        return Served(f"{self.name}@{ref}", find, self._share, self._processes)
+        found = partial(_find_version, self.registered, ref)
+        beside = Served(f"{self.name}@{ref}", found, self._share, self._processes)
+        try:
+            found()
+        except NotFound as error:
+            if not any(
+                ref in (record.version, record.alias) for record in self.registered.records()
+            ):
+                raise
+            beside.trouble = error.message
+        return beside
 
     @property
     def opened(self) -> bool:
@@ -186,7 +203,7 @@ class Served:
     def versions(self) -> dict[str, Loaded]:
         """The versions that answer, by id: the champion, and one beside it."""
         both = [self, *([self.challenger.served] if self.challenger else [])]
-        return {each.now.version: each.now for each in both}
+        return {each.now.version: each.now for each in both if each.opened}
 
     @property
     def unwatched(self) -> str:
@@ -211,11 +228,12 @@ class Served:
         Raises:
             PodiumError: There is none, or it cannot be opened.
         """
-        version, opened = self._find()
+        version, digest, opened = self._find()
         if self._now and self._now.version == version:
             return None
         predictor = opened()
-        return Loaded.of(version, predictor, self._watch(version, predictor), self._processes)
+        watch = self._watch(version, predictor)
+        return Loaded.of(version, digest, predictor, watch, self._processes)
 
     def _watch(self, version: str, predictor: Predictor) -> Watch | None:
         """Return what counts a version's items; None where nobody asked for it, or its training
@@ -284,7 +302,7 @@ def find_models(
         if "/" in word or (Path(word).exists() and word not in registry):
             path = Path(word)
             name = (path.parent if path.is_file() else path).resolve().name
-            find = partial(lambda word: ("1", lambda: _of_a_directory(word)), word)
+            find = partial(lambda word: ("1", "", lambda: _of_a_directory(word)), word)
             model = Served(name, find, share, processes)
         else:
             name, _, ref = word.partition("@")
@@ -310,6 +328,6 @@ def _of_a_directory(word: str) -> Predictor:
     return open_model(word)
 
 
-def _find_version(model: Model, ref: str) -> tuple[str, Callable[[], Predictor]]:
+def _find_version(model: Model, ref: str) -> tuple[str, str, Callable[[], Predictor]]:
     version = model.version(ref)
-    return version.version, version.open
+    return version.version, digest_of(version), version.open

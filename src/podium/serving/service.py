@@ -8,7 +8,7 @@ import logging
 import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -83,6 +83,12 @@ def _status_of(error: Exception) -> int:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return 507
     return 404 if isinstance(error, NotFound) else 400 if isinstance(error, InvalidInput) else 500
+
+
+def _opening(second: Served) -> bool:
+    """Return whether a second version is still to be opened; one that cannot be is not waited
+    for."""
+    return not second.opened and not second.trouble
 
 
 class Service:
@@ -161,7 +167,9 @@ class Service:
     @property
     def ready(self) -> bool:
         """Whether all models are open; one whose version changes stays so."""
-        return not self.draining and not self.stuck and len(self._open()) == len(self._every)
+        opened = all(model.opened for model in self.models.values())
+        waits = any(_opening(challenger.served) for challenger in self._challengers)
+        return opened and not waits and not self.draining and not self.stuck
 
     def find(self, name: str, version: str | None = None) -> Served:
         """Return a model that is open.
@@ -177,7 +185,7 @@ class Service:
         if model is None:
             raise NotFound(f"no model {name!r} is served", suggestion(name, self.models))
         beside = model.challenger
-        if not model.opened or (beside and not beside.served.opened):
+        if not model.opened or (beside and _opening(beside.served)):
             raise Refused(503, f"{name} is being opened", retry_after="1")
         if version is not None and version not in (versions := model.versions):
             known = f"{' and '.join(versions)} {are(len(versions))}"
@@ -195,7 +203,7 @@ class Service:
     ) -> tuple[str, dict[str, Array]]:
         """Return the version that answers, and its outputs; arguments as of ask."""
 
-        async def ask(now: Loaded) -> Answered:
+        async def ask(now: Loaded, threads: Executor | None) -> Answered:
             outputs = await now.batcher.ask(inputs)
             rows = partial(predicted_rows, now.predictor, outputs)
             return Answered(version=now.version, said=outputs, rows=lambda: (rows(), [inputs]))
@@ -218,13 +226,18 @@ class Service:
         """
         # Only now: a version that is replaced while the body comes takes no request.
         served = self.find(model, version)
-        if served.challenger is None:
-            return await ask(served.now)
+        if served.challenger is None or not served.challenger.served.opened:
+            return await ask(served.now, None)
         return await served.challenger.answer(served, version, key or called, called, ask, size)
 
-    async def apart(self, work: Callable[..., T], *given: Any) -> T:
-        """Run large work in a request thread, so that the event loop stays responsive."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
+    async def apart(
+        self, work: Callable[..., T], *given: Any, threads: Executor | None = None
+    ) -> T:
+        """Run large work in a request thread, or in one of others, so that the event loop stays
+        responsive."""
+        return await asyncio.get_running_loop().run_in_executor(
+            threads or self._threads, work, *given
+        )
 
     async def limited(
         self,
@@ -264,7 +277,7 @@ class Service:
 
     def page(self) -> str:
         """Return the metrics in Prometheus' format."""
-        page = self.figures.page(self._open(), self._under_way, self._tries)
+        page = self.figures.page(self._every, self._under_way, self._tries)
         return page + compared(self.models.values())
 
     def _open(self) -> list[Served]:
