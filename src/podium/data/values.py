@@ -89,10 +89,13 @@ _EXAMPLES = 3
 """Values that are named where a column holds a few that do not fit."""
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+GROUPS = "'\u2019\u00a0\u202f"
+"""Signs that group digits in any notation."""
+
 _CURRENCY = r"[$€£¥₹₩₽]|USD|EUR|GBP|CHF|JPY|CNY|INR"
 _WRITTEN = (
     rf"^(?P<sign>[+-]?)(?P<before>{_CURRENCY})?\s?(?P<minus>-?)"
-    r"(?P<digits>[1-9]\d{0,2}(?:[,'’\x{00A0}\x{202F}]\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)"
+    rf"(?P<digits>[1-9]\d{{0,2}}(?:[,{GROUPS}]\d{{3}})+(?:\.\d+)?|\d+\.?\d*|\.\d+)"
     rf"\s?(?P<after>{_CURRENCY}|%)?$"
 )
 """Money, per cent, and thousands in groups."""

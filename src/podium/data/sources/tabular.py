@@ -394,7 +394,7 @@ def open_table(location: str, options: DataOptions, scratch: Path) -> RowFile:
                 f"the column {options.part} names the test part, but {options.test} is given too",
                 "leave out test or part",
             )
-        file = file.followed_by(_open(options.test, options, scratch / "test", usual=file.decimal))
+        file = file.followed_by(_open(options.test, options, scratch / "test", usual=file.decimal or "."))
     if not options.target:
         raise InvalidInput(f"no target of {location} is named", "name its column: target=NAME")
     for role, column in _roles(options).items():
