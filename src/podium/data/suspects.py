@@ -133,12 +133,12 @@ def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[
     return found
 
 
-def _absent(values: NDArray[np.float64], column: Column) -> NDArray[np.bool_]:
-    """Return where a value is missing: the category of it, or the median, which is rare otherwise."""
+def _absent(values: NDArray[np.float64], column: Column) -> NDArray[np.float64]:
+    """Return 1 where a value is missing: the category of it, or the median, which is rare otherwise."""
     if column.kind == "category":
-        return np.asarray(values == column.categories.index(MISSING))
+        return np.asarray(values == column.categories.index(MISSING), np.float64)
     different, counts = np.unique(values, return_counts=True)
-    return np.asarray(values == different[counts.argmax()])
+    return np.asarray(values == different[counts.argmax()], np.float64)
 
 
 def _explained(values: NDArray[np.float64], labels: Array) -> float:

@@ -204,10 +204,12 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
                 name,
                 written("drop", name),
             )
-    for name in (*chosen, options.target):
-        if (guess := seen.guesses[name]).type in NUMBERS and len(guess.units) > 1:
-            _warn_of_units(name, guess.units)
+    _warn_of_units([seen.guesses[name] for name in (*chosen, options.target)])
     _warn_of_words([seen.guesses[name] for name in chosen])
+    _warn_of_dates(fields, options)
+
+
+def _warn_of_dates(fields: Sequence[Field], options: DataOptions) -> None:
     dates = [field.name for field in fields if field.type in DATES]
     if dates and not (options.time or options.group or options.part):
         _log.warning(
@@ -217,21 +219,24 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
         )
 
 
-def _warn_of_units(name: str, units: set[str]) -> None:
+def _warn_of_units(guesses: Sequence[Guess]) -> None:
     """Warn of numbers with different currencies, or with and without a per cent sign."""
-    money = sorted(units - {"", "%"})
-    if "%" in units:
-        _log.warning(
-            "column %s holds numbers with and without %%: 45%% is read as 0.45, and 45 as 45; write all of "
-            "them in one way",
-            name,
-        )
-    if len(money) > 1:
-        _log.warning(
-            "column %s holds amounts in %s: they are read as if they were of one currency",
-            name,
-            " and ".join(money),
-        )
+    for guess in guesses:
+        money = sorted(guess.units - {"", "%"})
+        if guess.type not in NUMBERS:
+            continue
+        if "%" in guess.units and len(guess.units) > 1:
+            _log.warning(
+                "column %s holds numbers with and without %%: 45%% is read as 0.45, and 45 as 45; write all "
+                "of them in one way",
+                guess.name,
+            )
+        if len(money) > 1:
+            _log.warning(
+                "column %s holds amounts in %s: they are read as if they were of one currency",
+                guess.name,
+                " and ".join(money),
+            )
 
 
 def _warn_of_words(guesses: Sequence[Guess]) -> None:
