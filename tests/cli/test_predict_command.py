@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image, ImageDraw
 
 import podium
+from podium.data.profile import Profile
 from podium.data.row_files import BATCH
 from podium.data.rows import Problem
+from podium.data.schema import Column
 from podium.models import open_registry
 from podium.prediction import open_model
 from podium.storage import connect
@@ -284,6 +287,24 @@ def test_a_new_value_now_and_then_is_no_fault(predict: Predict, rows: Path, tmp_
         tmp_path / "new.csv", "--file", rows, "--strict", "--output", tmp_path / "out.csv"
     )
     assert (done.returncode, "did not occur" in done.stderr) == (0, False)
+
+
+def test_numbers_outside_the_range_of_training_are_said(
+    predict: Predict, rows: Path, tmp_path: Path
+) -> None:
+    places = [field["name"] for field in TABLE["columns"]]
+    trained = np.zeros((50, len(places)), np.float32)
+    trained[:, places.index("x")] = np.linspace(1000, 2000, 50)
+    columns = tuple(Column(name=name, kind="number") for name in places)
+    profile = Profile.of([("table", "table", columns, [trained])])
+    (rows / "profile.json").write_text(json.dumps(asdict(profile)))
+    said = "warning: column x: 3 of 4 values lie outside the range of training, 1000 to 2000"
+    for numbers, expected in (("1.2 1.3 1.9 1500", True), ("1000 2000 2001 900", False)):
+        (tmp_path / "new.csv").write_text(
+            "color,x\n" + "".join(f"red,{x}\n" for x in numbers.split())
+        )
+        done = predict(tmp_path / "new.csv", "--file", rows)
+        assert (done.returncode, said in done.stderr) == (0, expected)
 
 
 def test_rows_are_predicted_one_after_the_other_in_python(rows: Path, tmp_path: Path) -> None:

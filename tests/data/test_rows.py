@@ -232,3 +232,43 @@ def test_the_line_above_the_header_of_excel_is_read(first: str, tmp_path: Path) 
 def test_a_column_has_one_name_with_either_accent(tmp_path: Path) -> None:
     (tmp_path / "mac.csv").write_text("cafe\u0301,b\n1,2\n")
     assert open_rows(tmp_path / "mac.csv").columns == ("caf\u00e9", "b")
+
+
+def read_numbers(path: Path, column: str, usual: str = "") -> list[float]:
+    (rows,) = open_rows(path, usual=usual)
+    return to_numbers(rows.columns[column])[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["1.234", "987", "2.345", "45.678", "12"], [1234, 987, 2345, 45678, 12]),
+        (["1.234.567", "2.345"], [1234567, 2345]),
+        (["1,234", "987", "2,345", "45,678", "12"], [1234, 987, 2345, 45678, 12]),
+        (["1,234,567", "2,345"], [1234567, 2345]),
+        (["$1,234", "$987", "$2,345", "$45,678"], [1234, 987, 2345, 45678]),
+        (["1.234", "987", "2.345", "45.6", "1234"], [1.234, 987, 2.345, 45.6, 1234]),
+        (["1.234", "5.000", "2.345", "9.012"], [1.234, 5, 2.345, 9.012]),
+        (["1,234", "5,000", "2,345", "9,012"], [1.234, 5, 2.345, 9.012]),
+        (["10\u202f040,56", "7,5", "1\u00a0234"], [10040.56, 7.5, 1234]),
+    ],
+)
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_a_sign_between_thousands_is_no_decimal(
+    delimiter: str, cells: list[str], expected: list[float], tmp_path: Path
+) -> None:
+    lines = [f"{at}{delimiter}{cell}" for at, cell in enumerate(cells)]
+    path = write(tmp_path / "a.csv", "\n".join([f"n{delimiter}x", *lines, ""]))
+    assert read_numbers(path, "x") == expected
+
+
+def test_clock_times_with_points_leave_decimal_commas(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "a;b;at\n1,5;2,25;12.30\n2,75;3,5;7.05\n")
+    assert read_numbers(path, "a") == [1.5, 2.75]
+    assert values(path)["at"] == ["12.30", "7.05"]
+
+
+def test_a_file_that_shows_no_decimal_has_the_usual_one(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "a;b\n1,234;1\n")
+    assert read_numbers(path, "a", usual=".") == [1234]
+    assert read_numbers(path, "a", usual=",") == read_numbers(path, "a") == [1.234]

@@ -21,6 +21,8 @@ from podium.data.blocks import Selection
 from podium.data.dataset import load_dataset
 from podium.data.items import read_items
 from podium.data.look import _charts
+from podium.data.near import NearItems
+from podium.data.options import of_pipeline
 from podium.data.preprocessing import TablePreprocessing
 from podium.data.schema import InputDescription
 from podium.data.split import Split
@@ -496,3 +498,127 @@ def test_large_numbers_are_shown_and_counted_whole(prepare: Prepare, tmp_path: P
     assert {"100000001", "100000005"} <= {
         end for _, *ends, _ in _charts(part, info) for end in ends
     }
+
+
+def test_a_share_and_a_percentage_in_one_column_are_said(prepare: Prepare, tmp_path: Path) -> None:
+    table = frame().assign(rate=[f"{at}%" if at % 2 else f"{at}" for at in range(300)])
+    table["fee"] = ["$5", "€6.50"] * 150
+    table["paid"] = "$7"
+    table["part"] = [f"{at}%" for at in range(300)]
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert "column rate holds numbers with and without %: 45% is read as 0.45, and 45 as 45" in said
+    assert "column fee holds amounts in $ and €" in said
+    assert "column paid holds" not in said
+    assert "column part holds" not in said
+
+
+def test_a_word_for_a_missing_value_is_named(prepare: Prepare, tmp_path: Path) -> None:
+    table = frame().assign(country=["NA", "DE", "US"] * 100)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert "column country: NA means missing, in 100 rows; if it is a value" in said
+    table.loc[:9, "a"] = np.nan
+    table.to_csv(tmp_path / "r.csv", index=False, na_rep="NA")
+    assert "means missing" not in prepare(f"table:{tmp_path / 'r.csv'}")[1]
+
+
+@pytest.mark.parametrize(
+    ("form", "hint"),
+    [
+        ("{0}.5 kg", "write quantities as plain numbers"),
+        ("<{0}", "write quantities as plain numbers"),
+        ("{0},5", shlex.quote('{"decimal": ","}')),
+        ("12.03.{0:02}", "write dates as 2026-01-31"),
+        ("Jan {1:02}, {0}", "write dates as 2026-01-31"),
+    ],
+)
+def test_numbers_that_are_read_as_categories_are_named(
+    form: str, hint: str, prepare: Prepare, tmp_path: Path
+) -> None:
+    table = frame().assign(weight=[form.format(1000 + at % 90, at % 28 + 1) for at in range(300)])
+    if "{0:02}" in form:
+        table["weight"] = [form.format(at % 90) for at in range(300)]
+    table.to_csv(tmp_path / "a.csv", index=False)
+    with of_pipeline({}):
+        said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert " categories, but most look like numbers or dates, such as" in said
+    assert hint in said
+
+
+@pytest.mark.parametrize("form", ["C{0}", "0{0}", "10.0.0.{0}", "{0:08x}", "{0}-A7"])
+def test_codes_are_no_numbers_in_disguise(form: str, prepare: Prepare, tmp_path: Path) -> None:
+    table = frame().assign(code=[form.format(7919 * (at % 90)) for at in range(300)])
+    table.to_csv(tmp_path / "a.csv", index=False)
+    assert "look like numbers" not in prepare(f"table:{tmp_path / 'a.csv'}")[1]
+
+
+def test_a_target_of_names_is_refused(prepare: Prepare, tmp_path: Path) -> None:
+    frame().assign(label=[f"n{at}" for at in range(300)]).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(InvalidInput, match=r"label has 300 different values in 300 rows"):
+        prepare(f"table:{tmp_path / 'a.csv'}")
+
+
+def test_classes_that_may_be_one_or_a_quantity_are_said(prepare: Prepare, tmp_path: Path) -> None:
+    frame().assign(label=["cat", "Cat", "dog"] * 100).to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert "1 classes of label may be one under two names, for example 'cat' and 'Cat'" in said
+    frame().assign(label=[at % 30 for at in range(300)]).to_csv(tmp_path / "b.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'b.csv'}")[1]
+    assert "the target label has 30 different whole numbers, so these are classes" in said
+
+
+def test_a_value_that_one_class_alone_has_is_an_answer(prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()
+    has = table["label"] == "y"
+    table["closed"] = pd.date_range("2022-01-01", periods=300).strftime("%Y-%m-%d").where(has, "")
+    table["reference"] = pd.Series([f"R{at % 97}" for at in range(300)]).where(has, "")
+    table["gap"] = table["a"].where(table["b"] > 0)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert "column closed looks like the answer" in said
+    assert "column reference looks like the answer" in said
+    assert "column gap looks like the answer" not in said
+
+
+def test_a_target_on_another_scale_is_an_answer(prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()
+    table["price"] = np.exp(table["a"] * 2).round(6)
+    table["logarithm"], table["reciprocal"] = np.log(table["price"]), 1 / table["price"]
+    table["near"] = table["price"] + table["b"] * table["price"].std()
+    table.drop(columns="a").to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}", "price")[1]
+    assert "column logarithm looks like the answer" in said
+    assert "column reciprocal looks like the answer" in said
+    assert "column near looks like the answer" not in said
+
+
+def test_rows_that_meet_by_chance_are_no_copies(prepare: Prepare, tmp_path: Path) -> None:
+    warned = 0
+    for seed in range(20):
+        draw = np.random.default_rng(seed)
+        pd.DataFrame(
+            {
+                "a": draw.normal(size=400).round(3),
+                "b": draw.normal(size=400).round(2),
+                "c": draw.integers(0, 30, 400),
+                "label": draw.choice(["y", "n"], 400),
+            }
+        ).to_csv(tmp_path / "a.csv", index=False)
+        warned += "by heart" in prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert warned <= 1
+
+
+def test_copies_in_other_letters_are_copies(prepare: Prepare, tmp_path: Path) -> None:
+    draw, table = np.random.default_rng(0), frame(80).drop(columns="d")
+    copies = table.loc[draw.integers(0, 80, 600)].reset_index(drop=True)
+    copies["city"] = copies["city"].where(draw.random(600) < 0.5, copies["city"].str.upper())
+    copies.to_csv(tmp_path / "a.csv", index=False)
+    info, said = prepare(f"table:{tmp_path / 'a.csv'}")
+    assert "among the training rows but for rounding or case" in said
+    parts = {name: artifact.load(tmp_path / "data", name) for name in ("train", "test")}
+    selected = {name: Selection(part=part) for name, part in parts.items()}
+    near = NearItems.of([selected["train"]], info.inputs)
+    assert near is not None
+    again = NearItems.from_arrays(near.to_arrays())
+    assert again.holds(parts["test"].inputs).mean() > 0.9

@@ -194,3 +194,13 @@ def test_names_of_printed_metrics_mean_what_scoring_declares(metric: Metric) -> 
     assert less_is_better(metric.name) != metric.maximize
     assert is_share(metric.name) == (metric.range == (0, 1))
     assert sum(known.is_default for known in METRICS.values() if known.kind == metric.kind) == 1
+
+
+@pytest.mark.parametrize("name", ["val_nll", "fid", "ece", "brier_score", "kl_divergence", "ppl"])
+def test_less_of_an_error_is_better(name: str) -> None:
+    assert less_is_better(name)
+
+
+@pytest.mark.parametrize("name", ["neg_log_loss", "test_neg_root_mean_squared_error", "bleu"])
+def test_more_of_a_negated_error_is_better(name: str) -> None:
+    assert not less_is_better(name)

@@ -226,6 +226,6 @@ def _open_lines(path: Path, name: str, column: str, encoding: str) -> RowFile:
                     start += len(lines)
         except UnicodeDecodeError as error:
             message = f"{name}, after row {start - 1}: this is not {encoding} ({error.reason})"
-            raise InvalidInput(message, "say how it is encoded: --encoding latin-1") from None
+            raise InvalidInput(message, "say how it is encoded: --encoding cp1252") from None
 
     return RowFile(name=name, columns=(column,), note="a sentence a line", batches=batches)

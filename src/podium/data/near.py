@@ -3,7 +3,7 @@
 An item is a point of at most _DIMENSIONS numbers, in units of its columns' own spread: its columns,
 or the brightness of spots of its picture; of more numbers, projections at random. Two items are
 near where no number differs by more than a tolerance, and all that an export leaves as it is
-(categories, whole numbers) is equal. The tolerance is the largest at which hardly any two different
+(categories but for case, whole numbers) is equal. The tolerance is the largest at which hardly any two different
 items of the data are near, so it is far below the usual distance of items. Points are kept as the
 hash of their cell of a grid and their place in it, 16 bytes an item; points near a border of their
 cell are looked for on its other side too.
@@ -70,7 +70,7 @@ class _Space:
 
     inputs: Mapping[str, Mapping[str, Any]]
     """Settings of each input: ``image``, whether it is pictures; ``spread``, of each number or of
-    all spots, where 0 leaves values unscaled."""
+    all spots, where 0 leaves values unscaled; ``letters``, as letter_cases returns them."""
 
     @classmethod
     def of(
@@ -87,6 +87,8 @@ class _Space:
                 for at, column in enumerate(described.columns):
                     spread[at] *= column.kind == "number"
             measured[name] = {"image": described.meaning == "image", "spread": spread}
+            if letters := letter_cases(described):
+                measured[name]["letters"] = letters
         return cls(inputs=measured)
 
     @property
@@ -105,10 +107,28 @@ class _Space:
                 )
                 continue
             flat = items[name].reshape(len(rest), -1).astype(np.float64) + 0.0  # -0.0 is 0.0
+            for at, codes in self.inputs[name].get("letters", {}).items():
+                flat[:, int(at)] = one_case(flat[:, int(at)], codes)
             numbers.append(flat[:, spread > 0] / spread[spread > 0])
             exact = np.ascontiguousarray(flat[:, spread == 0]).view(np.uint64)
             rest = mix(rest + mix(exact) @ _odd(exact.shape[1], 1))
         return project(np.concatenate(numbers, axis=1)), rest
+
+
+def letter_cases(described: InputDescription) -> dict[str, list[int]]:
+    """Return for each column, by its place, of which category each category is another case: Bonn
+    and BONN; nothing for a column without such."""
+    found = {}
+    for at, column in enumerate(described.columns):
+        names = [name.lower() for name in column.categories]
+        if len(set(names)) < len(names):
+            found[str(at)] = [names.index(name) for name in names]
+    return found
+
+
+def one_case(values: Points, codes: Sequence[int]) -> Points:
+    """Return categories [n] with those that differ in case as one."""
+    return np.asarray(codes, np.float64)[values.astype(np.int64).clip(0, len(codes) - 1)]
 
 
 def project(numbers: Points, most: int = _DIMENSIONS) -> Points:

@@ -228,7 +228,8 @@ def written(option: str, value: Any) -> str:
     if _PARAMETERS.get() is not None:
         return f"data_options={shlex.quote(json.dumps(changed(option, value)['data_options'], ensure_ascii=False))}"
     value = [value] if option in _LISTS else value
-    text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
+    plain = isinstance(value, str) and not re.fullmatch(r"\W", value)  # YAML reads no lone comma
+    text = value if plain else json.dumps(value, ensure_ascii=False)
     if option in _LISTS and re.fullmatch(_PLAIN, value[0], re.ASCII):
         return f"{option}=[{value[0]}]"
     return (

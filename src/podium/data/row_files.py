@@ -24,7 +24,7 @@ from pyarrow import parquet
 
 from podium.data.options import changed, written
 from podium.data.rows import OnProblem, Problem, RowFile, Rows
-from podium.data.values import AFTER, BEFORE
+from podium.data.values import AFTER, BEFORE, GROUPS
 from podium.display.text import plural
 from podium.errors import Damaged, InvalidInput, NotFound, suggestion
 
@@ -43,14 +43,26 @@ CSV_ENDINGS, PARQUET_ENDINGS, JSON_ENDINGS = (
 
 
 _EXPONENT = r"([eE][+-]?\d+)?"
-_COMMA = rf"{BEFORE}(\d*|[1-9]\d{{0,2}}(\.\d{{3}})+),\d+{_EXPONENT}{AFTER}"
-"""A number with a decimal comma, perhaps with points between groups of digits."""
-
-_POINT = (
-    rf"{BEFORE}(\d*\.(\d{{1,2}}|\d{{4,}})|(0|\d{{4,}})\.\d+|[1-9]\d{{0,2}}(,\d{{3}})+\.\d+)"
-    rf"{_EXPONENT}{AFTER}"
+_DECIMAL, _GROUPED = (
+    {
+        sign: re.compile(rf"{BEFORE}({pattern}){_EXPONENT}{AFTER}")
+        for sign, pattern in patterns.items()
+    }
+    for patterns in (
+        {
+            sign: rf"\d*{sign}(\d{{1,2}}|\d{{4,}})|(0|\d{{4,}}){sign}\d+"
+            rf"|[1-9]\d{{0,2}}([{other}{GROUPS}]\d{{3}})+{sign}\d+"
+            for sign, other in ((",", r"\."), (r"\.", ","))
+        },
+        {sign: rf"[1-9]\d{{0,2}}({sign}\d{{3}})+" for sign in (",", r"\.")},
+    )
 )
-"""A number with a decimal point; 1.234 may be a thousand and more."""
+"""A number with a decimal comma or point; and 1,234 or 1.234, which may be a thousand and more."""
+
+_HUNDREDS = re.compile(rf"{BEFORE}\d{{1,3}}{AFTER}")
+_LEAST_GROUPED = 3
+"""Cells of a column with one group of digits, from which whole numbers below 1,000 beside them show
+that it is one."""
 
 _INDEX = r"Unnamed: \d+(\.\d+)?|__index_level_\d+__"
 """Names that pandas gives the index of a DataFrame without a name."""
@@ -75,11 +87,10 @@ def open_rows(
             the header has.
         encoding: Encoding of a CSV file; one that begins as UTF-16 does is read so.
         decimal: ``.`` or ``,`` in a CSV file. If empty, a comma where values are separated by
-            something else, some are numbers with a decimal comma, and none is one with a decimal
-            point.
+            something else, and more columns have numbers with a decimal comma, or points between
+            groups of digits, than the other way round.
         thousands: What groups digits in a CSV file; if empty, a point where the decimal is a comma.
-        usual: If ``,``, the decimal of a file without a decimal comma or point, unless commas
-            separate its values.
+        usual: The decimal of a file that does not show it, unless commas separate its values.
 
     Raises:
         NotFound: There is no such file.
@@ -202,21 +213,46 @@ def _wide(path: Path, name: str, encoding: str) -> str:
 
 
 def _find_decimal(lines: Sequence[Sequence[str]], delimiter: str, usual: str) -> str:
-    cells = [cell.strip() for line in lines for cell in line]
-    if any(re.fullmatch(_POINT, cell) for cell in cells) or (delimiter == "," and usual != ","):
+    """Return what most columns of numbers have as decimal, or do not have since it groups digits; a
+    point where as many have either."""
+    if delimiter == "," and usual != ",":
         return "."
-    if any(re.fullmatch(_COMMA, cell) for cell in cells):
-        return ","
-    return usual if usual and delimiter != "," else "."
+    width = max(map(len, lines), default=0)
+    columns = [[line[at].strip() for line in lines if at < len(line)] for at in range(width)]
+    commas, points = (
+        sum(_has(sign, cells) or _groups(other, cells) for cells in columns)
+        for sign, other in ((",", r"\."), (r"\.", ","))
+    )
+    if commas or points:
+        return "," if commas > points else "."
+    if usual:
+        return usual if delimiter != "," else "."
+    return "," if any(_GROUPED[","].fullmatch(cell) for cells in columns for cell in cells) else "."
+
+
+def _has(sign: str, cells: Sequence[str]) -> bool:
+    return any(_DECIMAL[sign].fullmatch(cell) for cell in cells)
+
+
+def _groups(sign: str, cells: Sequence[str]) -> bool:
+    """Return whether a sign surely groups the digits of a column: 1.234.567, or 1.234 and 987 but
+    never 1.5 or 2345."""
+    digits = [cell for cell in cells if any(map(str.isdigit, cell))]
+    grouped = [cell for cell in digits if _GROUPED[sign].fullmatch(cell)]
+    small = [cell for cell in digits if _HUNDREDS.fullmatch(cell)]
+    if len(grouped) + len(small) < len(digits):
+        return False
+    twice = any(len(re.findall(rf"{sign}\d{{3}}", cell)) > 1 for cell in grouped)
+    return twice or (bool(small) and len(grouped) >= _LEAST_GROUPED)
 
 
 def _pointed(values: pa.Array, decimal: str, thousands: str) -> pa.Array:
     """Return texts with numbers written with a decimal point and without groups of digits."""
-    group, comma = re.escape(thousands), re.escape(decimal)
-    grouped = rf"[1-9]\d{{0,2}}({group}\d{{3}})+|" if thousands else ""
-    digits = rf"({grouped}\d+)({comma}\d*)?|{comma}\d+"
+    signs = [re.escape(sign) for sign in (thousands, *GROUPS) if sign]
+    grouped, comma = "|".join(rf"({sign}\d{{3}})+" for sign in signs), re.escape(decimal)
+    digits = rf"([1-9]\d{{0,2}}({grouped})|\d+)({comma}\d*)?|{comma}\d+"
     number = pc.match_substring_regex(values, rf"^{BEFORE}({digits}){_EXPONENT}{AFTER}$")
-    plain = pc.replace_substring(values, thousands, "") if thousands else values
+    plain = pc.replace_substring_regex(values, "|".join(signs), "")
     return pc.if_else(number, pc.replace_substring(plain, decimal, "."), values)
 
 
@@ -349,7 +385,7 @@ def _explained(
             where = (
                 f", row {int(cell[2]) - 1 - above}, column {names[int(cell[1])]}" if cell else ""
             )
-            hint = f"say how it is encoded, for example {written('encoding', 'latin-1')}, or save it as UTF-8"
+            hint = f"say how it is encoded, for example {written('encoding', 'cp1252')}, or save it as UTF-8"
             raise InvalidInput(f"{name}{where}: this is not {encoding}", hint) from None
         if "straddling" in text:
             raise InvalidInput(

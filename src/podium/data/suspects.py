@@ -7,12 +7,14 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from podium.data.artifact import PARTS
 from podium.data.blocks import Selection, blocks
 from podium.data.hashes import Hashes, mix
-from podium.data.near import NearItems, picture_grid
+from podium.data.near import NearItems, letter_cases, one_case, picture_grid
 from podium.data.options import written
+from podium.data.profile import MISSING
 from podium.data.schema import Array, Column, InputDescription
 from podium.data.split import Split
 from podium.display.text import are, plural
@@ -86,8 +88,12 @@ _MOST_LEFT_OUT = 100
 _MOST_PICTURES = 20_000
 """Pictures of a part that are compared with those of another."""
 
-_SHUFFLES = 4
-"""How often the columns of the test part are shuffled to see how many rows meet by chance."""
+_SHUFFLES, _SHUFFLED = 4, 20_000
+"""How often the columns of the test part are shuffled to see how many rows meet by chance: more
+often where it has few rows, so many in all."""
+
+_MOST_BY_CHANCE = 0.01
+"""Probability of a report where rows meet by chance alone."""
 
 _LEAST_STEPS = 14
 """Spots of a picture, of 64, whose brightness differs from that of their neighbor; plain paper has
@@ -108,7 +114,13 @@ def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[
     for at, column in enumerate(columns):
         values = some[:, at]
         different = len(np.unique(values))
-        if labels.dtype.kind == "f":
+        if (
+            column.missing
+            and labels.dtype.kind != "f"
+            and _majority(_absent(values, column), labels) >= _SURE
+        ):
+            sure = True
+        elif labels.dtype.kind == "f":
             sure = column.kind == "number" and different > 2 and _explained(values, labels) >= _SURE
         elif different * 5 <= len(values):
             sure = different > 1 and _majority(values, labels) >= _SURE
@@ -121,10 +133,21 @@ def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[
     return found
 
 
+def _absent(values: NDArray[np.float64], column: Column) -> NDArray[np.float64]:
+    """Return 1 where a value is missing: the category of it, or the median, which is rare otherwise."""
+    if column.kind == "category":
+        return np.asarray(values == column.categories.index(MISSING), np.float64)
+    different, counts = np.unique(values, return_counts=True)
+    return np.asarray(values == different[counts.argmax()], np.float64)
+
+
 def _explained(values: NDArray[np.float64], labels: Array) -> float:
+    """Return the share of the variance that a column explains, as it is or by its ranks: a
+    logarithm, another unit, a reciprocal."""
     if values.std() == 0 or labels.std() == 0:
         return 0.0
-    return float(np.corrcoef(values, labels)[0, 1] ** 2)
+    ranks = [np.unique(side, return_inverse=True)[1] for side in (values, labels)]
+    return float(max(np.corrcoef(*pair)[0, 1] ** 2 for pair in ((values, labels), ranks)))
 
 
 def _majority(values: NDArray[np.float64], labels: Array) -> float:
@@ -141,9 +164,9 @@ def _majority(values: NDArray[np.float64], labels: Array) -> float:
 
 def _runs(values: NDArray[np.float64], labels: Array) -> float:
     """Return the share of items, in the order of a column, with the class of the one before, but
-    where each class begins; 0 where one class is nearly all."""
+    where each class begins; 0 where one class is nearly all, or most items have one of their own."""
     sizes = np.unique(labels, return_counts=True)[1]
-    if len(sizes) < 2 or sizes.max() > 0.99 * len(labels):
+    if len(sizes) < 2 or sizes.max() > 0.99 * len(labels) or 5 * len(sizes) > len(labels):
         return 0.0
     ordered = labels[np.argsort(values, kind="stable")]
     changes = int((ordered[1:] != ordered[:-1]).sum()) - (len(sizes) - 1)
@@ -181,6 +204,10 @@ def near_duplicates(
                 sample(part, name, min(_MOST_COMPARED, _MOST_VALUES // len(described.columns) + 1))
                 for part in (train, test)
             ]
+            for at, codes in letter_cases(described).items():
+                sides = [side.copy() for side in sides]
+                for side in sides:
+                    side[:, int(at)] = one_case(side[:, int(at)], codes)
             said += _near_rows(sides[0], sides[1], described.columns)
         elif described.meaning == "image":
             count = _near_pictures(train, test, name, described)
@@ -259,28 +286,31 @@ def _near_rows(train: Array, test: Array, columns: Sequence[Column]) -> list[str
     for at in sorted(np.flatnonzero(counts), key=lambda at: -counts[at]):
         left = candidates[at]
         count = counts[at] if left else counts[at] // 2
-        if count > _chance(np.delete(known, left, 0), np.delete(new, left, 0)):
+        if _is_no_chance(count, np.delete(known, left, 0), np.delete(new, left, 0)):
             names = ", ".join(columns[column].name for column in left)
             hint = f", or leave it out: {written('drop', names)}" if len(left) == 1 else ""
             together = written("group", "COLUMN")
             rows = f"{count:,} of the {len(test):,} test rows {are(count)}"
             known_by_heart = "a model may know them by heart; keep them together"
-            return [
-                f"{rows} among the training rows but for {names or 'rounding'}: {known_by_heart}: {together}{hint}"
-            ]
+            known_rows = f"among the training rows but for {names or 'rounding or case'}"
+            return [f"{rows} {known_rows}: {known_by_heart}: {together}{hint}"]
     return []
 
 
-def _chance(known: Hashes, new: Hashes) -> int:
-    """Return how many rows are shared when the columns [columns, m] of the new ones are shuffled,
-    _SHUFFLES times."""
-    draw, rows, count = np.random.default_rng(0), known.sum(0), 0
-    for _ in range(_SHUFFLES):
+def _is_no_chance(count: int, known: Hashes, new: Hashes) -> bool:
+    """Return whether more rows are shared than when the columns [columns, m] of the new ones are
+    shuffled."""
+    draw, rows = np.random.default_rng(0), known.sum(0)
+    shuffles = max(_SHUFFLES, min(_SHUFFLED // new.shape[1], 1 + round(1 / _MOST_BY_CHANCE)))
+    meetings = 0
+    for _ in range(shuffles):
         shuffled = np.zeros(new.shape[1], np.uint64)
         for column in new:
             shuffled += draw.permutation(column)
-        count += _shared(rows, shuffled)
-    return count
+        meetings += _shared(rows, shuffled)
+    # of all meetings, each as likely in any shuffle as in the data
+    by_chance = binom.sf(count - 1, count + meetings, 1 / (shuffles + 1))
+    return count > meetings / shuffles and bool(by_chance <= _MOST_BY_CHANCE)
 
 
 def _hash_column(train: Array, test: Array, column: Column, at: int) -> tuple[Hashes, Hashes]:

@@ -89,10 +89,13 @@ _EXAMPLES = 3
 """Values that are named where a column holds a few that do not fit."""
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+GROUPS = "'\u2019\u00a0\u202f"
+"""Signs that group digits in any notation."""
+
 _CURRENCY = r"[$€£¥₹₩₽]|USD|EUR|GBP|CHF|JPY|CNY|INR"
 _WRITTEN = (
     rf"^(?P<sign>[+-]?)(?P<before>{_CURRENCY})?\s?(?P<minus>-?)"
-    r"(?P<digits>[1-9]\d{0,2}(?:[,'’\x{00A0}\x{202F}]\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)"
+    rf"(?P<digits>[1-9]\d{{0,2}}(?:[,{GROUPS}]\d{{3}})+(?:\.\d+)?|\d+\.?\d*|\.\d+)"
     rf"\s?(?P<after>{_CURRENCY}|%)?$"
 )
 """Money, per cent, and thousands in groups."""
@@ -494,6 +497,12 @@ class Guess:
     examples: dict[str, list[str]] = field(default_factory=dict)
     """Some of the others, by type."""
 
+    words: set[str] = field(default_factory=set)
+    """Texts that are missing values; empty for a cell without any."""
+
+    units: set[str] = field(default_factory=set)
+    """Currencies and %, as written, of the values that are numbers; empty for a number alone."""
+
     huge: bool = False
     """Whether there is a whole number that float64 cannot hold: these are names, not quantities."""
 
@@ -502,6 +511,8 @@ class Guess:
         values = _plain(values)
         present = _trimmed(values, self.missing_values).drop_null()
         self.missing += len(values) - len(present)
+        if len(present) < len(values):
+            self._note_words(values)
         if not len(present):
             return
         self.count += len(present)
@@ -548,6 +559,8 @@ class Guess:
             ).as_py()  # 01067 is a postal code
             wrong["number"] = count if named or self.huge else len(bad)
             self._keep("number", bad)
+            if not plain:
+                self._note_units(unmarked)
         if "integer" in self.others:
             whole = pc.match_substring_regex(unmarked, r"^[+-]?\d{1,18}$")
             broken = unmarked.filter(pc.invert(whole))
@@ -567,6 +580,21 @@ class Guess:
             wrong[kind] = len(bad)
             self._keep(kind, bad)
         return wrong
+
+    def _note_words(self, values: pa.Array) -> None:
+        if not pa.types.is_string(values.type):
+            self.words.add("")
+            return
+        cells = pc.fill_null(pc.utf8_trim_whitespace(values), "")
+        absent = pc.is_in(cells, pa.array(["", *self.missing_values], pa.string()))
+        self.words |= set(pc.unique(cells.filter(absent)).to_pylist())
+
+    def _note_units(self, text: pa.Array) -> None:
+        parts = pc.extract_regex(text, _WRITTEN).drop_null()
+        if not len(parts):
+            return
+        units = pc.binary_join_element_wise(parts.field("before"), parts.field("after"), "")
+        self.units |= set(pc.unique(units).to_pylist())
 
     def _keep(self, kind: str, others: pa.Array) -> None:
         kept = self.examples.setdefault(kind, [])

@@ -17,6 +17,7 @@ from podium.metrics import (
     Reading,
     compile_format,
     fold,
+    less_is_better,
     objective_value,
     parse_line,
     read_json,
@@ -31,7 +32,6 @@ MENTIONS = 5000
 """Lines kept that mention a metric and report none: enough to see near misses by."""
 
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
-_SMALL_IS_GOOD = re.compile(r"loss|err|mse|mae|perplex|nll", re.IGNORECASE)
 
 
 STDOUT = Collector(kind="StdOut")
@@ -272,5 +272,5 @@ def guess_reader(
         ]
         names = Counter(name for line in text for name in _names_on(line))
         objective = (known or [name for name, _ in names.most_common(1)] or ["accuracy"])[0]
-    guessed = "minimize" if _SMALL_IS_GOOD.search(objective) else "maximize"
+    guessed = "minimize" if less_is_better(objective) else "maximize"
     return Reader(objective=objective, kind=kind or guessed)

@@ -52,8 +52,12 @@ before follow it again: what an earlier pod printed may be gone with it."""
 
 _LESS = {
     "loss", "error", "err", "rmse", "mse", "mae", "perplexity", "time", "seconds", "latency", "cost", "regret",
-    "logloss", "mlogloss", "merror", "rmsle", "mape", "l1", "l2", "wer", "cer",
+    "logloss", "mlogloss", "merror", "rmsle", "mape", "l1", "l2", "wer", "cer", "nll", "ppl", "bpb", "bpc", "brier",
+    "ece", "eer", "fid", "msle", "smape", "deviance", "divergence", "distance",
 }  # fmt: skip
+_NEGATED = {"neg", "negative"}
+"""Words before a loss of which more is better, as in scikit-learn's neg_log_loss."""
+
 _SHARE = re.compile(r"acc|precision|recall|f1|auc|iou", re.IGNORECASE)
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
@@ -161,7 +165,8 @@ class Constraint:
 
 def less_is_better(name: str) -> bool:
     """Guess by the words in a metric's name whether less of it is better."""
-    return not _LESS.isdisjoint(re.split(r"[\W_]+", name.lower()))
+    words = re.split(r"[\W_]+", name.lower())
+    return _NEGATED.isdisjoint(words) and not _LESS.isdisjoint(words)
 
 
 def is_share(name: str) -> bool:

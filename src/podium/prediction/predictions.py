@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.data.contract import DATES
 from podium.data.preprocessing import Preprocessing, TablePreprocessing
-from podium.data.profile import MISSING, UNKNOWN
+from podium.data.profile import MISSING, UNKNOWN, Bins, Profile
 from podium.data.rows import Problem
 from podium.display.notebook import data_frame, table
 from podium.display.text import digits, one_line, plural
@@ -29,14 +30,21 @@ _NAMED = 5
 """Known values that a sentence names."""
 
 
+_MOST_OUTSIDE, _LEAST_OUTSIDE = 0.5, 3
+"""Share of a column's numbers, and rows, up to which numbers outside the range of the training part
+are no sign of another unit."""
+
+
 class UnknownValues:
-    """Values that the training part does not have, by column, of the rows that it is shown.
+    """Values that the training part does not have, by column, of the rows that it is shown:
+    categories, and numbers outside its range.
 
     Args:
-        recipe: How rows become inputs; pictures and sentences have no categories.
+        recipe: How rows become inputs; pictures and sentences have no columns.
+        profile: The training part in bins; None where nobody knows its ranges.
     """
 
-    def __init__(self, recipe: Preprocessing | None) -> None:
+    def __init__(self, recipe: Preprocessing | None, profile: Profile | None = None) -> None:
         self.rows = 0
         """Rows so far."""
 
@@ -44,32 +52,53 @@ class UnknownValues:
         """Unknown values so far, by column."""
 
         self._input, self._known, place = "", dict[str, tuple[int, tuple[str, ...]]](), 0
-        for column in recipe.columns if isinstance(recipe, TablePreprocessing) else ():
+        self._ranges = dict[str, tuple[int, Bins]]()
+        if not isinstance(recipe, TablePreprocessing):
+            return
+        self._input = recipe.input
+        measured = profile.inputs.get(recipe.input) if profile else None
+        bins = {of.name: of for of in measured.bins if of.ordered} if measured else {}
+        for column in recipe.columns:
             if column.categories:
                 self._known[column.name] = place, column.categories
+            elif column.name in bins and column.type not in DATES:  # new rows are later ones
+                self._ranges[column.name] = place, bins[column.name]
             place += len(column.names)
-        if isinstance(recipe, TablePreprocessing):
-            self._input = recipe.input
 
     def add(self, inputs: "Mapping[str, NDArray[Any]]") -> None:
         """Count those of further rows, which have become inputs."""
-        if not self._known or self._input not in inputs:
+        if not (self._known or self._ranges) or self._input not in inputs:
             return
         table = inputs[self._input]
         self.rows += len(table)
         for name, (place, categories) in self._known.items():
             self.counts[name] += int((table[:, place] == categories.index(UNKNOWN)).sum())
+        for name, (place, bins) in self._ranges.items():
+            counted = bins.count(table[:, place])
+            self.counts[name] += int(counted[0] + counted[len(bins.edges)])
 
     @property
     def many(self) -> dict[str, int]:
-        """Unknown values of the columns that have more than a few per cent of them."""
-        return {name: count for name, count in self.counts.items() if count > _MOST * self.rows}
+        """Unknown values of the columns that have more than a few per cent of them, or numbers
+        mostly outside the range."""
+        return {
+            name: count
+            for name, count in self.counts.items()
+            if count > (_MOST if name in self._known else _MOST_OUTSIDE) * self.rows
+            and (name in self._known or count >= _LEAST_OUTSIDE)
+        }
 
     def sentences(self) -> list[str]:
         """Return a sentence for each of these columns."""
         return [self._sentence(name, count) for name, count in self.many.items()]
 
     def _sentence(self, name: str, count: int) -> str:
+        if name in self._ranges:
+            low, *_, high = self._ranges[name][1].edges
+            return (
+                f"column {name}: {count:,} of {plural(self.rows, 'value')} lie outside the range of training, "
+                f"{low:g} to {high:g}: another unit?"
+            )
         _, categories = self._known[name]
         known = [value for value in categories if value not in (MISSING, UNKNOWN)]
         named = ", ".join(map(repr, known[:_NAMED])) + (" …" if len(known) > _NAMED else "")

@@ -161,7 +161,7 @@ class Predictor:
         from podium.prediction.predictions import UnknownValues
 
         recipe, classes = self._prepared(str(data))
-        unknown = UnknownValues(recipe)
+        unknown = UnknownValues(recipe, self.profile)
 
         def outcomes() -> Iterator[Outcome | Problem]:
             for batch, results in self._batches(recipe, classes, items, delimiter, encoding):
@@ -222,7 +222,7 @@ class Predictor:
         from podium.prediction.predictions import UnknownValues
 
         recipe, classes = self._prepared(data)
-        unknown = UnknownValues(recipe)
+        unknown = UnknownValues(recipe, self.profile)
         results, names, problems = (
             list[NDArray[Any]](),
             list[Mapping[str, str | int]](),

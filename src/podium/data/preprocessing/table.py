@@ -198,9 +198,9 @@ class TablePreprocessing(Fitted):
     @property
     def notation(self) -> dict[str, str]:
         """Format of a new CSV file: arguments of podium.data.row_files.open_rows. A point that
-        was said stays one; a comma is what is usual, since the same columns may come from another
+        was said stays one; else it is what is usual, since the same columns may come from another
         program."""
-        usual = {"usual": ","} if self.decimal == "," else {"decimal": self.decimal}
+        usual = {"decimal": "."} if self.decimal == "." else {"usual": self.decimal or "."}
         return {**usual, "thousands": self.thousands}
 
     def apply(self, rows: Rows) -> Applied:

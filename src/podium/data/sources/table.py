@@ -1,14 +1,17 @@
 """A table in a CSV or Parquet file: one input ``table``, float32 [n, columns]."""
 
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from podium.data.contract import DATES, Contract
+from podium.data.contract import DATES, NUMBERS, Contract
 from podium.data.contract_check import violations
 from podium.data.hashes import Hashes, coarser, few_of, hash_rows
 from podium.data.options import COMMON, DataOptions, written
@@ -18,12 +21,25 @@ from podium.data.schema import Column, InputDescription
 from podium.data.sources.source import Raw, Source
 from podium.data.sources.tabular import ROWS, Survey, open_table, survey
 from podium.data.suspects import UNIQUE
-from podium.data.values import Guess
+from podium.data.values import AFTER, BEFORE, GROUPS, Guess, to_numbers
 from podium.display.text import plural
 from podium.errors import InvalidInput, suggestion
 
 _log = logging.getLogger(__name__)
 summary = logging.getLogger("podium.data.summary")
+
+
+_MANY_CATEGORIES = 20
+"""More of them are looked at: they may be names, or numbers in another notation."""
+
+_UNIT = r"([a-zµ°][A-Za-z/²³]{0,8}|[A-Z][a-z]{1,8}|[KMGT]?B?|[KMGT])"
+_LIKE_NUMBER = re.compile(
+    rf"[<>~≤≥≈ ]*{BEFORE}(?!0\d)\d+([., {GROUPS}]\d{{3}})*([.,]\d+)?\s?{_UNIT}{AFTER}\.?|\d\d?:\d\d(:\d\d)?"
+)
+_LIKE_DATE = re.compile(
+    r"[^\W\d]{3,9}\.? \d{1,2},? \d{4}|\d\d?[-./ ](\d\d?|[^\W\d]{3,9}\.?)[-/., ]+\d\d(\d\d)?"
+)
+"""12.3 kg, <0.5, 9,85, 12:30; 31.01.20, Jan 31, 2020."""
 
 
 def read(location: str, options: DataOptions, scratch: Path) -> Raw:
@@ -170,9 +186,12 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
             )
         elif name in chosen and guess.slashed and guess.type == "text":
             _log.warning(
-                "column %s looks like dates, but is read as categories, since the day or the month may be "
-                "first in %s: write it as 2026-01-31",
+                "column %s looks like dates, but is read as categories, since %s "
+                "%s: write it as 2026-01-31",
                 name,
+                "the day or the month may be first in"
+                if re.search(r"/\d{4}\b", guess.first or "")
+                else "a year has two digits in",
                 guess.first,
             )
         elif name in chosen and guess.constant:
@@ -185,6 +204,12 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
                 name,
                 written("drop", name),
             )
+    _warn_of_units([seen.guesses[name] for name in (*chosen, options.target)])
+    _warn_of_words([seen.guesses[name] for name in chosen])
+    _warn_of_dates(fields, options)
+
+
+def _warn_of_dates(fields: Sequence[Field], options: DataOptions) -> None:
     dates = [field.name for field in fields if field.type in DATES]
     if dates and not (options.time or options.group or options.part):
         _log.warning(
@@ -192,6 +217,41 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
             dates[0],
             written("time", dates[0]),
         )
+
+
+def _warn_of_units(guesses: Sequence[Guess]) -> None:
+    """Warn of numbers with different currencies, or with and without a per cent sign."""
+    for guess in guesses:
+        money = sorted(guess.units - {"", "%"})
+        if guess.type not in NUMBERS:
+            continue
+        if "%" in guess.units and len(guess.units) > 1:
+            _log.warning(
+                "column %s holds numbers with and without %%: 45%% is read as 0.45, and 45 as 45; write all "
+                "of them in one way",
+                guess.name,
+            )
+        if len(money) > 1:
+            _log.warning(
+                "column %s holds amounts in %s: they are read as if they were of one currency",
+                guess.name,
+                " and ".join(money),
+            )
+
+
+def _warn_of_words(guesses: Sequence[Guess]) -> None:
+    """Warn of a word such as NA that is missing in a column of texts, where no other column shows
+    that the program that wrote the file writes missing values so."""
+    numbers = set[str]().union(*(guess.words for guess in guesses if guess.type != "text"))
+    for guess in guesses:
+        if guess.type == "text" and guess.words and not guess.words & {"", *numbers}:
+            _log.warning(
+                "column %s: %s means missing, in %s; if it is a value: %s",
+                guess.name,
+                " or ".join(sorted(guess.words)),
+                plural(guess.missing, "row"),
+                written("missing_values", ""),
+            )
 
 
 def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> None:
@@ -208,7 +268,17 @@ def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> N
     summary.info("%s, %s rows: %s", seen.file.note, f"{seen.count:,}", ", ".join(words))
     for column in categories:
         different, present = len(column.categories) - 2, train - column.missing
-        if different > 20 and different >= UNIQUE * present:
+        if different <= _MANY_CATEGORIES or seen.guesses[column.name].slashed:
+            continue
+        if example := _like_numbers(column.categories[:-2]):
+            _log.warning(
+                "column %s is read as %s categories, but most look like numbers or dates, such as %r: %s",
+                column.name,
+                f"{different:,}",
+                example,
+                _how_to_write(example),
+            )
+        elif different >= UNIQUE * present:
             _log.warning(
                 "column %s has %s different values in %s rows, as an id does; leave it out: %s",
                 column.name,
@@ -216,6 +286,22 @@ def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> N
                 f"{present:,}",
                 written("drop", column.name),
             )
+
+
+def _like_numbers(categories: Sequence[str]) -> str:
+    """Return a category of those that look like numbers with a unit, in another notation, or like
+    dates; nothing if fewer than half do."""
+    words = pc.is_valid(to_numbers(pa.array(categories))[1]).to_pylist()
+    others = [name for name, odd in zip(categories, words, strict=True) if odd]
+    alike = [name for name in others if _LIKE_NUMBER.fullmatch(name) or _LIKE_DATE.fullmatch(name)]
+    plain = len(categories) - len(others)
+    return alike[0] if alike and 2 * (len(alike) + plain) > len(categories) else ""
+
+
+def _how_to_write(example: str) -> str:
+    if re.fullmatch(rf"{BEFORE}[\d.{GROUPS}]*,\d+{AFTER}", example):
+        return written("decimal", ",")
+    return f"write {'dates as 2026-01-31' if _LIKE_DATE.fullmatch(example) else 'quantities as plain numbers'}"
 
 
 def _fit(

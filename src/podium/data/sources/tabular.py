@@ -50,6 +50,10 @@ _MANY_CLASSES = 1000
 """A target of more different texts is a name rather than a class."""
 
 
+_FEW_CLASSES = 20
+"""A target of more different texts than that, in more than half of the rows, is a name as well."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Target:
     """The target of all rows."""
@@ -208,7 +212,7 @@ class Survey:
         """Return the name of each row's group, [n]."""
         self._require_all(name, "the group")
         text = to_text(self.kept[name], self.missing_values)
-        _warn_of_twins(name, pc.unique(text).to_pylist())
+        _warn_of_twins(f"groups of {name}", pc.unique(text).to_pylist())
         return np.asarray(text.to_numpy(zero_copy_only=False), np.str_)
 
     def times(self, name: str) -> Array:
@@ -290,17 +294,28 @@ class Survey:
                 f"{written('kind', 'classification')}"
             )
             raise InvalidInput(f"{where} has {len(seen):,} different whole numbers", hint)
-        if not certain and len(seen) > _MANY_CLASSES:
+        names = len(seen) > _FEW_CLASSES and 2 * len(seen) > len(text)
+        if not certain and (names or len(seen) > _MANY_CLASSES):
             hint = (
                 f"is it the right column? if these are classes: {written('kind', 'classification')}"
             )
             raise InvalidInput(
-                f"{where} has {len(seen):,} different values, for example {seen[0]!r}", hint
+                f"{where} has {len(seen):,} different values in {len(text):,} rows, for example {seen[0]!r}",
+                hint,
             )
         if len(seen) < 2:
             raise InvalidInput(
                 f"{where} is always {seen[0]!r}", "a classification needs two classes or more"
             )
+        if kind == "integer" and len(seen) > _FEW_NUMBERS and not certain:
+            _log.warning(
+                "the target %s has %d different whole numbers, so these are classes; if it is a quantity: %s",
+                name,
+                len(seen),
+                written("kind", "regression"),
+            )
+        if kind == "text":
+            _warn_of_twins(f"classes of {name}", seen)
         ranks = [_rank(value, kind) for value in seen]
         order = sorted(range(len(seen)), key=ranks.__getitem__)
         rank = np.empty(len(seen), np.int64)
@@ -359,8 +374,12 @@ def _dates_in(numbers: NDArray[np.float64]) -> list[Array]:
     return found
 
 
-def _warn_of_twins(column: str, names: list[str]) -> None:
-    """Warn of names of groups that are probably one: P1 and p1, 1 and 01 and 1.0."""
+def _warn_of_twins(what: str, names: list[str]) -> None:
+    """Warn of names that are probably one: P1 and p1, 1 and 01 and 1.0.
+
+    Args:
+        what: ``groups of COLUMN``.
+    """
     alike: dict[str, list[str]] = {}
     for name in names:
         bare = re.sub(r"\.0+$", "", name.casefold().strip())
@@ -368,9 +387,9 @@ def _warn_of_twins(column: str, names: list[str]) -> None:
     twins = [group for group in alike.values() if len(group) > 1]
     if twins:
         _log.warning(
-            "%d groups of %s may be one under two names, for example %r and %r: they count as two",
+            "%d %s may be one under two names, for example %r and %r: they count as two",
             len(twins),
-            column,
+            what,
             *twins[0][:2],
         )
 
@@ -394,7 +413,9 @@ def open_table(location: str, options: DataOptions, scratch: Path) -> RowFile:
                 f"the column {options.part} names the test part, but {options.test} is given too",
                 "leave out test or part",
             )
-        file = file.followed_by(_open(options.test, options, scratch / "test", usual=file.decimal))
+        file = file.followed_by(
+            _open(options.test, options, scratch / "test", usual=file.decimal or ".")
+        )
     if not options.target:
         raise InvalidInput(f"no target of {location} is named", "name its column: target=NAME")
     for role, column in _roles(options).items():
