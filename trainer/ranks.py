@@ -7,14 +7,17 @@ A process that it starts without torchrun is the only one of its node.
 
 mpirun and srun set names of their own, and no place to meet: Open MPI 4 and 5 OMPI_COMM_WORLD_*,
 MPICH and Intel MPI PMI_* (their launcher, Hydra), Slurm's srun SLURM_PROCID and SLURM_STEP_*. On
-one machine the ranks meet at its loopback address; MASTER_ADDR and MASTER_PORT say otherwise.
+one machine the ranks meet at its loopback address; MASTER_ADDR and MASTER_PORT say otherwise. On
+several, rank 0 of Open MPI tells the others its address.
 """
 
+import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from podium.errors import InvalidInput, require
+from podium.trainer import open_mpi
 
 ONE_PROCESS = ("", "1", "auto", "cpu")
 """Values of PET_NPROC_PER_NODE that a node of one process fits; auto and cpu leave the number to
@@ -166,15 +169,15 @@ def _of_launcher(launcher: _Launcher, environ: Mapping[str, str]) -> Ranks:
     local = _number(environ, launcher.local, own)
     if count == 1:
         return Ranks(local=local)
-    address = environ.get("MASTER_ADDR", "")
+    here = environ.get(launcher.here, str(count)).partition("(")[0]  # Slurm: 2(x4)
+    address = environ.get("MASTER_ADDR") or ("127.0.0.1" if here == str(count) else "")
+    if not address and launcher == _LAUNCHERS[0] and environ is os.environ:
+        address = open_mpi.address_of_first(own)
     if not address:
-        here = environ.get(launcher.here, str(count)).partition("(")[0]  # Slurm: 2(x4)
-        if here != str(count):
-            raise InvalidInput(
-                f"{launcher.size} is {count}, {here} of them here, but MASTER_ADDR is not set",
-                _MPIRUN,
-            )
-        address = "127.0.0.1"
+        raise InvalidInput(
+            f"{launcher.size} is {count}, {here} of them here, but MASTER_ADDR is not set",
+            _MPIRUN,
+        )
     started = "-".join(environ.get(name, "") for name in launcher.job)
     port = _number(environ, "MASTER_PORT", _PORTS + zlib.crc32(started.encode()) % _PORTS)
     return Ranks(rank=own, size=count, local=local, address=address, port=port)

@@ -122,12 +122,16 @@ def test_few_idle_supervisors_wait_for_more_processes(start, tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_killed_supervisor_takes_its_process_along_and_is_replaced(start) -> None:
-    process = start("sleep", "60")
+def test_a_killed_supervisor_takes_its_processes_along_and_is_replaced(
+    start, tmp_path: Path
+) -> None:
+    process = start("sh", "-c", "sleep 600 & echo $! > child; wait")
+    assert until(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text())
     supervisor = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[1]
     os.kill(int(supervisor), signal.SIGKILL)
     assert process.wait(20) == 137
     assert until(lambda: not alive(process.pid))
+    assert until(lambda: not alive(int((tmp_path / "child").read_text())))
     assert start("sh", "-c", "exit 7").wait(20) == 7
 
 

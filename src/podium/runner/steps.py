@@ -307,7 +307,7 @@ class Process:
         """Start it in a session of its own, supervised: nothing that it starts outlives it or this
         process. What it prints comes from its stdout."""
         supervisor = (sys.executable, "-I", "-S", supervised.__file__)
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*supervisor, self.image.resolve(command[0]), *command[1:]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -316,6 +316,7 @@ class Process:
             cwd=self.image.root,
             start_new_session=True,
         )
+        return supervised.outlived(process)
 
     def leave_nothing(self) -> None:
         """Remove its container, of which something is left where it was killed."""

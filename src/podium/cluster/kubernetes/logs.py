@@ -20,13 +20,13 @@ _TRIES = 5
 
 
 def _reporting(pods: list[Any]) -> list[Any]:
-    """Return the pods of the replica that reports metrics: the master's, the collected one's, else
+    """Return the pods of the replica that reports metrics: the collected one's, the leader's, else
     all."""
     if collected := [
         pod for pod in pods if any(name in _COLLECTORS for name in _container_names(pod))
     ]:
         return collected
-    for leader in ("master-0", "worker-0", "node-0"):
+    for leader in ("master-0", "launcher-0", "worker-0", "node-0"):
         if chosen := [pod for name, pod in by_replica(pods) if name == leader]:
             return chosen
     return pods

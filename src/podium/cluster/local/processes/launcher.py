@@ -37,6 +37,7 @@ from podium.cluster.local.processes.process_supervisor import (
     Channel,
     ProcessSupervisor,
     exit_code,
+    kill_session,
     wait,
 )
 
@@ -51,6 +52,9 @@ class _Launcher:
         self.caller = Channel(end)
         self.supervisors: dict[Channel, int] = {}
         self.busy: dict[Channel, int] = {}
+        self.processes: dict[Channel, int] = {}
+        """Process that each supervisor started last, which leads a session."""
+
         for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(ignored, signal.SIG_IGN)
 
@@ -100,13 +104,19 @@ class _Launcher:
         return channel
 
     def hear(self, supervisor: Channel) -> None:
-        """Forward a supervisor's answers; if it was killed, its process died with it."""
+        """Forward a supervisor's answers; if it was killed, its process died with it, and what
+        that had started dies here."""
         answers = supervisor.receive()
         if answers is None:
             code = exit_code(os.waitpid(self.supervisors.pop(supervisor), 0)[1])
             supervisor.socket.close()
             answers = [{"exit": code}] if supervisor in self.busy else []
+            if answers and supervisor in self.processes:
+                kill_session(self.processes[supervisor])
+            self.processes.pop(supervisor, None)
         for answer in answers:
+            if "pid" in answer:
+                self.processes[supervisor] = answer["pid"]
             self.caller.send(id=self.busy[supervisor], **answer)
             if "pid" not in answer:
                 del self.busy[supervisor]

@@ -177,6 +177,26 @@ def kill_children() -> None:
         time.sleep(0.002)
 
 
+def kill_session(leader: int) -> None:
+    """Kill what is left of the session that a process led which is dead, on Linux."""
+    deadline = time.monotonic() + 5
+    while LINUX and time.monotonic() < deadline and (left := _session(leader)):
+        for process in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.002)
+
+
+def _session(leader: int) -> list[int]:
+    found = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            state, _, _, session, *_ = file.read().rpartition(b")")[2].split()
+            if int(session) == leader and state not in (b"Z", b"X"):
+                found.append(int(name))
+    return found
+
+
 def _become(request: dict[str, Any], ready: int) -> NoReturn:
     """Turn this fork into the requested process; close ready once it can receive signals."""
     try:

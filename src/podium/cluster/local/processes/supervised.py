@@ -24,6 +24,7 @@ from podium.cluster.local.processes.process_supervisor import (
     die_with_parent,
     exit_code,
     kill_children,
+    kill_session,
 )
 
 
@@ -65,6 +66,20 @@ def main(words: Sequence[str]) -> int:
         time.sleep(0.02)
     kill_children()
     return exit_code(status)
+
+
+def outlived(supervisor: "subprocess.Popen[bytes]") -> "subprocess.Popen[bytes]":
+    """See to it that a supervisor which leads a session, should it be killed, leaves nothing in
+    it: by itself only the command dies with it, not what a shell has started."""
+
+    def wait() -> None:
+        with suppress(ChildProcessError):  # it has ended, and its end was read
+            how = os.waitid(os.P_PID, supervisor.pid, os.WEXITED | os.WNOWAIT)
+            if how and how.si_code != os.CLD_EXITED:
+                kill_session(supervisor.pid)
+
+    threading.Thread(target=wait, daemon=True).start()
+    return supervisor
 
 
 def _kill_when_stdin_closes(command: "subprocess.Popen[bytes]") -> None:

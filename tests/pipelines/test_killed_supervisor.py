@@ -1,0 +1,36 @@
+"""A step whose supervisor alone is killed leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from podium.cluster.local.processes import supervised
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_killed_supervisor_leaves_no_process_of_its_shell(number: int) -> None:
+    script = "sleep 600 & echo $!; wait"
+    process = supervised.outlived(
+        subprocess.Popen(
+            [sys.executable, "-I", "-S", supervised.__file__, "sh", "-c", script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+    )
+    assert process.stdout
+    with process:
+        below = int(process.stdout.readline())
+        os.kill(process.pid, number)
+        assert process.stdout.read() == b""  # it ends once nobody holds it
+        assert process.wait(60) == -number
+        end = time.monotonic() + 60
+        while Path(f"/proc/{below}").exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        assert not Path(f"/proc/{below}").exists()
