@@ -51,6 +51,23 @@ def podium(
     return run
 
 
+def test_stages_under_the_objectives_name_are_a_warning(
+    podium: Callable[..., Any], tmp_path: Path
+) -> None:
+    Path("stages.py").write_text(
+        "import sys\nfor stage in sys.argv[2:]: print(stage + ' accuracy=0.9')\n"
+    )
+    said = podium("tune --lr 0..1 --trials 1 -- python stages.py '--lr=${lr}' train val")
+    assert (
+        "warning: `train accuracy`, `val accuracy` are all read as accuracy (lines 1, 2" in said.err
+    )
+    assert "hint: give each its own name" in said.err
+    assert (
+        "warning"
+        not in podium("tune --lr 0..1 --trials 1 -- python stages.py '--lr=${lr}' val").err
+    )
+
+
 def test_a_script_is_tuned_and_its_best_command_runs(
     podium: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from podium.cluster.base import Cluster
 from podium.display.text import plural
-from podium.doctor.trial import why_unavailable
+from podium.doctor.trial import read_as_one, why_unavailable
 from podium.errors import Failed, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial, fronts_of, news
 from podium.manifests.options import forecast
@@ -130,23 +130,28 @@ class TrialReader:
         return Failed("\n".join([text, *said]), f"{hint}; {whole}" if hint else whole)
 
     def warning(self, *, logs: str) -> str:
-        """Return a warning about the trials that failed, with the last lines of the first one;
-        empty if none did.
+        """Return warnings, as lines: about the trials that failed, with the last lines of the first
+        one, and about an objective that the best trial printed of several stages; empty without.
 
         Args:
             logs: Command that shows a trial's log, with TRIAL for its name.
         """
-        ended = self.ended()
+        ended, experiment = self.ended(), self.cluster.experiment(self.name)
+        best, said = best_trial(ended), self._failures(ended, experiment, logs)
+        if best and (mixed := read_as_one(experiment, self.last_lines(best.name))):
+            said += [f"warning: {mixed.what} ({mixed.where}) of {best.name}"]
+            said += [f"  hint: {mixed.hint}"]
+        return "\n".join(said)
+
+    def _failures(self, ended: Sequence[Trial], experiment: Experiment, logs: str) -> list[str]:
         bad = failed(ended)
         if not bad:
-            return ""
-        state, first = self.cluster.experiment(self.name).state, bad[0]
+            return []
+        state, first = experiment.state, bad[0]
         ends = "" if state.succeeded else f", which ends the sweep: {state.message}"
         said = _account(first, self.last_lines(first.name), [])
         hint = f"  hint: {logs.replace('TRIAL', first.name)} prints its whole log"
-        return "\n".join(
-            [f"warning: {len(bad)} of {plural(len(ended), 'trial')} failed{ends}", *said, hint]
-        )
+        return [f"warning: {len(bad)} of {plural(len(ended), 'trial')} failed{ends}", *said, hint]
 
 
 def failed(trials: Sequence[Trial]) -> list[Trial]:

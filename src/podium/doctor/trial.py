@@ -16,6 +16,7 @@ CALL = "podium.code.call"
 """Module that calls a tuned function and prints its return value (podium.code)."""
 
 LIBRARY = "library-has-its-own-format"
+STAGES = "several-stages-under-one-name"
 
 _OTHER_FORMS = {"colon-for-equals", "dict-for-equals", "words-for-equals"}
 
@@ -97,6 +98,17 @@ def why_unavailable(
     return [
         f"{finding.what} ({finding.where})" for finding in (found if log.seen else misses)
     ], hint
+
+
+def read_as_one(experiment: Experiment, lines: Sequence[str]) -> Finding | None:
+    """Return what doctor says where a trial's objective was read from lines of several stages, as
+    `train accuracy=1.0 val accuracy=0.9`; None where it was not."""
+    reader = Reader.of(experiment)
+    if reader.collector.kind != "StdOut":
+        return None
+    alone = replace(reader, additional=())
+    found = apply(rules_for(reader), scan(lines, alone))
+    return next((finding for finding in found if finding.rule == STAGES), None)
 
 
 def _as_printed(log: Log, found: Sequence[Finding], lines: Sequence[str]) -> str | None:
