@@ -3,6 +3,7 @@ of an MPIJob."""
 
 import ctypes
 import socket
+from contextlib import suppress
 from functools import cache
 
 _LIBRARY = "libmpi.so.40"
@@ -19,7 +20,9 @@ def address_of_first(rank: int) -> str:
         library = ctypes.CDLL(_LIBRARY, mode=ctypes.RTLD_GLOBAL)
     except OSError:
         return ""
-    own = socket.gethostbyname(socket.gethostname()) if rank == 0 else ""
+    own = ""
+    with suppress(OSError):  # the others wait for what it says, also where its name has no address
+        own = socket.gethostbyname(socket.gethostname()) if rank == 0 else ""
     told = ctypes.create_string_buffer(b"" if own.startswith("127.") else own.encode(), 16)
     char, world = (
         ctypes.byref(ctypes.c_char.in_dll(library, f"ompi_mpi_{name}"))
