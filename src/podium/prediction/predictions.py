@@ -97,7 +97,7 @@ class UnknownValues:
             low, *_, high = self._ranges[name][1].edges
             return (
                 f"column {name}: {count:,} of {plural(self.rows, 'value')} lie outside the range of training, "
-                f"{low:g} to {high:g}: another unit?"
+                f"{low:g} to {high:g}: another unit, or another time?"
             )
         _, categories = self._known[name]
         known = [value for value in categories if value not in (MISSING, UNKNOWN)]
