@@ -250,6 +250,8 @@ def read_numbers(path: Path, column: str, usual: str = "") -> list[float]:
         (["1.234", "987", "2.345", "45.6", "1234"], [1.234, 987, 2.345, 45.6, 1234]),
         (["1.234", "5.000", "2.345", "9.012"], [1.234, 5, 2.345, 9.012]),
         (["1,234", "5,000", "2,345", "9,012"], [1.234, 5, 2.345, 9.012]),
+        (["1.234", "-99", "2.345", "-99", "9.012"], [1.234, -99, 2.345, -99, 9.012]),
+        (["1.234", "0", "2.345", "999", "9.012", "999"], [1.234, 0, 2.345, 999, 9.012, 999]),
         (["10\u202f040,56", "7,5", "1\u00a0234"], [10040.56, 7.5, 1234]),
     ],
 )
@@ -266,6 +268,12 @@ def test_clock_times_with_points_leave_decimal_commas(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "a;b;at\n1,5;2,25;12.30\n2,75;3,5;7.05\n")
     assert read_numbers(path, "a") == [1.5, 2.75]
     assert values(path)["at"] == ["12.30", "7.05"]
+
+
+def test_new_rows_that_may_be_thousands_have_the_usual_decimal(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "a;b\n1.234;1\n2.178;1\n12.345;1\n5;1\n8;1\n")
+    assert read_numbers(path, "a", usual=".") == [1.234, 2.178, 12.345, 5, 8]
+    assert read_numbers(path, "a", usual=",") == [1234, 2178, 12345, 5, 8]
 
 
 def test_a_file_that_shows_no_decimal_has_the_usual_one(tmp_path: Path) -> None:

@@ -553,6 +553,31 @@ def test_codes_are_no_numbers_in_disguise(form: str, prepare: Prepare, tmp_path:
     assert "look like numbers" not in prepare(f"table:{tmp_path / 'a.csv'}")[1]
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [f"{street}th" for street in range(4, 90)],
+        [f"{number}{'abc'[number % 3]}" for number in range(1, 90)],
+        [f"{number} {['Main', 'Oak', 'Elm', 'Pine'][number % 4]}" for number in range(1, 90)],
+        [f"1.{number % 9}.{10 + number}" for number in range(90)],
+        [f"10-{10 + number}-4{number % 10}" for number in range(89)],
+    ],
+)
+def test_streets_versions_and_sort_codes_are_categories(
+    values: list[str], prepare: Prepare, tmp_path: Path
+) -> None:
+    table = frame().assign(code=[values[at % len(values)] for at in range(300)])
+    table.to_csv(tmp_path / "a.csv", index=False)
+    assert "look like numbers" not in prepare(f"table:{tmp_path / 'a.csv'}")[1]
+
+
+def test_whole_numbers_in_most_rows_may_be_a_quantity(prepare: Prepare, tmp_path: Path) -> None:
+    frame().iloc[:60].assign(label=range(20, 80)).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(InvalidInput, match="60 different whole numbers") as refused:
+        prepare(f"table:{tmp_path / 'a.csv'}")
+    assert "kind=regression" in (refused.value.hint or "")
+
+
 def test_a_target_of_names_is_refused(prepare: Prepare, tmp_path: Path) -> None:
     frame().assign(label=[f"n{at}" for at in range(300)]).to_csv(tmp_path / "a.csv", index=False)
     with pytest.raises(InvalidInput, match=r"label has 300 different values in 300 rows"):

@@ -196,7 +196,19 @@ def test_names_of_printed_metrics_mean_what_scoring_declares(metric: Metric) -> 
     assert sum(known.is_default for known in METRICS.values() if known.kind == metric.kind) == 1
 
 
-@pytest.mark.parametrize("name", ["val_nll", "fid", "ece", "brier_score", "kl_divergence", "ppl"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "val_nll",
+        "fid",
+        "ece",
+        "brier_score",
+        "kl_divergence",
+        "ppl",
+        "neg_loss",
+        "false_negative_error",
+    ],
+)
 def test_less_of_an_error_is_better(name: str) -> None:
     assert less_is_better(name)
 

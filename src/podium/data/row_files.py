@@ -60,9 +60,9 @@ _DECIMAL, _GROUPED = (
 """A number with a decimal comma or point; and 1,234 or 1.234, which may be a thousand and more."""
 
 _HUNDREDS = re.compile(rf"{BEFORE}\d{{1,3}}{AFTER}")
-_LEAST_GROUPED = 3
-"""Cells of a column with one group of digits, from which whole numbers below 1,000 beside them show
-that it is one."""
+_LEAST_GROUPED, _LEAST_SMALL = 3, 2
+"""Cells of a column with one group of digits, and different whole numbers from 1 to 999 beside
+them, that show together that it is one."""
 
 _INDEX = r"Unnamed: \d+(\.\d+)?|__index_level_\d+__"
 """Names that pandas gives the index of a DataFrame without a name."""
@@ -220,7 +220,7 @@ def _find_decimal(lines: Sequence[Sequence[str]], delimiter: str, usual: str) ->
     width = max(map(len, lines), default=0)
     columns = [[line[at].strip() for line in lines if at < len(line)] for at in range(width)]
     commas, points = (
-        sum(_has(sign, cells) or _groups(other, cells) for cells in columns)
+        sum(_has(sign, cells) or _groups(other, cells, certain=bool(usual)) for cells in columns)
         for sign, other in ((",", r"\."), (r"\.", ","))
     )
     if commas or points:
@@ -234,16 +234,20 @@ def _has(sign: str, cells: Sequence[str]) -> bool:
     return any(_DECIMAL[sign].fullmatch(cell) for cell in cells)
 
 
-def _groups(sign: str, cells: Sequence[str]) -> bool:
-    """Return whether a sign surely groups the digits of a column: 1.234.567, or 1.234 and 987 but
-    never 1.5 or 2345."""
+def _groups(sign: str, cells: Sequence[str], *, certain: bool) -> bool:
+    """Return whether a sign groups the digits of a column: surely in 1.234.567, very likely in
+    1.234 beside 987 and 12 but never 1.5 or 2345. One whole number may mark what is missing."""
     digits = [cell for cell in cells if any(map(str.isdigit, cell))]
     grouped = [cell for cell in digits if _GROUPED[sign].fullmatch(cell)]
     small = [cell for cell in digits if _HUNDREDS.fullmatch(cell)]
     if len(grouped) + len(small) < len(digits):
         return False
-    twice = any(len(re.findall(rf"{sign}\d{{3}}", cell)) > 1 for cell in grouped)
-    return twice or (bool(small) and len(grouped) >= _LEAST_GROUPED)
+    if any(len(re.findall(rf"{sign}\d{{3}}", cell)) > 1 for cell in grouped):
+        return True
+    counts = {cell for cell in small if not cell.startswith(("0", "-", "\u2212", "("))}
+    money = any(not cell.isdigit() for cell in counts)  # $987: nothing else is written so
+    enough = money or len(counts) >= _LEAST_SMALL
+    return not certain and enough and len(grouped) >= _LEAST_GROUPED
 
 
 def _pointed(values: pa.Array, decimal: str, thousands: str) -> pa.Array:

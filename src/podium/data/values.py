@@ -559,7 +559,9 @@ class Guess:
             ).as_py()  # 01067 is a postal code
             wrong["number"] = count if named or self.huge else len(bad)
             self._keep("number", bad)
-            if not plain:
+            if plain:
+                self.units.add("")
+            else:
                 self._note_units(unmarked)
         if "integer" in self.others:
             whole = pc.match_substring_regex(unmarked, r"^[+-]?\d{1,18}$")

@@ -1,8 +1,9 @@
 """Reasons why a trial has no metrics, found by the doctor in its log and worded as an error."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from podium.doctor.log import rules_for
 from podium.doctor.name_rules import nearest
@@ -17,6 +18,9 @@ CALL = "podium.code.call"
 
 LIBRARY = "library-has-its-own-format"
 STAGES = "several-stages-under-one-name"
+
+_ENOUGH = 500
+"""Lines of a log in which all stages have been printed."""
 
 _OTHER_FORMS = {"colon-for-equals", "dict-for-equals", "words-for-equals"}
 
@@ -100,15 +104,15 @@ def why_unavailable(
     ], hint
 
 
-def read_as_one(experiment: Experiment, lines: Sequence[str]) -> Finding | None:
+def read_as_one(experiment: Experiment, lines: Iterable[str]) -> Finding | None:
     """Return what doctor says where a trial's objective was read from lines of several stages, as
-    `train accuracy=1.0 val accuracy=0.9`; None where it was not."""
+    `train accuracy=1.0 val accuracy=0.9`, by its first lines; None where it was not."""
     reader = Reader.of(experiment)
     if reader.collector.kind != "StdOut":
         return None
     alone = replace(reader, additional=())
-    found = apply(rules_for(reader), scan(lines, alone))
-    return next((finding for finding in found if finding.rule == STAGES), None)
+    rules = [rule for rule in rules_for(reader) if rule.name == STAGES]
+    return next(iter(apply(rules, scan(islice(lines, _ENOUGH), alone))), None)
 
 
 def _as_printed(log: Log, found: Sequence[Finding], lines: Sequence[str]) -> str | None:

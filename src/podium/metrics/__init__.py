@@ -55,8 +55,10 @@ _LESS = {
     "logloss", "mlogloss", "merror", "rmsle", "mape", "l1", "l2", "wer", "cer", "nll", "ppl", "bpb", "bpc", "brier",
     "ece", "eer", "fid", "msle", "smape", "deviance", "divergence", "distance",
 }  # fmt: skip
-_NEGATED = {"neg", "negative"}
-"""Words before a loss of which more is better, as in scikit-learn's neg_log_loss."""
+_NEGATED = re.compile(
+    r"((val|valid|test|eval)[\W_]+)?neg_(log_loss|(mean|median|root|max)_\w*error|brier)"
+)
+"""What scikit-learn calls losses of which more is better: neg_log_loss, neg_mean_squared_error."""
 
 _SHARE = re.compile(r"acc|precision|recall|f1|auc|iou", re.IGNORECASE)
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
@@ -166,7 +168,7 @@ class Constraint:
 def less_is_better(name: str) -> bool:
     """Guess by the words in a metric's name whether less of it is better."""
     words = re.split(r"[\W_]+", name.lower())
-    return _NEGATED.isdisjoint(words) and not _LESS.isdisjoint(words)
+    return not _NEGATED.match(name.lower()) and not _LESS.isdisjoint(words)
 
 
 def is_share(name: str) -> bool:

@@ -32,14 +32,23 @@ summary = logging.getLogger("podium.data.summary")
 _MANY_CATEGORIES = 20
 """More of them are looked at: they may be names, or numbers in another notation."""
 
-_UNIT = r"([a-zµ°][A-Za-z/²³]{0,8}|[A-Z][a-z]{1,8}|[KMGT]?B?|[KMGT])"
+_UNIT = r"(?P<unit>[a-zµ°][A-Za-z/²³]{0,8}|[A-Z][a-z]{1,8}|[KMGT]?B?|[KMGT])"
 _LIKE_NUMBER = re.compile(
-    rf"[<>~≤≥≈ ]*{BEFORE}(?!0\d)\d+([., {GROUPS}]\d{{3}})*([.,]\d+)?\s?{_UNIT}{AFTER}\.?|\d\d?:\d\d(:\d\d)?"
+    rf"[<>~≤≥≈ ]*{BEFORE}(?!0\d)\d+([., {GROUPS}]\d{{3}})*([.,]\d+)?\s?{_UNIT}{AFTER}\.?|(?P<clock>\d\d?:\d\d(:\d\d)?)"
 )
 _LIKE_DATE = re.compile(
-    r"[^\W\d]{3,9}\.? \d{1,2},? \d{4}|\d\d?[-./ ](\d\d?|[^\W\d]{3,9}\.?)[-/., ]+\d\d(\d\d)?"
+    r"[^\W\d]{3,9}\.? \d{1,2},? \d{4}"
+    r"|(?P<first>\d\d?)[-./ ]((?P<second>\d\d?)|[^\W\d]{3,9}\.?)[-/., ]+\d\d(\d\d)?"
 )
 """12.3 kg, <0.5, 9,85, 12:30; 31.01.20, Jan 31, 2020."""
+
+_MOST_UNITS, _ORDINALS = 3, {"st", "nd", "rd", "th"}
+"""Different words behind the numbers of a column that may be units; those that never are, nor a
+single letter that no unit has: house numbers, school classes."""
+
+_CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR"}
+
+_LETTERS = set("kKMGTBmglshLWVAJNCF°")
 
 
 def read(location: str, options: DataOptions, scratch: Path) -> Raw:
@@ -222,7 +231,7 @@ def _warn_of_dates(fields: Sequence[Field], options: DataOptions) -> None:
 def _warn_of_units(guesses: Sequence[Guess]) -> None:
     """Warn of numbers with different currencies, or with and without a per cent sign."""
     for guess in guesses:
-        money = sorted(guess.units - {"", "%"})
+        money = {unit: _CURRENCIES.get(unit, unit) for unit in sorted(guess.units - {"", "%"})}
         if guess.type not in NUMBERS:
             continue
         if "%" in guess.units and len(guess.units) > 1:
@@ -231,7 +240,7 @@ def _warn_of_units(guesses: Sequence[Guess]) -> None:
                 "of them in one way",
                 guess.name,
             )
-        if len(money) > 1:
+        if len(set(money.values())) > 1:
             _log.warning(
                 "column %s holds amounts in %s: they are read as if they were of one currency",
                 guess.name,
@@ -270,7 +279,9 @@ def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> N
         different, present = len(column.categories) - 2, train - column.missing
         if different <= _MANY_CATEGORIES or seen.guesses[column.name].slashed:
             continue
-        if example := _like_numbers(column.categories[:-2]):
+        example = _like_numbers(column.categories[:-2])
+        unique = different >= UNIQUE * present
+        if example and not (unique and re.fullmatch(r"[\d .-]+", example)):
             _log.warning(
                 "column %s is read as %s categories, but most look like numbers or dates, such as %r: %s",
                 column.name,
@@ -278,7 +289,7 @@ def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> N
                 example,
                 _how_to_write(example),
             )
-        elif different >= UNIQUE * present:
+        elif unique:
             _log.warning(
                 "column %s has %s different values in %s rows, as an id does; leave it out: %s",
                 column.name,
@@ -293,14 +304,35 @@ def _like_numbers(categories: Sequence[str]) -> str:
     dates; nothing if fewer than half do."""
     words = pc.is_valid(to_numbers(pa.array(categories))[1]).to_pylist()
     others = [name for name, odd in zip(categories, words, strict=True) if odd]
-    alike = [name for name in others if _LIKE_NUMBER.fullmatch(name) or _LIKE_DATE.fullmatch(name)]
+    dates = list(filter(None, map(_LIKE_DATE.fullmatch, others)))
+    numbers = list(filter(None, map(_LIKE_NUMBER.fullmatch, others)))
+    if not all(map(_is_day, dates)):
+        dates = []
+    units = {match["unit"] for match in numbers if match["unit"]}
+    if len(units) > _MOST_UNITS or not all(map(_is_unit, units)):
+        numbers = [match for match in numbers if not match["unit"]]
+    alike = list(dict.fromkeys(match[0] for match in (*numbers, *dates)))
     plain = len(categories) - len(others)
     return alike[0] if alike and 2 * (len(alike) + plain) > len(categories) else ""
+
+
+def _is_day(match: re.Match[str]) -> bool:
+    """Return whether a day and a month stand before the year, in either order."""
+    if match["first"] is None:
+        return True
+    first, second = int(match["first"]), int(match["second"] or 1)
+    return 1 <= min(first, second) <= 12 and max(first, second) <= 31
+
+
+def _is_unit(word: str) -> bool:
+    return word not in _ORDINALS and (len(word) > 1 or word in _LETTERS)
 
 
 def _how_to_write(example: str) -> str:
     if re.fullmatch(rf"{BEFORE}[\d.{GROUPS}]*,\d+{AFTER}", example):
         return written("decimal", ",")
+    if ":" in example:
+        return "write times as minutes, 750 for 12:30"
     return f"write {'dates as 2026-01-31' if _LIKE_DATE.fullmatch(example) else 'quantities as plain numbers'}"
 
 

@@ -288,13 +288,13 @@ class Survey:
         ).dictionary_encode()
         seen = encoded.dictionary.to_pylist()
         where = f"{self.file.name}: the target {name}"
-        if not certain and kind == "integer" and len(seen) > _MANY_NUMBERS:
+        names = len(seen) > _FEW_CLASSES and 2 * len(seen) > len(text)
+        if not certain and kind == "integer" and (names or len(seen) > _MANY_NUMBERS):
             hint = (
                 f"if it is a quantity: {written('kind', 'regression')}; if they are classes: "
                 f"{written('kind', 'classification')}"
             )
             raise InvalidInput(f"{where} has {len(seen):,} different whole numbers", hint)
-        names = len(seen) > _FEW_CLASSES and 2 * len(seen) > len(text)
         if not certain and (names or len(seen) > _MANY_CLASSES):
             hint = (
                 f"is it the right column? if these are classes: {written('kind', 'classification')}"
