@@ -136,9 +136,9 @@ def test_draws_without_a_value_are_no_evidence() -> None:
 
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_the_interval_of_a_figure_holds_that_of_scipy(name: str) -> None:
-    metric = METRICS[name]
-    target: Array = RANDOM.normal(size=150) if metric.kind == "regression" else np.arange(150) % 2
-    given: Array = target + RANDOM.normal(size=150)
+    metric, random = METRICS[name], np.random.default_rng(1)
+    target: Array = random.normal(size=150) if metric.kind == "regression" else np.arange(150) % 2
+    given: Array = target + random.normal(size=150)
     if metric.kind == "classification":
         given = np.stack(
             [1 / (1 + np.exp(2 * given - 1)), 1 - 1 / (1 + np.exp(2 * given - 1))], axis=1
