@@ -305,6 +305,10 @@ def test_numbers_outside_the_range_of_training_are_said(
         )
         done = predict(tmp_path / "new.csv", "--file", rows)
         assert (done.returncode, said in done.stderr) == (0, expected)
+    (rows / "profile.json").write_text('{"x":')
+    done = predict(tmp_path / "new.csv", "--file", rows)
+    assert (done.returncode, done.stdout.count("\n")) == (0, 4)
+    assert "warning: nobody sees numbers outside the range of training" in done.stderr
 
 
 def test_rows_are_predicted_one_after_the_other_in_python(rows: Path, tmp_path: Path) -> None:

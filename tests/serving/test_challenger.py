@@ -16,7 +16,7 @@ from servers import Running, serving, tensor
 from podium.data import held_out
 from podium.data.seen import SeenItems
 from podium.errors import InvalidInput, PodiumError
-from podium.models import Model, NotPromoted, open_registry
+from podium.models import Model, NotPromoted, live, open_registry
 from podium.models.recorded import Recording, digest_of
 
 TRUTH = ["low", "high"]
@@ -204,6 +204,20 @@ def test_labels_of_no_sample_of_the_items_are_refused(churn: Model, tmp_path: Pa
     decision = churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels, dry_run=True).decision  # fmt: skip
     assert decision
     assert "v2 and v1 answer the same on 50.0% of 40 items with a label and on 50.0% of 20 without one (Fisher's exact test: p = 1)" in "\n".join(decision.reasons)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_labels_of_whole_requests_are_a_sample_of_requests(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    different, labeled = (random.permutation(200)[:20] for _ in range(2))
+    request = np.arange(200).repeat(200)
+    same, marked = ~np.isin(request, different), np.isin(request, labeled)
+    counts = [[int((same & side).sum()), int((~same & side).sum())] for side in (marked, ~marked)]
+    test, chance = live._chance(counts, same, marked, [f"r{at}" for at in request])
+    assert test == "Mann-Whitney test of the requests' shares"
+    assert chance > 0.001
+    marked = np.isin(request, different)
+    assert live._chance(counts, same, marked, [f"r{at}" for at in request])[1] < 1e-6
 
 
 def test_ids_that_all_stand_for_different_items_are_said(churn: Model, tmp_path: Path) -> None:

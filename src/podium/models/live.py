@@ -36,8 +36,7 @@ _MOST_UNANSWERED = 0.01
 
 _BIASED, _BIASED_BY = 0.001, 0.05
 """Labeled items are no sample of the recorded ones if the share on which two versions answer the
-same differs from that of the others by more, and chance does that so rarely (Fisher's exact
-test)."""
+same differs from that of the others by more, and chance does that so rarely."""
 
 _Item = tuple[str, int]
 """Id of a request, and the item's place in it."""
@@ -139,17 +138,15 @@ class LiveItems:
         Raises:
             InvalidInput: The labeled items are plainly no sample of the recorded ones.
         """
-        from scipy.stats import fisher_exact  # takes a second
-
         labeled, both = set(self._labeled), [self._answers(version) for version in (one, other)]
-        found = dict[str, tuple[Any, Any, bool]]()
+        found = dict[str, tuple[Any, Any, bool, str]]()
         for name, exchange in self._exchanges.items():
             first, second = (given.get(name) for given in both)
             for at, item in enumerate(_first(exchange).items if first and second else ()):
                 said = first.predicted[at], second.predicted[at]  # type: ignore[union-attr]
                 if item and None not in said:
                     known = (name, at) in labeled or (item in found and found[item][2])
-                    found[item] = *said, known
+                    found[item] = *said, known, name
         if not found:
             return ""
         answers = zip(*found.values(), strict=True)
@@ -161,14 +158,15 @@ class LiveItems:
         counts = [
             [int((same & side).sum()), int((~same & side).sum())] for side in (marked, ~marked)
         ]
-        (with_, others), chance = map(sum, counts), fisher_exact(counts).pvalue
+        with_, others = map(sum, counts)
         if not with_ or not others:
             return ""
+        test, chance = _chance(counts, same, marked, list(next(answers)))
         shares = counts[0][0] / with_, counts[1][0] / others
         sentence = (
             f"{one.version} and {other.version} answer {'the same' if _classes(one) else 'nearly the same'} "
             f"on {shares[0]:.1%} of {plural(with_, 'item')} with a label and on {shares[1]:.1%} of "
-            f"{others:,} without one (Fisher's exact test: p = {chance:.2g})"
+            f"{others:,} without one ({test}: p = {chance:.2g})"
         )
         if chance < _BIASED and abs(shares[0] - shares[1]) > _BIASED_BY:
             raise InvalidInput(
@@ -353,6 +351,25 @@ class LiveItems:
 def _first(exchange: Exchange) -> Answer:
     """Return the answer that the client got, or the only one."""
     return next(iter(exchange.answers.values()))
+
+
+def _chance(
+    counts: list[list[int]], same: np.ndarray, marked: np.ndarray, requests: list[str]
+) -> tuple[str, float]:
+    """Return how often labels that are drawn by chance leave shares so far apart, and by which test:
+    items of one request are not independent, so requests are compared where they hold several."""
+    from scipy.stats import fisher_exact, mannwhitneyu  # takes a second
+
+    shares = dict[tuple[str, bool], list[bool]]()
+    for request, mark, alike in zip(requests, marked.tolist(), same.tolist(), strict=True):
+        shares.setdefault((request, mark), []).append(alike)
+    if all(len(of) == 1 for of in shares.values()):
+        return "Fisher's exact test", float(fisher_exact(counts).pvalue)
+    sides = [
+        [float(np.mean(of)) for (_, mark), of in shares.items() if mark is side]
+        for side in (True, False)
+    ]
+    return "Mann-Whitney test of the requests' shares", float(mannwhitneyu(*sides).pvalue)
 
 
 def _said(version: Version, predicted: list[Any]) -> np.ndarray:

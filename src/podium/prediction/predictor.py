@@ -18,7 +18,7 @@ from podium.data.rows import Problem
 from podium.data.schema import DatasetInfo
 from podium.data.split import Split
 from podium.display.notebook import say
-from podium.errors import InvalidInput, NotFound
+from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.files.documents import load_json, parse
 from podium.prediction.command import FILE as COMMAND
 from podium.prediction.command import CommandModel
@@ -87,6 +87,14 @@ class Predictor:
         """
         given = self._beside(PROFILE)
         return parse(Profile, given, f"{PROFILE} of {self.name}") if given else None
+
+    def _known_ranges(self) -> Profile | None:
+        """Return the profile, which a warning alone needs; without one that cannot be read."""
+        try:
+            return self.profile
+        except PodiumError as error:
+            say(f"warning: nobody sees numbers outside the range of training: {error.message}")
+            return None
 
     @property
     def classes(self) -> tuple[str, ...] | None:
@@ -161,7 +169,7 @@ class Predictor:
         from podium.prediction.predictions import UnknownValues
 
         recipe, classes = self._prepared(str(data))
-        unknown = UnknownValues(recipe, self.profile)
+        unknown = UnknownValues(recipe, self._known_ranges())
 
         def outcomes() -> Iterator[Outcome | Problem]:
             for batch, results in self._batches(recipe, classes, items, delimiter, encoding):
@@ -222,7 +230,7 @@ class Predictor:
         from podium.prediction.predictions import UnknownValues
 
         recipe, classes = self._prepared(data)
-        unknown = UnknownValues(recipe, self.profile)
+        unknown = UnknownValues(recipe, self._known_ranges())
         results, names, problems = (
             list[NDArray[Any]](),
             list[Mapping[str, str | int]](),
