@@ -207,17 +207,23 @@ def test_labels_of_no_sample_of_the_items_are_refused(churn: Model, tmp_path: Pa
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_labels_of_whole_requests_are_a_sample_of_requests(seed: int) -> None:
+def test_items_and_whole_requests_drawn_by_chance_are_samples(seed: int) -> None:
     random = np.random.default_rng(seed)
-    different, labeled = (random.permutation(200)[:20] for _ in range(2))
     request = np.arange(200).repeat(200)
-    same, marked = ~np.isin(request, different), np.isin(request, labeled)
-    counts = [[int((same & side).sum()), int((~same & side).sum())] for side in (marked, ~marked)]
-    test, chance = live._chance(counts, same, marked, [f"r{at}" for at in request])
-    assert test == "Mann-Whitney test of the requests' shares"
-    assert chance > 0.001
-    marked = np.isin(request, different)
-    assert live._chance(counts, same, marked, [f"r{at}" for at in request])[1] < 1e-6
+    names = [f"r{at}" for at in request]
+
+    def chance(same: np.ndarray, marked: np.ndarray) -> float:
+        counts = [
+            [int((same & side).sum()), int((~same & side).sum())] for side in (marked, ~marked)
+        ]
+        return live._chance(counts, same, marked, names)[1]
+
+    different, labeled = (random.permutation(200)[:20] for _ in range(2))
+    by_request = ~np.isin(request, different)
+    assert chance(by_request, np.isin(request, labeled)) > 0.001
+    assert chance(by_request, np.isin(request, different)) < 1e-6
+    single = np.isin(np.arange(len(request)), random.permutation(len(request))[:50])
+    assert chance(random.random(len(request)) < 0.9, single) > 0.001
 
 
 def test_ids_that_all_stand_for_different_items_are_said(churn: Model, tmp_path: Path) -> None:

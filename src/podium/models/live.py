@@ -356,20 +356,25 @@ def _first(exchange: Exchange) -> Answer:
 def _chance(
     counts: list[list[int]], same: np.ndarray, marked: np.ndarray, requests: list[str]
 ) -> tuple[str, float]:
-    """Return how often labels that are drawn by chance leave shares so far apart, and by which test:
-    items of one request are not independent, so requests are compared where they hold several."""
+    """Return how often labels that are drawn by chance leave shares so far apart, and by which test.
+
+    Items of one request are not independent, so where requests hold several the larger of two is
+    taken: Fisher's suits items that were drawn one by one, Mann-Whitney's whole requests.
+    """
     from scipy.stats import fisher_exact, mannwhitneyu  # takes a second
 
     shares = dict[tuple[str, bool], list[bool]]()
     for request, mark, alike in zip(requests, marked.tolist(), same.tolist(), strict=True):
         shares.setdefault((request, mark), []).append(alike)
+    by_items = float(fisher_exact(counts).pvalue)
     if all(len(of) == 1 for of in shares.values()):
-        return "Fisher's exact test", float(fisher_exact(counts).pvalue)
+        return "Fisher's exact test", by_items
     sides = [
         [float(np.mean(of)) for (_, mark), of in shares.items() if mark is side]
         for side in (True, False)
     ]
-    return "Mann-Whitney test of the requests' shares", float(mannwhitneyu(*sides).pvalue)
+    by_requests = float(mannwhitneyu(*sides).pvalue)
+    return "Fisher's test of items, Mann-Whitney's of requests", max(by_items, by_requests)
 
 
 def _said(version: Version, predicted: list[Any]) -> np.ndarray:
