@@ -308,7 +308,7 @@ def test_numbers_outside_the_range_of_training_are_said(
     (rows / "profile.json").write_text('{"x":')
     done = predict(tmp_path / "new.csv", "--file", rows)
     assert (done.returncode, done.stdout.count("\n")) == (0, 4)
-    assert "warning: nobody sees numbers outside the range of training" in done.stderr
+    assert "warning: numbers outside the range of training go unnoticed" in done.stderr
 
 
 def test_rows_are_predicted_one_after_the_other_in_python(rows: Path, tmp_path: Path) -> None:

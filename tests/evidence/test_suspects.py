@@ -531,6 +531,7 @@ def test_a_word_for_a_missing_value_is_named(prepare: Prepare, tmp_path: Path) -
         ("{0},5", shlex.quote('{"decimal": ","}')),
         ("12.03.{0:02}", "write dates as 2026-01-31"),
         ("Jan {1:02}, {0}", "write dates as 2026-01-31"),
+        ("unique days", "write dates as 2026-01-31"),
     ],
 )
 def test_numbers_that_are_read_as_categories_are_named(
@@ -539,6 +540,8 @@ def test_numbers_that_are_read_as_categories_are_named(
     table = frame().assign(weight=[form.format(1000 + at % 90, at % 28 + 1) for at in range(300)])
     if "{0:02}" in form:
         table["weight"] = [form.format(at % 90) for at in range(300)]
+    if form == "unique days":
+        table["weight"] = [f"{at % 28 + 1:02}.{at // 28 + 1:02}.20" for at in range(300)]
     table.to_csv(tmp_path / "a.csv", index=False)
     with of_pipeline({}):
         said = prepare(f"table:{tmp_path / 'a.csv'}")[1]

@@ -93,7 +93,7 @@ class Predictor:
         try:
             return self.profile
         except PodiumError as error:
-            say(f"warning: nobody sees numbers outside the range of training: {error.message}")
+            say(f"warning: numbers outside the range of training go unnoticed: {error.message}")
             return None
 
     @property

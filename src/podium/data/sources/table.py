@@ -43,12 +43,13 @@ _LIKE_DATE = re.compile(
 """12.3 kg, <0.5, 9,85, 12:30; 31.01.20, Jan 31, 2020."""
 
 _MOST_UNITS, _ORDINALS = 3, {"st", "nd", "rd", "th"}
-"""Different words behind the numbers of a column that may be units; those that never are, nor a
-single letter that no unit has: house numbers, school classes."""
-
-_CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR"}
+"""Different words after the numbers of a column that may be units; those that never are, nor any
+other single letter, as of house numbers and school classes."""
 
 _LETTERS = set("kKMGTBmglshLWVAJNCF°")
+"""Units of one letter."""
+
+_CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR"}
 
 
 def read(location: str, options: DataOptions, scratch: Path) -> Raw:
@@ -281,7 +282,8 @@ def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> N
             continue
         example = _like_numbers(column.categories[:-2])
         unique = different >= UNIQUE * present
-        if example and not (unique and re.fullmatch(r"[\d .-]+", example)):
+        is_code = re.fullmatch(r"[\d .-]+", example) and not _LIKE_DATE.fullmatch(example)
+        if example and not (unique and is_code):
             _log.warning(
                 "column %s is read as %s categories, but most look like numbers or dates, such as %r: %s",
                 column.name,

@@ -288,14 +288,14 @@ class Survey:
         ).dictionary_encode()
         seen = encoded.dictionary.to_pylist()
         where = f"{self.file.name}: the target {name}"
-        names = len(seen) > _FEW_CLASSES and 2 * len(seen) > len(text)
-        if not certain and kind == "integer" and (names or len(seen) > _MANY_NUMBERS):
+        mostly_unique = len(seen) > _FEW_CLASSES and 2 * len(seen) > len(text)
+        if not certain and kind == "integer" and (mostly_unique or len(seen) > _MANY_NUMBERS):
             hint = (
                 f"if it is a quantity: {written('kind', 'regression')}; if they are classes: "
                 f"{written('kind', 'classification')}"
             )
             raise InvalidInput(f"{where} has {len(seen):,} different whole numbers", hint)
-        if not certain and (names or len(seen) > _MANY_CLASSES):
+        if not certain and (mostly_unique or len(seen) > _MANY_CLASSES):
             hint = (
                 f"is it the right column? if these are classes: {written('kind', 'classification')}"
             )
