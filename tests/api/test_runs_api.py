@@ -279,7 +279,7 @@ def test_a_run_ends_with_a_version_that_predicts(tiny_dataset: Path, home: Path)
     assert len(run.sweep.results) == 2
     assert len(run.sweep.best.predict(data.test)) == 100
     assert "accuracy=" in run.logs(run.sweep.best.name)
-    assert run.model.version == run.version == podium.registry()["mnist"].champion.version
+    assert run.model.version == run.version == podium.registry()["tiny"].champion.version
     predictions = run.model.predict(data.test)
     right = (predictions.indices == data.test.target).mean()
     assert right == pytest.approx(run.metrics["accuracy"])

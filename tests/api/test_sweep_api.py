@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +88,7 @@ def test_figures_show_every_trial(swept: podium.Sweep) -> None:
 def test_one_trial_is_enough_for_its_figures(parabola: dict[str, Any], home: Path) -> None:
     manifest = copy.deepcopy(parabola)
     manifest["spec"] |= {"maxTrialCount": 1, "parallelTrialCount": 1}
-    with closing(podium.sweep(manifest)) as swept:
+    with podium.sweep(manifest) as swept:
         assert len(swept.plot.history().data[1].y) == 1
         assert swept.plot.parallel().layout.xaxis.ticktext == ("x", "loss")
 
@@ -139,6 +138,18 @@ def test_a_stopped_sweep_goes_on_without_repeating_trials(
     assert before.items() <= {trial.name: trial.ended for trial in again.results}.items()
 
 
+def test_a_with_block_keeps_the_cluster_of_an_ended_sweep(
+    parabola: dict[str, Any], home: Path
+) -> None:
+    with podium.sweep(parabola, wait=False) as sweep:
+        cluster = sweep.cluster
+        sweep.session.join()
+        assert sweep.cluster is cluster
+        assert sweep.status == "Succeeded"
+    assert sweep.cluster is not cluster
+    sweep.close()
+
+
 def test_a_failed_sweep_says_what_its_trial_said(parabola: dict[str, Any], home: Path) -> None:
     with pytest.raises(Failed, match=r"could not convert string to float: 'soon'"):
         podium.sweep(with_seconds(parabola, "soon"), max_failed_trials=1)
@@ -183,7 +194,7 @@ def test_podiums_trainer_alone_searches_the_error_of_numbers(
     own = copy.deepcopy(parabola)
     own["spec"]["objective"]["objectiveMetricName"] = "accuracy"
     for experiment, metric in (("random", "rmse"), (own, "accuracy")):
-        with closing(podium.sweep(experiment, data=tmp_path / "rows", wait=False)) as begun:
+        with podium.sweep(experiment, data=tmp_path / "rows", wait=False) as begun:
             begun.stop()
             assert begun.experiment.objective.metric == metric
 

@@ -39,6 +39,20 @@ class Session:
         self._cluster = cluster
         self._background: Background | None = None
         self._lock = threading.Lock()
+        self._users = 0
+
+    def __enter__(self) -> Self:
+        """Keep the cluster open up to the block's end, also after what ran there has ended."""
+        with self._lock:
+            self._users += 1
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._users -= 1
+            used = self._users
+        if not used:
+            self.close()
 
     @property
     def cluster(self) -> Cluster:
@@ -57,10 +71,9 @@ class Session:
         def release() -> None:
             cluster.join(kind, name)
             with self._lock:
-                own, self._cluster = (
-                    self._cluster is cluster,
-                    None if self._cluster is cluster else self._cluster,
-                )
+                own = self._cluster is cluster and not self._users
+                if own:
+                    self._cluster = None
             if own:
                 atexit.unregister(cluster.close)
                 cluster.close()
@@ -85,7 +98,7 @@ class Session:
 
 
 class Launched(ABC):
-    """An object of a cluster that is running or has ended.
+    """An object of a cluster that is running or has ended; a with block of it ends with close().
 
     Args:
         session: The cluster, and how long this process keeps it open.
@@ -95,6 +108,13 @@ class Launched(ABC):
     def __init__(self, session: Session, kind: str, name: str) -> None:
         self.session = session
         self.kind, self.name = kind, name
+
+    def __enter__(self) -> Self:
+        self.session.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.session.__exit__(*error)
 
     @property
     def cluster(self) -> Cluster:
@@ -110,16 +130,16 @@ class Launched(ABC):
         Raises:
             Failed: It failed.
         """
-        try:
-            with signals_interrupt(), LiveCell() as cell, doing(self._sign_of_life):
-                follow(self.cluster, [(self.kind, self.name)], lambda: self._show(cell))
-        except KeyboardInterrupt:
-            if not self.cluster.outlives_client(self.kind):
-                with suppress(PodiumError):
-                    self.stop()
-                self._say_stopped()
-            raise
-        self.close()
+        with self:
+            try:
+                with signals_interrupt(), LiveCell() as cell, doing(self._sign_of_life):
+                    follow(self.cluster, [(self.kind, self.name)], lambda: self._show(cell))
+            except KeyboardInterrupt:
+                if not self.cluster.outlives_client(self.kind):
+                    with suppress(PodiumError):
+                        self.stop()
+                    self._say_stopped()
+                raise
         self.check()
         return self
 

@@ -1,7 +1,7 @@
 """`podium experiment`: run Katib Experiments on this machine or on a cluster with Katib."""
 
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -167,7 +167,7 @@ def _run(
     with notifier.about("Experiment") as notice:
         begun = podium.sweep(source, cluster=spec, wait=False, **options)
         notice.run = begun.name
-        with closing(begun):
+        with begun:
             notice.metrics = follow_to_end(begun, as_json)
 
 
@@ -206,7 +206,7 @@ def resume(name: str, spec: "ClusterSpec", as_json: bool, **more: Any) -> None:
       podium experiment resume tpe --max-time 4h
     """
     known = podium.open_sweep(name, cluster=spec)
-    with closing(known):
+    with known:
         reported = known.finished
         known.resume(**more, wait=False)
         follow_to_end(known, as_json, reported)
@@ -297,7 +297,7 @@ def status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     Example:
       podium experiment status random
     """
-    with closing(podium.open_sweep(name, cluster=spec)) as sweep:
+    with podium.open_sweep(name, cluster=spec) as sweep:
         show_status(sweep, as_json)
 
 
@@ -333,7 +333,7 @@ def best(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     Example:
       podium experiment best random --json
     """
-    with closing(podium.open_sweep(name, cluster=spec)) as sweep:
+    with podium.open_sweep(name, cluster=spec) as sweep:
         _show_best(sweep, as_json)
 
 
@@ -351,7 +351,7 @@ def trials(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     from podium.manifests.experiment import fronts_of, leaderboard
     from podium.training.standing import standing
 
-    with closing(podium.open_sweep(name, cluster=spec)) as sweep:
+    with podium.open_sweep(name, cluster=spec) as sweep:
         experiment, ranked = sweep.experiment, leaderboard(sweep.cluster.trials(name))
         failed = [trial.name for trial in ranked if trial.phase == "Failed"][:_EXPLAINED]
         sure = standing(experiment, ranked)
@@ -403,7 +403,7 @@ def stop(name: str, trial: str | None, spec: "ClusterSpec", as_json: bool) -> No
       podium experiment stop random
       podium experiment stop random --trial random-7d2k9xqf
     """
-    with closing(podium.open_sweep(name, cluster=spec)) as sweep:
+    with podium.open_sweep(name, cluster=spec) as sweep:
         if trial is not None:
             sweep.stop_trial(trial)
             output(as_json, {"experiment": name, "trial": trial, "stopping": True})
@@ -444,7 +444,7 @@ def add(
                 f"a value is written NAME=VALUE, but got {word!r}", "for example lr=0.02"
             )
         given[parameter] = value
-    with closing(podium.open_sweep(name, cluster=spec)) as sweep:
+    with podium.open_sweep(name, cluster=spec) as sweep:
         trial = sweep.add_trial(given, like=like)
         output(as_json, {"experiment": name, "trial": trial})
         echo(f"trial {trial}: {next_command(f'experiment trials {name}', sweep.cluster)}", err=True)
@@ -470,7 +470,7 @@ def report(name: str, file: Path | None, spec: "ClusterSpec", as_json: bool) -> 
       podium experiment report random
       podium experiment report random -o random.html --json
     """
-    with closing(podium.open_sweep(name, cluster=spec)) as sweep:
+    with podium.open_sweep(name, cluster=spec) as sweep:
         written = str(sweep.report(file))
     output(as_json, {"experiment": name, "report": written}, lambda: written)
 

@@ -1,7 +1,7 @@
 """`podium job`: run the YAML of PyTorchJobs, TrainJobs and Jobs on this machine or on a cluster."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -81,7 +81,7 @@ def run(
     shown = logs and not as_json
     with (
         notifier.about("job", run=", ".join(job.name for job in jobs)),
-        closing(Session(spec)) as session,
+        Session(spec) as session,
     ):
         begun = begin_jobs(jobs, session)
         with _naming_what_stays(begun):
@@ -148,7 +148,7 @@ def list_(spec: "ClusterSpec", as_json: bool) -> None:
     from podium.api.launched import Session
     from podium.display.tables import Row, screen_width, table
 
-    with closing(Session(spec)) as session:
+    with Session(spec) as session:
         rows = [job.to_json() for job in all_jobs(session)]
     listed = [
         Row(
@@ -226,7 +226,7 @@ def _opened(name: str, spec: "ClusterSpec", *kinds: str) -> "Iterator[Job]":
     from podium.api.jobs import find_job
     from podium.api.launched import Session
 
-    with closing(Session(spec)) as session:
+    with Session(spec) as session:
         try:
             job = find_job(session, name, (*JOB_KINDS, *kinds))
         except NotFound as error:

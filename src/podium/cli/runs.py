@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -200,7 +200,7 @@ def _show_sweep(name: str, as_json: bool) -> bool:
         sweep = podium.open_sweep(name)
     except NotFound:
         return False
-    with closing(sweep):
+    with sweep:
         show_status(sweep, as_json)
         if not as_json:
             echo(f"its trials: {next_command(f'experiment trials {name}', sweep.cluster)}")

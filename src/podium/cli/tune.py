@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -184,7 +184,7 @@ def tune(
             return
         begun = planned.start()
         notice.run = begun.name
-        with closing(begun), _reported(begun, report, notice):
+        with begun, _reported(begun, report, notice):
             try:
                 notice.metrics = follow_to_end(
                     begun, as_json, objective="--objective NAME", ask=_ask

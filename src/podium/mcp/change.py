@@ -1,7 +1,6 @@
 """Tools that change something, offered with `podium mcp --allow-changes` only."""
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -153,7 +152,7 @@ class Change:
             after = "stopped" if before == "running" else before
             after = after if dry_run else run.stop().state
         else:
-            with closing(self._look.open_sweep(name, "")) as sweep:
+            with self._look.open_sweep(name, "") as sweep:
                 before = sweep.status.lower()
                 after = "stopping" if before == "running" else before
                 if not dry_run:

@@ -3,7 +3,7 @@
 import shlex
 from collections import deque
 from collections.abc import Iterable, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import Any
 
 import podium
@@ -105,7 +105,7 @@ class Look:
         whose sweep it is. best: at most this many trials.
         """
         require(1 <= best <= 1000, "1 <= best <= 1000", best=best)
-        with closing(self.open_sweep(sweep, run)) as opened:
+        with self.open_sweep(sweep, run) as opened:
             results = opened.results
             numbers = {trial.name: number for number, trial in enumerate(results, 1)}
             trials = leaderboard(results)
@@ -128,7 +128,7 @@ class Look:
         sweep, run: as for show_sweep. trial: its name or its number; empty for the best one, or the
         first that failed.
         """
-        with closing(self.open_sweep(sweep, run)) as opened:
+        with self.open_sweep(sweep, run) as opened:
             if trial.isdecimal():
                 names = [known.name for known in opened.results]
                 require(
