@@ -281,6 +281,26 @@ def test_values_that_training_did_not_have_are_said(
     assert not (tmp_path / "out.csv").exists()
 
 
+def test_a_column_that_is_empty_all_at_once_is_said(
+    predict: Predict, rows: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "new.csv").write_text("color,x\n" + "red,\n" * 29 + ",1\n")
+    done = predict(tmp_path / "new.csv", "--file", rows)
+    assert done.returncode == 0
+    assert (
+        "warning: column x: 29 of 30 values are missing, and hardly any were in training"
+        in done.stderr
+    )
+    assert "column color" not in done.stderr
+
+
+def test_a_table_without_rows_is_said(predict: Predict, rows: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("color,x\n")
+    done = predict(tmp_path / "new.csv", "--file", rows)
+    assert done.returncode == 0
+    assert "warning: the items hold nothing to predict" in done.stderr
+
+
 def test_a_new_value_now_and_then_is_no_fault(predict: Predict, rows: Path, tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("color,x\n" + "red,1\n" * 99 + "violet,1\n")
     done = predict(

@@ -115,6 +115,8 @@ def predict(
         raise Failed(
             f"{len(tally.problems):,} of {tally.count + len(tally.problems):,} items could not be predicted"
         )
+    if not tally.count:
+        echo("warning: the items hold nothing to predict", err=True)
     if output:
         echo(f"{tally.count:,} predictions in {output}", err=True)
 

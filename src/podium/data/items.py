@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -47,6 +47,9 @@ class Batch:
 
     problems: tuple[Problem, ...]
     """Items that could not be read; they are not among the others."""
+
+    missing: Mapping[str, int] = field(default_factory=dict)
+    """Missing values by column, where there are some."""
 
 
 def read_items(
@@ -202,7 +205,9 @@ def _read_rows(
             here = [problem for problem in unreadable if problem.row < rows.numbers[-1]]
             unreadable[:] = unreadable[len(here) :]
             problems = tuple(sorted([*here, *applied.problems], key=lambda problem: problem.row))
-            yield Batch(names=names, inputs=applied.inputs, problems=problems)
+            yield Batch(
+                names=names, inputs=applied.inputs, problems=problems, missing=applied.missing
+            )
     if unreadable:
         yield Batch(names=(), inputs={}, problems=tuple(unreadable))
 

@@ -3,7 +3,7 @@
 import difflib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -150,6 +150,9 @@ class Applied:
 
     problems: tuple[Problem, ...] = ()
     """Problems of the items that could not be read, in order."""
+
+    missing: Mapping[str, int] = field(default_factory=dict)
+    """Missing values by column, where there are some."""
 
     def check(self, hint: str | None = None) -> "Applied":
         """Return it, unless something could not be read.

@@ -21,6 +21,8 @@ from podium.scoring.threshold import Threshold
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from podium.data.items import Batch
+
 
 _MOST = 0.05
 """Share of a column's values up to which nothing is said: a new category now and then is no
@@ -30,14 +32,14 @@ _NAMED = 5
 """Known values that a sentence names."""
 
 
-_MOST_OUTSIDE, _LEAST_OUTSIDE = 0.5, 3
-"""Share of a column's numbers, and rows, up to which numbers outside the range of the training part
-are no sign of another unit."""
+_MOST_OTHER, _LEAST_OTHER = 0.5, 3
+"""Share of a column, and rows, up to which numbers outside the range of the training part are no
+sign of another unit, and missing values none of another file."""
 
 
 class UnknownValues:
     """Values that the training part does not have, by column, of the rows that it is shown:
-    categories, and numbers outside its range.
+    categories, numbers outside its range, and missing ones.
 
     Args:
         recipe: How rows become inputs; pictures and sentences have no columns.
@@ -51,26 +53,32 @@ class UnknownValues:
         self.counts: Counter[str] = Counter()
         """Unknown values so far, by column."""
 
+        self._missing, self._full = Counter[str](), set[str]()
         self._input, self._known, place = "", dict[str, tuple[int, tuple[str, ...]]](), 0
         self._ranges = dict[str, tuple[int, Bins]]()
         if not isinstance(recipe, TablePreprocessing):
             return
         self._input = recipe.input
         measured = profile.inputs.get(recipe.input) if profile else None
-        bins = {of.name: of for of in measured.bins if of.ordered} if measured else {}
+        described = {of.name: of for of in measured.bins} if measured else {}
+        bins = {name: of for name, of in described.items() if of.ordered}
         for column in recipe.columns:
+            counted = described.get(column.name)
+            if column.missing <= _MOST * (sum(counted.counts) if counted else 0):
+                self._full.add(column.name)
             if column.categories:
                 self._known[column.name] = place, column.categories
             elif column.name in bins and column.type not in DATES:  # new rows are later ones
                 self._ranges[column.name] = place, bins[column.name]
             place += len(column.names)
 
-    def add(self, inputs: "Mapping[str, NDArray[Any]]") -> None:
+    def add(self, batch: "Batch") -> None:
         """Count those of further rows, which have become inputs."""
-        if not (self._known or self._ranges) or self._input not in inputs:
+        if self._input not in batch.inputs:
             return
-        table = inputs[self._input]
+        table = batch.inputs[self._input]
         self.rows += len(table)
+        self._missing.update(batch.missing)
         for name, (place, categories) in self._known.items():
             self.counts[name] += int((table[:, place] == categories.index(UNKNOWN)).sum())
         for name, (place, bins) in self._ranges.items():
@@ -79,20 +87,35 @@ class UnknownValues:
 
     @property
     def many(self) -> dict[str, int]:
-        """Unknown values of the columns that have more than a few per cent of them, or numbers
-        mostly outside the range."""
+        """Unknown values of the columns that have more than a few per cent of them, and numbers
+        mostly outside the range or missing values that training hardly had."""
         return {
             name: count
             for name, count in self.counts.items()
-            if count > (_MOST if name in self._known else _MOST_OUTSIDE) * self.rows
-            and (name in self._known or count >= _LEAST_OUTSIDE)
+            if (name in self._known and count > _MOST * self.rows) or self._is_other(count)
+        } | self._lacking
+
+    @property
+    def _lacking(self) -> dict[str, int]:
+        return {
+            name: count
+            for name, count in self._missing.items()
+            if name in self._full and self._is_other(count)
         }
+
+    def _is_other(self, count: int) -> bool:
+        return count >= _LEAST_OTHER and count > _MOST_OTHER * self.rows
 
     def sentences(self) -> list[str]:
         """Return a sentence for each of these columns."""
         return [self._sentence(name, count) for name, count in self.many.items()]
 
     def _sentence(self, name: str, count: int) -> str:
+        if name in self._lacking:
+            return (
+                f"column {name}: {count:,} of {plural(self.rows, 'value')} are missing, "
+                "and hardly any were in training: is the file whole?"
+            )
         if name in self._ranges:
             low, *_, high = self._ranges[name][1].edges
             return (

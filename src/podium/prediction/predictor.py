@@ -173,7 +173,7 @@ class Predictor:
 
         def outcomes() -> Iterator[Outcome | Problem]:
             for batch, results in self._batches(recipe, classes, items, delimiter, encoding):
-                unknown.add(batch.inputs)
+                unknown.add(batch)
                 if on_batch:
                     on_batch(batch, results)
                 indices = results if classes is None else decided(results, classes, self.threshold)
@@ -239,7 +239,7 @@ class Predictor:
         for batch, predicted in self._batches(recipe, classes, items):
             names += [name if named else {"row": name.get("row", 0)} for name in batch.names]
             problems += batch.problems
-            unknown.add(batch.inputs)
+            unknown.add(batch)
             results += [predicted] if batch.names else []
         if problems and not names:
             raise InvalidInput(str(problems[0]), f"none of {len(problems)} items could be read")

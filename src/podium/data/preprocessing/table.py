@@ -215,17 +215,19 @@ class TablePreprocessing(Fitted):
         width = sum(len(column.names) for column in self.columns)
         table = np.empty((len(rows), width), np.float32)
         problems: list[Problem] = []
-        at = 0
+        missing, at = dict[str, int](), 0
         for column in self.columns:
             values, bad = column.read(rows.columns[column.name], self.missing_values)
             problems += _bad_values(rows, column, bad)
             codes, absent_here = _encode(column, values)
             unread = pc.is_valid(bad).to_numpy(zero_copy_only=False)
+            lacking = np.flatnonzero(absent_here & ~unread)
             if self.missing == "refuse":
-                lacking = np.flatnonzero(absent_here & ~unread)
                 problems += [
                     rows.problem(int(row), column.name, "the value is missing") for row in lacking
                 ]
+            elif len(lacking):
+                missing[column.name] = len(lacking)
             table[:, at] = np.floor(codes) if column.clock else codes
             if column.clock:
                 table[:, at + 1] = (codes - np.floor(codes)) * _DAY
@@ -235,7 +237,9 @@ class TablePreprocessing(Fitted):
         problems.sort(key=lambda problem: problem.row)
         kept = np.flatnonzero(~np.isin(rows.numbers, [problem.row for problem in problems]))
         chosen = table if len(kept) == len(table) else table[kept]
-        return Applied(kept=kept, inputs={self.input: chosen}, problems=tuple(problems))
+        return Applied(
+            kept=kept, inputs={self.input: chosen}, problems=tuple(problems), missing=missing
+        )
 
 
 def _encode(
