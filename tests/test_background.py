@@ -15,7 +15,7 @@ OWN = {
     "runner/detached.py": "reaps a process",
     "runner/interpreter.py": "hands any exception to who waits",
     "runner/child.py": "waits for one byte",
-    "cluster/local/processes/supervised.py": "passes stdin on, in a process of its own",
+    "system/supervised.py": "passes stdin on, in a process of its own",
     "cluster/local/processes/client.py": "ends every process in its finally",
     "cluster/kubernetes/leadership.py": "counts what fails, and the Lease runs out",
     "prediction/command.py": "reads until the end whatever stderr does",

@@ -1,4 +1,4 @@
-"""A step whose supervisor alone is killed leaves nothing behind."""
+"""A step or predict command whose supervisor alone is killed leaves nothing behind."""
 
 import os
 import signal
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.cluster.local.processes import supervised
+from podium.prediction import command
+from podium.system import supervised
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -34,3 +35,18 @@ def test_a_killed_supervisor_leaves_no_process_of_its_shell(number: int) -> None
         while Path(f"/proc/{below}").exists() and time.monotonic() < end:
             time.sleep(0.01)
         assert not Path(f"/proc/{below}").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_killed_keeper_leaves_nothing_of_a_predict_command(tmp_path: Path) -> None:
+    note, words = tmp_path / "pid", ["sh", "-c", "sleep 600 & echo $! > pid; wait"]
+    process = command.supervised(words, tmp_path, stdout=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while not (note.exists() and note.read_text().strip()) and time.monotonic() < end:
+        time.sleep(0.01)
+    process.kill()
+    assert command.end(process) == -signal.SIGKILL
+    below = Path(f"/proc/{note.read_text().strip()}")
+    while below.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not below.exists()

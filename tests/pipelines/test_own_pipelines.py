@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from textwrap import dedent
 
@@ -304,4 +305,7 @@ def test_a_file_imports_from_its_repositorys_root(
     own = "from kubeflow.parts_of_it import train_and_count\nfrom kfp import dsl\n@dsl.pipeline(name='whole')\ndef whole():\n    train_and_count(source='x')\n"
     file = written(tmp_path / "kubeflow", own, "pipeline.py")
     monkeypatch.chdir(tmp_path)
+    for name in {"kubeflow", *(known for known in sys.modules if known.startswith("kubeflow."))}:
+        monkeypatch.setitem(sys.modules, name, sys)  # so that it is afterwards as it is now
+        monkeypatch.delitem(sys.modules, name)
     assert load(file).pipeline.name == "whole"

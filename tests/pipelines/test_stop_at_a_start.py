@@ -36,7 +36,7 @@ DEAF = (
 
 def supervised_and_deaf() -> subprocess.Popen[bytes]:
     """Start a supervised step that ignores SIGTERM; return once it does."""
-    words = ["-P", "-m", "podium.cluster.local.processes.supervised", sys.executable, "-c", DEAF]
+    words = ["-P", "-m", "podium.system.supervised", sys.executable, "-c", DEAF]
     process = subprocess.Popen(
         [sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

@@ -114,7 +114,7 @@ def kill_keeper(server: Running) -> None:
     """Kill the process between a server and its predict command."""
     for child in Path(f"/proc/{server.process.pid}/task").glob("*/children"):
         for pid in map(int, child.read_text().split()):
-            if b"processes.supervised" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"system.supervised" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, 9)
                 return
     raise AssertionError("there is no keeper")

@@ -26,6 +26,7 @@ from podium.errors import Failed, InvalidInput, PodiumError
 from podium.files.documents import foreign, load_json, parse
 from podium.scoring.families import floats
 from podium.storage import connect
+from podium.system.supervised import outlived
 
 FILE = "model.json"
 _CONTRACT = "a predict command writes an .npy array of numbers to --output, one row for each row of the inputs"
@@ -235,31 +236,27 @@ def supervised(
             f"the predict command {words[0]!r} cannot be started: there is no such program",
             "model.json names it: is it in the model directory, or installed here?",
         )
-    keeper = [
-        sys.executable,
-        "-P",
-        "-m",
-        "podium.cluster.local.processes.supervised",
-        *(["--stdin"] if reads else []),
-    ]
+    keeper = [sys.executable, "-P", "-m", "podium.system.supervised"]
     if stdout == subprocess.PIPE and stderr is None:
         stderr = subprocess.STDOUT
-    return subprocess.Popen(
-        [*keeper, *words],
-        cwd=model,
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=stdout,
-        stderr=stderr,
-        start_new_session=True,
+    return outlived(
+        subprocess.Popen(
+            [*keeper, *(["--stdin"] if reads else []), *words],
+            cwd=model,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
     )
 
 
 def end(process: subprocess.Popen[bytes]) -> int:
     """End a supervised process with all that it started; return its exit code.
 
-    Should its keeper be stuck or killed, a daemon of the command may survive it, and is not waited
-    for.
+    Should its keeper be stuck or killed, what has begun a session of its own may survive it, and is
+    not waited for.
     """
     assert process.stdin is not None
     with suppress(BrokenPipeError):

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.local.environment import translator
-from podium.cluster.local.processes import supervised
 from podium.cluster.local.supplies import Images
 from podium.code.reference import FOLDER, SUFFIX
 from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
@@ -23,6 +22,7 @@ from podium.files.documents import read_json, with_whole_numbers
 from podium.files.drafts import appearing
 from podium.runner import containers
 from podium.runner.compiled import Constants, command_of, resolved
+from podium.system import supervised
 from podium.system.settings import FAILURE, SAFE_PATH
 
 OUTPUT = "executor_output.json"

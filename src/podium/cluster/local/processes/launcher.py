@@ -36,10 +36,9 @@ from podium.cluster.local.processes.process_supervisor import (
     GRACE,
     Channel,
     ProcessSupervisor,
-    exit_code,
-    kill_session,
     wait,
 )
+from podium.system.processes import exit_code, kill_session
 
 IDLE = 4
 """Idle supervisors kept for the next processes: forking a server that holds torch takes 10 ms."""

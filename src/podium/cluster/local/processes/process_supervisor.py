@@ -16,21 +16,10 @@ import sys
 import time
 from typing import Any, NoReturn
 
+from podium.system.processes import adopt_orphans, die_with_parent, exit_code, kill_children
+
 GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL when the caller has vanished."""
-
-LINUX = sys.platform == "linux"
-_SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
-
-if LINUX:
-    import ctypes
-
-    _libc = ctypes.CDLL(None)
-
-
-def _prctl(option: int, value: int) -> None:
-    if LINUX:
-        _libc.prctl(option, value, 0, 0, 0)
 
 
 class Channel:
@@ -151,52 +140,6 @@ class ProcessSupervisor:
         kill_children()
 
 
-def adopt_orphans() -> None:
-    """Make this process the parent of its descendants' orphans, on Linux."""
-    _prctl(_SET_CHILD_SUBREAPER, 1)
-
-
-def die_with_parent() -> None:
-    """Have this process killed when its parent is, on Linux."""
-    _prctl(_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def kill_children() -> None:
-    """Kill all children of this process and, if it adopts orphans, all descendants, on Linux."""
-    deadline = time.monotonic() + 5
-    while LINUX and time.monotonic() < deadline:
-        for orphan in _children():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(orphan, signal.SIGKILL)
-        try:
-            # The children of each killed process pass to this subreaper: repeat until none is left.
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return
-        time.sleep(0.002)
-
-
-def kill_session(leader: int) -> None:
-    """Kill what is left of the session that a process led which is dead, on Linux."""
-    deadline = time.monotonic() + 5
-    while LINUX and time.monotonic() < deadline and (left := _session(leader)):
-        for process in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(process, signal.SIGKILL)
-        time.sleep(0.002)
-
-
-def _session(leader: int) -> list[int]:
-    found = []
-    for name in filter(str.isdecimal, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-            state, _, _, session, *_ = file.read().rpartition(b")")[2].split()
-            if int(session) == leader and state not in (b"Z", b"X"):
-                found.append(int(name))
-    return found
-
-
 def _become(request: dict[str, Any], ready: int) -> NoReturn:
     """Turn this fork into the requested process; close ready once it can receive signals."""
     try:
@@ -241,17 +184,6 @@ def _ended() -> list[tuple[int, int]]:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             reaped.append((ended[0], exit_code(ended[1])))
     return reaped
-
-
-def exit_code(status: int) -> int:
-    """Return the exit code as a shell reports it: 128 and the number for a signal."""
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
-
-
-def _children() -> list[int]:
-    with open(f"/proc/self/task/{os.getpid()}/children") as file:
-        return [int(pid) for pid in file.read().split()]
 
 
 def wait(sources: list[Any], seconds: float | None = None) -> list[Any]:

@@ -1,4 +1,4 @@
-"""``python -m podium.cluster.local.processes.supervised [--stdin] COMMAND…``: run it, and leave
+"""``python -m podium.system.supervised [--stdin] COMMAND…``: run it, and leave
 nothing behind.
 
 When the command ends, or stdin is closed because the caller is gone or has had enough, everything
@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 if sys.flags.no_site:  # run as a script, whatever the command's environment says of Python
-    sys.path.append(os.path.abspath(f"{__file__}/../../../../.."))
+    sys.path.append(os.path.abspath(f"{__file__}/../../.."))
 
-from podium.cluster.local.processes.process_supervisor import (
+from podium.system.processes import (
     adopt_orphans,
     die_with_parent,
     exit_code,
@@ -73,10 +73,13 @@ def outlived(supervisor: "subprocess.Popen[bytes]") -> "subprocess.Popen[bytes]"
     it: by itself only the command dies with it, not what a shell has started."""
 
     def wait() -> None:
-        with suppress(ChildProcessError):  # it has ended, and its end was read
+        try:
             how = os.waitid(os.P_PID, supervisor.pid, os.WEXITED | os.WNOWAIT)
-            if how and how.si_code != os.CLD_EXITED:
-                kill_session(supervisor.pid)
+            was_killed = bool(how and how.si_code != os.CLD_EXITED)
+        except ChildProcessError:  # its end was read by who waits for it
+            was_killed = supervisor.wait() < 0
+        if was_killed:
+            kill_session(supervisor.pid)
 
     threading.Thread(target=wait, daemon=True).start()
     return supervisor
