@@ -457,6 +457,8 @@ class RunsUniverse:
         self.told: dict[Running, list[dict[str, Any]]] = {}
         """What each child has reported."""
 
+        self.starters: dict[Running, Running] = {}
+
         self.beside: dict[Running, set[Running]] = {}
         """The other children of its run as a child began."""
 
@@ -545,7 +547,9 @@ class RunsUniverse:
             return code
 
         kind = self.machine.operation("start a child", ("hitch", "crash", "killed"))
-        started = _Child(self.machine, Running(self.machine, f"child{self.children}", main))
+        running = Running(self.machine, f"child{self.children}", main)
+        self.starters[running] = self.machine.current()
+        started = _Child(self.machine, running)
         if kind == "killed":
             self.machine.send(started.pid, real_signal.SIGKILL)
             here().sleep(0.0)
@@ -793,7 +797,10 @@ class RunsUniverse:
         """Who was refused has left the record of the run that goes on alone."""
         own = [each for each, order in self.orders.items() if order.run == name]
         going = [
-            each for each in own if not each.over.is_set() and len(self.told.get(each, ())) > 2
+            each
+            for each in own
+            if not (each.over.is_set() or self.starters[each].over.is_set())  # else it is ending
+            and len(self.told.get(each, ())) > 2
         ]
         late = any(fault.kind in ("stall", "lag") for fault in self.universe.struck)
         written = json.loads(_content(self.home / "runs" / name / "run.json"))
