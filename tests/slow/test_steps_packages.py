@@ -17,7 +17,7 @@ from podium.cli.init import TEMPLATES
 ROOT = Path(__file__).parents[2]
 PODIUM = ("-P", "-c", "from podium.cli import main; main()")
 TRAINERS_OWN = ("torch", "torchvision", "torchvision.libs", "torchgen", "functorch", "nvidia", "triton", "sympy",
-                "mpmath", "networkx", "filelock", "fsspec", "sklearn", "joblib", "narwhals", "threadpoolctl")  # fmt: skip
+                "mpmath", "networkx", "filelock", "fsspec", "sklearn", "joblib", "narwhals", "threadpoolctl.py")  # fmt: skip
 
 pytestmark = [
     pytest.mark.slow, pytest.mark.timeout(900),
