@@ -3,6 +3,7 @@
 
 import os
 import re
+import shlex
 import sys
 import traceback
 from collections.abc import Mapping
@@ -108,6 +109,11 @@ def _read(file: Path) -> tuple[dict[str, Any], ...]:
         first = documents[0]
     if not isinstance(first, dict) or "pipelineInfo" not in first or "root" not in first:
         raise InvalidInput(f"{file} is not a compiled KFP v2 pipeline", "podium compile makes one")
+    if str(first.get("schemaVersion")).startswith("2.0."):
+        raise InvalidInput(
+            f"{file} was compiled by {first.get('sdkVersion')}, in a schema that KFP 2 does not read",
+            "compile its source with KFP 2",
+        )
     return tuple(documents)
 
 
@@ -180,7 +186,8 @@ _KFP_1 = re.compile(
 def _broken(file: Path, error: BaseException) -> InvalidInput:
     folder = str(file.parent.absolute())
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    own = [(name, line) for name, line in frames if str(Path(name).absolute()).startswith(folder)]
+    files = [(name, line) for name, line in frames if not name.startswith("<")]  # <string>
+    own = [(name, line) for name, line in files if str(Path(name).absolute()).startswith(folder)]
     name, line = (
         (error.filename, error.lineno)
         if isinstance(error, SyntaxError)
@@ -193,8 +200,20 @@ def _broken(file: Path, error: BaseException) -> InvalidInput:
             f"{name}, line {line}: {old[0]} is of KFP 1, and this kfp is version 2",
             "podium runs pipelines of KFP 2: components are functions with dsl.component",
         )
-    hint = "install it in this environment" if isinstance(error, ModuleNotFoundError) else None
+    is_missing = isinstance(error, ModuleNotFoundError) or "(unknown location)" in first
+    hint = _where_to_find(error, file) if is_missing else None
     return InvalidInput(f"{name}, line {line}: {type(error).__name__}: {first}".rstrip(": "), hint)
+
+
+def _where_to_find(error: BaseException, file: Path) -> str:
+    """Return how to have a module that was not found: from a folder above the file, or
+    installed."""
+    parts = str(getattr(error, "name", None) or "").split(".")
+    for folder in file.absolute().parents[:-1]:
+        place = folder.joinpath(*parts)
+        if all(parts) and (place.is_dir() or place.with_suffix(".py").is_file()):
+            return f"put PYTHONPATH={shlex.quote(str(folder))} before the command"
+    return "install it in this environment"
 
 
 def reaching(spec: Mapping[str, Any], field: str) -> set[str]:
