@@ -328,3 +328,23 @@ def test_a_module_above_the_file_is_named_with_its_place(tmp_path: Path, place: 
     assert refused(written(tmp_path, "import nothing_here\n")).hint == (
         "install it in this environment"
     )
+
+
+def test_a_file_that_submits_itself_runs_here(tmp_path: Path) -> None:
+    text = dedent("""\
+        from kfp import client, dsl
+
+        @dsl.component(base_image="python:3.11", install_kfp_package=False)
+        def hello() -> str:
+            return "hello"
+
+        @dsl.pipeline
+        def greet() -> str:
+            return hello().output
+
+        client.Client(host="http://127.0.0.1:1").create_run_from_pipeline_package("greet.yaml")
+        """)
+    done = podium(tmp_path / "home", written(tmp_path, text), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outputs"] == {"Output": "hello"}
+    assert re.search(r"warning: .*own\.py, line 11: .*; its pipeline runs here", done.stderr)

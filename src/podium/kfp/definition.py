@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from podium.display.terminal import echo
 from podium.errors import InvalidInput, suggestion
 from podium.files.documents import load_yaml, read_text
 from podium.kfp.importing import import_kfp
@@ -168,10 +169,24 @@ def _import(file: Path) -> ModuleType:
         with redirect_stdout(sys.stderr):  # stdout is for the compiled pipeline
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise _broken(file, error) from error
+        if not _submits(module, error):
+            raise _broken(file, error) from error
+        echo(
+            f"warning: {_broken(file, error).message}; its pipeline runs here all the same",
+            err=True,
+        )
     finally:
         sys.path[:] = before
     return module
+
+
+def _submits(module: ModuleType, error: BaseException) -> bool:
+    """Return whether a file that has defined its pipeline failed as it called a server."""
+    from kfp.dsl.graph_component import GraphComponent
+
+    frames = traceback.extract_tb(error.__traceback__)
+    has_pipeline = any(isinstance(value, GraphComponent) for value in vars(module).values())
+    return has_pipeline and any("/kfp/client/" in frame.filename for frame in frames)
 
 
 _KFP_1 = re.compile(
