@@ -348,3 +348,20 @@ def test_a_file_that_submits_itself_runs_here(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["outputs"] == {"Output": "hello"}
     assert re.search(r"warning: .*own\.py, line 11: .*; its pipeline runs here", done.stderr)
+
+
+@pytest.mark.parametrize("is_package", [False, True])
+def test_a_file_imports_its_neighbors_relatively(tmp_path: Path, is_package: bool) -> None:
+    folder = tmp_path / "outer/flows"
+    folder.mkdir(parents=True)
+    (folder / "names.py").write_text("NAME = 'whole'\n")
+    text = "from .names import NAME\nfrom kfp import dsl\n"
+    if is_package:
+        (tmp_path / "outer/__init__.py").write_text("")
+        (folder / "__init__.py").write_text("")
+        (tmp_path / "outer/part.py").write_text("")
+        text += "from .. import part\n"
+    text += "@dsl.pipeline(name=NAME)\ndef whole():\n    dsl.importer(artifact_uri='x', artifact_class=dsl.Dataset)\n"
+    assert load(written(folder, text)).pipeline.name == "whole"
+    broken = written(folder, "from .nothing import NAME\n", "broken.py")
+    assert "broken.py, line 1: ModuleNotFoundError" in refused(broken).message

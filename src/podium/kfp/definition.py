@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
 from pathlib import Path
@@ -167,7 +168,12 @@ def _import(file: Path) -> ModuleType:
     sys.path.insert(0, str(file.parent.absolute()))
     try:
         with redirect_stdout(sys.stderr):  # stdout is for the compiled pipeline
-            spec.loader.exec_module(module)
+            try:
+                spec.loader.exec_module(module)
+            except ImportError as error:
+                if "no known parent package" not in str(error):
+                    raise
+                module = _import_member(file.absolute())
     except (Exception, SystemExit) as error:
         if not _submits(module, error):
             raise _broken(file, error) from error
@@ -178,6 +184,15 @@ def _import(file: Path) -> ModuleType:
     finally:
         sys.path[:] = before
     return module
+
+
+def _import_member(file: Path) -> ModuleType:
+    """Import a file that imports its neighbors relatively, as a module of its package."""
+    root = file.parent.parent
+    while (root / "__init__.py").is_file():
+        root = root.parent
+    sys.path.insert(0, str(root))
+    return import_module(".".join(file.relative_to(root).with_suffix("").parts))
 
 
 def _submits(module: ModuleType, error: BaseException) -> bool:
