@@ -197,10 +197,27 @@ def test_what_cannot_be_served_is_refused_by_name(tmp_path: Path) -> None:
     assert "step show: this machine cannot serve the setting initContainers" in done.stderr
 
 
-def test_a_file_of_kfp_1_is_named_as_such(tmp_path: Path) -> None:
-    (tmp_path / "old.yaml").write_text("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\n")
+OF_VERTEX = """\
+pipelineSpec:
+  schemaVersion: 2.0.0
+  sdkVersion: kfp-1.8.22
+  pipelineInfo: {name: old}
+  root: {inputDefinitions: {parameters: {rows: {type: STRING}}}, dag: {tasks: {}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\n", "was compiled by KFP 1"),
+        (OF_VERTEX, "was compiled by kfp-1.8.22, in a schema that KFP 2 does not read"),
+    ],
+)
+def test_a_file_of_kfp_1_is_named_as_such(tmp_path: Path, text: str, named: str) -> None:
+    (tmp_path / "old.yaml").write_text(text)
     done = podium(tmp_path / "home", str(tmp_path / "old.yaml"))
-    assert "old.yaml was compiled by KFP 1" in done.stderr
+    assert f"old.yaml {named}" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_compiled_yaml_is_not_compiled_again(tmp_path: Path) -> None:

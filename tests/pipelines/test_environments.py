@@ -15,6 +15,7 @@ from test_own_pipelines import written
 from test_podium_run import podium
 
 from podium.errors import Failed
+from podium.runner.compiled import Compiled
 from podium.runner.environments import Environment
 
 pytestmark = pytest.mark.whole
@@ -144,3 +145,18 @@ def test_a_component_that_installs_nothing_runs_in_podiums() -> None:
     assert Environment.of(container(image, only_kfp)) is None
     assert Environment.of(container("podium-steps:0.1.0")) is None
     assert Environment.of({"image": "alpine", "command": ["sh", "-c", "echo hi"]}) is None
+
+
+def test_kfp_that_knows_no_local_artifact_is_replaced() -> None:
+    script = SCRIPT.replace("kfp==2.17.0", "kfp==2.4.0")
+    code = 'printf "%s" "$0" > ephemeral_component.py; python3 -m kfp.components.executor_main "$@"'
+    in_pipeline = {"image": "python:3.11", "command": ["sh", "-c", script, "sh", "-ec", code]}
+    in_image = {"image": "x/y", "command": ["python3", "-m", "kfp.components.executor_main"]}
+    executors = {"a": {"container": in_pipeline}, "b": {"container": in_image}}
+    compiled = Compiled({"deploymentSpec": {"executors": executors}})
+    container = compiled.executor({"executorLabel": "a"})["container"]
+    asked = Environment.of(container)
+    assert asked is not None
+    assert asked.installs[1][0] == "kfp==2.5.0"
+    assert "kfp.dsl.executor_main" in container["command"][-1]
+    assert compiled.executor({"executorLabel": "b"}) == executors["b"]

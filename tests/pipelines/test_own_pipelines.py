@@ -187,10 +187,14 @@ def test_every_experiment_of_a_file_is_compiled_as_text(
         ("a = 1\ndef x(:\n", "own.py, line 2: SyntaxError: invalid syntax"),
         ("def f():\n    raise ValueError('no\\nway')\nf()\n", "own.py, line 2: ValueError: no"),
         ("import sys\nsys.exit(3)\n", "own.py, line 2: SystemExit: 3"),
+        ("\nexec('1 / 0')\n", "own.py, line 2: ZeroDivisionError: division by zero"),
         (f"{HEAD}\nx = prepare_data\n", "own.py has no pipeline"),
     ],
 )
-def test_a_file_that_defines_none_is_refused(tmp_path: Path, text: str, expected: str) -> None:
+def test_a_file_that_defines_none_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     error = refused(written(tmp_path, text))
     assert error.message.endswith(expected)
     assert "\n" not in error.message
@@ -309,3 +313,55 @@ def test_a_file_imports_from_its_repositorys_root(
         monkeypatch.setitem(sys.modules, name, sys)  # so that it is afterwards as it is now
         monkeypatch.delitem(sys.modules, name)
     assert load(file).pipeline.name == "whole"
+
+
+@pytest.mark.parametrize("place", ["src/shelf/load.py", "src/shelf/load/__init__.py"])
+def test_a_module_above_the_file_is_named_with_its_place(tmp_path: Path, place: str) -> None:
+    module = tmp_path / place
+    module.parent.mkdir(parents=True)
+    module.write_text("")
+    (tmp_path / "src/flows").mkdir()
+    file = written(tmp_path / "src/flows", "import shelf.load\n")
+    assert refused(file).hint == f"put PYTHONPATH={tmp_path}/src before the command"
+    own = written(tmp_path / "src/flows", "from shelf import load\nimport shelf.save\n")
+    assert refused(own).hint == f"put PYTHONPATH={tmp_path}/src before the command"
+    assert refused(written(tmp_path, "import nothing_here\n")).hint == (
+        "install it in this environment"
+    )
+
+
+def test_a_file_that_submits_itself_runs_here(tmp_path: Path) -> None:
+    text = dedent("""\
+        from kfp import client, dsl
+
+        @dsl.component(base_image="python:3.11", install_kfp_package=False)
+        def hello() -> str:
+            return "hello"
+
+        @dsl.pipeline
+        def greet() -> str:
+            return hello().output
+
+        client.Client(host="http://127.0.0.1:1").create_run_from_pipeline_package("greet.yaml")
+        """)
+    done = podium(tmp_path / "home", written(tmp_path, text), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outputs"] == {"Output": "hello"}
+    assert re.search(r"warning: .*own\.py, line 11: .*; its pipeline runs here", done.stderr)
+
+
+@pytest.mark.parametrize("is_package", [False, True])
+def test_a_file_imports_its_neighbors_relatively(tmp_path: Path, is_package: bool) -> None:
+    folder = tmp_path / "outer/flows"
+    folder.mkdir(parents=True)
+    (folder / "names.py").write_text("NAME = 'whole'\n")
+    text = "from .names import NAME\nfrom kfp import dsl\n"
+    if is_package:
+        (tmp_path / "outer/__init__.py").write_text("")
+        (folder / "__init__.py").write_text("")
+        (tmp_path / "outer/part.py").write_text("")
+        text += "from .. import part\n"
+    text += "@dsl.pipeline(name=NAME)\ndef whole():\n    dsl.importer(artifact_uri='x', artifact_class=dsl.Dataset)\n"
+    assert load(written(folder, text)).pipeline.name == "whole"
+    broken = written(folder, "from .nothing import NAME\n", "broken.py")
+    assert "broken.py, line 1: ModuleNotFoundError" in refused(broken).message

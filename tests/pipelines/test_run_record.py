@@ -40,6 +40,43 @@ def test_the_error_that_a_step_left_is_told(home: Path) -> None:
     assert str(caught.value.hint).endswith(": podium run train source=x target=z")
 
 
+CHAINED = """\
+Traceback (most recent call last):
+  File "/usr/lib/python3.11/socket.py", line 827, in create_connection
+    for res in getaddrinfo(host, port):
+               ^^^^^^^^^^^^^^^^^^^^^^^
+socket.gaierror: [Errno -2] Name or service not known
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "<frozen runpy>", line 198, in _run_module_as_main
+  File "/env/lib/python3.11/site-packages/kfp/dsl/executor.py", line 361, in execute
+    result = self.func(**func_kwargs)
+  File "/tmp/x/ephemeral_component.py", line 12, in load
+    df = pd.read_csv("https://far.example/rows.csv")
+         ^^^^^^^^^^^
+  File "/env/lib/python3.11/site-packages/pandas/io/common.py", line 9, in get_handle
+    urlopen()
+urllib.error.URLError: <urlopen error Name or service not known>
+"""
+
+
+def test_a_traceback_is_shown_by_the_users_own_lines(home: Path) -> None:
+    run = failed_run(home, "rows\n" * 40 + CHAINED)
+    with pytest.raises(Failed) as caught:
+        run.end(1, stopped=False)
+    said = caught.value.message.splitlines()
+    assert said[-4:] == [
+        '    File "/tmp/x/ephemeral_component.py", line 12, in load',
+        '      df = pd.read_csv("https://far.example/rows.csv")',
+        "           ^^^^^^^^^^^",
+        "  urllib.error.URLError: <urlopen error Name or service not known>",
+    ]
+    assert "  socket.gaierror: [Errno -2] Name or service not known" in said
+    assert not any("/lib/python3" in line or "frozen" in line for line in said)
+
+
 def test_a_failed_run_names_the_last_words_of_its_program(home: Path) -> None:
     run = failed_run(home, "")
     assert run.cause == ""

@@ -43,6 +43,10 @@ class KfpWorld:
     def __init__(self, release: str) -> None:
         self.release = release
         self.multi_user = False
+        self.refused_account = ""
+        """Account that the server does not allow (ALLOWEDSERVICEACCOUNTS of 2.18)."""
+        self.account_of_others = ""
+        """Account that the user has no right to use (multi-user mode of 2.18)."""
         self.numbers = itertools.count(1)
         self.pipelines: dict[str, dict[str, Any]] = {}
         self.versions: dict[str, list[dict[str, Any]]] = {}
@@ -94,7 +98,25 @@ class KfpWorld:
         versions.append(made)
         return 200, made
 
+    def refusal(self, what: str, account: str | None) -> tuple[int, dict[str, Any]] | None:
+        """Return 2.18's answer to an account. Read in kubeflow/pipelines: the words about a user
+        (resource_manager.go), and of those about the list that they hold "not allowed"."""
+        if account and account == self.refused_account:
+            said = f"service account '{account}' is not allowed"
+        elif account and account == self.account_of_others:
+            said = (
+                "User 'ann@example.com' is not authorized with reason:  (request: "
+                "&ResourceAttributes{Namespace:team-a,Verb:use,Group:,Version:,Resource:"
+                f"serviceaccounts,Subresource:,Name:{account},}}): Unauthorized access"
+            )
+        else:
+            return None
+        words = f"Failed to create a new {what}: PermissionDenied: {said}"
+        return 403, {"error": words, "code": 7, "message": words}
+
     def run(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if refused := self.refusal("run", body.get("service_account")):
+            return refused
         made = {**body, "run_id": self.new("run"), "state": "PENDING", "created_at": NOW}
         self.runs[made["run_id"]] = made
         return 200, made
@@ -109,6 +131,8 @@ class KfpWorld:
         return 200, self.runs[run_id]
 
     def recur(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if refused := self.refusal("recurring run", body.get("service_account")):
+            return refused
         if not 1 <= int(body.get("max_concurrency", 1)) <= 10:
             return 400, {"message": "The max concurrency of the recurring run is out of range"}
         status = "ENABLED" if body.get("mode") == "ENABLE" else "DISABLED"

@@ -1,6 +1,8 @@
 """`podium runs` for a server's runs, and what a schedule's change means for a run in flight."""
 
 import json
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from kfp_server import KfpServer, KfpWorld
 from test_versions import HELLO, details
 
 from podium.cli import app
-from podium.errors import Conflict, InvalidInput, NotFound
+from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.kfp.client import Server
 from podium.kfp.runs import ServerRuns
 from podium.kfp.schedule_files import Schedule
@@ -158,3 +160,43 @@ def test_a_refused_change_leaves_the_old_schedule(
     with pytest.raises(Exception, match="no room"):
         Schedules(server).apply([change], "podium")
     assert world.recurring == before
+
+
+@pytest.mark.parametrize("of", ["run", "schedule"])
+@pytest.mark.parametrize(
+    ("rule", "said", "hint"),
+    [
+        (
+            "refused_account",
+            "the server does not allow the service account steps",
+            "an administrator adds it to the names that are allowed: "
+            "kubectl -n kubeflow set env deployment/ml-pipeline ALLOWEDSERVICEACCOUNTS=NAMES,steps",
+        ),
+        (
+            "account_of_others",
+            "ann@example.com may not use the service account steps in namespace team-a",
+            "a Role there has to grant the verb use, see docs/cluster-teams.md; try it with: "
+            "kubectl -n team-a auth can-i use serviceaccounts/steps --as ann@example.com",
+        ),
+    ],
+)
+def test_a_refused_service_account_is_named(
+    server: Server, world: KfpWorld, rule: str, said: str, hint: str, of: str
+) -> None:
+    version = upload(server, HELLO)
+    setattr(world, rule, "steps")
+    (change,) = Schedules(server).plan([replace(NIGHTLY, service_account="steps")])
+    runs, schedules = ServerRuns(server), Schedules(server)
+    doing, send = {
+        "run": ("run hello-world", partial(runs.submit, version, [], group="podium", service_account="steps")),
+        "schedule": ("create schedule nightly", partial(schedules.apply, [change], "podium")),
+    }[of]  # fmt: skip
+    with pytest.raises(PodiumError) as refused:
+        send()
+    assert refused.value.message == f"cannot {doing}: {said}"
+    assert refused.value.hint == hint
+    assert not world.runs
+    assert not world.recurring
+    setattr(world, rule, "")
+    send()
+    assert world.runs or world.recurring

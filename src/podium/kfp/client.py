@@ -9,6 +9,8 @@ import io
 import json
 import logging
 import os
+import re
+import shlex
 import socket
 import time
 import warnings
@@ -111,6 +113,8 @@ class Server:
             # 2.0.5 answers 500 where a name is taken (observed).
             if error.status == 409 or (error.status == 500 and "already exist" in message.lower()):
                 raise Conflict(text) from error
+            if refused := _account_refused(message):
+                raise PodiumError(f"cannot {doing}: {refused[0]}", refused[1]) from error
             if error.status == 400:
                 raise InvalidInput(text) from error
             hint = "check the token and the namespace" if error.status in (401, 403) else None
@@ -250,6 +254,32 @@ def _message_of(error: Any) -> str:
         if getattr(error, "status", None) and (not body or body.startswith("<")):  # an HTML page
             return f"{error.status} {error.reason}"
         return body or str(error).strip()
+
+
+_NOT_OURS = re.compile(
+    r"User '([^']*)' is not authorized.*\bNamespace:([^,]*),Verb:use,.*"
+    r"\bResource:serviceaccounts,.*\bName:([^,}]*)"
+)
+_NOT_ALLOWED = re.compile(r"service ?account \W*([\w.-]+)\W* is not allowed", re.IGNORECASE)
+
+
+def _account_refused(message: str) -> tuple[str, str] | None:
+    """Return sentence and hint where a server refuses the service account of a run, as KFP does
+    from 2.18 on: one that its ALLOWEDSERVICEACCOUNTS lacks, or that the user may not ``use``."""
+    if found := _NOT_OURS.search(message):
+        user, namespace, account = found.groups()
+        return (
+            f"{user} may not use the service account {account} in namespace {namespace}",
+            "a Role there has to grant the verb use, see docs/cluster-teams.md; try it with: kubectl"
+            f" -n {namespace} auth can-i use serviceaccounts/{account} --as {shlex.quote(user)}",
+        )
+    if found := _NOT_ALLOWED.search(message):
+        return (
+            f"the server does not allow the service account {found[1]}",
+            "an administrator adds it to the names that are allowed: kubectl -n kubeflow set env "
+            f"deployment/ml-pipeline ALLOWEDSERVICEACCOUNTS=NAMES,{found[1]}",
+        )
+    return None
 
 
 def _no_server(error: Exception, address: str) -> PodiumError:

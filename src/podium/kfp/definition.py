@@ -3,18 +3,21 @@
 
 import os
 import re
+import shlex
 import sys
 import traceback
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from podium.display.terminal import echo
 from podium.errors import InvalidInput, suggestion
 from podium.files.documents import load_yaml, read_text
 from podium.kfp.importing import import_kfp
@@ -108,6 +111,11 @@ def _read(file: Path) -> tuple[dict[str, Any], ...]:
         first = documents[0]
     if not isinstance(first, dict) or "pipelineInfo" not in first or "root" not in first:
         raise InvalidInput(f"{file} is not a compiled KFP v2 pipeline", "podium compile makes one")
+    if str(first.get("schemaVersion")).startswith("2.0."):
+        raise InvalidInput(
+            f"{file} was compiled by {first.get('sdkVersion')}, in a schema that KFP 2 does not read",
+            "compile its source with KFP 2",
+        )
     return tuple(documents)
 
 
@@ -160,12 +168,40 @@ def _import(file: Path) -> ModuleType:
     sys.path.insert(0, str(file.parent.absolute()))
     try:
         with redirect_stdout(sys.stderr):  # stdout is for the compiled pipeline
-            spec.loader.exec_module(module)
+            try:
+                spec.loader.exec_module(module)
+            except ImportError as error:
+                if "no known parent package" not in str(error):
+                    raise
+                module = _import_member(file.absolute())
     except (Exception, SystemExit) as error:
-        raise _broken(file, error) from error
+        if not _submits(module, error):
+            raise _broken(file, error) from error
+        echo(
+            f"warning: {_broken(file, error).message}; its pipeline runs here all the same",
+            err=True,
+        )
     finally:
         sys.path[:] = before
     return module
+
+
+def _import_member(file: Path) -> ModuleType:
+    """Import a file that imports its neighbors relatively, as a module of its package."""
+    root = file.parent.parent
+    while (root / "__init__.py").is_file():
+        root = root.parent
+    sys.path.insert(0, str(root))
+    return import_module(".".join(file.relative_to(root).with_suffix("").parts))
+
+
+def _submits(module: ModuleType, error: BaseException) -> bool:
+    """Return whether a file that has defined its pipeline failed as it called a server."""
+    from kfp.dsl.graph_component import GraphComponent
+
+    frames = traceback.extract_tb(error.__traceback__)
+    has_pipeline = any(isinstance(value, GraphComponent) for value in vars(module).values())
+    return has_pipeline and any("/kfp/client/" in frame.filename for frame in frames)
 
 
 _KFP_1 = re.compile(
@@ -180,7 +216,8 @@ _KFP_1 = re.compile(
 def _broken(file: Path, error: BaseException) -> InvalidInput:
     folder = str(file.parent.absolute())
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    own = [(name, line) for name, line in frames if str(Path(name).absolute()).startswith(folder)]
+    files = [(name, line) for name, line in frames if not name.startswith("<")]  # <string>
+    own = [(name, line) for name, line in files if str(Path(name).absolute()).startswith(folder)]
     name, line = (
         (error.filename, error.lineno)
         if isinstance(error, SyntaxError)
@@ -193,8 +230,20 @@ def _broken(file: Path, error: BaseException) -> InvalidInput:
             f"{name}, line {line}: {old[0]} is of KFP 1, and this kfp is version 2",
             "podium runs pipelines of KFP 2: components are functions with dsl.component",
         )
-    hint = "install it in this environment" if isinstance(error, ModuleNotFoundError) else None
+    is_missing = isinstance(error, ModuleNotFoundError) or "(unknown location)" in first
+    hint = _where_to_find(error, file) if is_missing else None
     return InvalidInput(f"{name}, line {line}: {type(error).__name__}: {first}".rstrip(": "), hint)
+
+
+def _where_to_find(error: BaseException, file: Path) -> str:
+    """Return how to have a module that was not found: from a folder above the file, or
+    installed."""
+    parts = str(getattr(error, "name", None) or "").split(".")
+    for folder in file.absolute().parents[:-1]:
+        place = folder.joinpath(*parts)
+        if all(parts) and (place.is_dir() or place.with_suffix(".py").is_file()):
+            return f"put PYTHONPATH={shlex.quote(str(folder))} before the command"
+    return "install it in this environment"
 
 
 def reaching(spec: Mapping[str, Any], field: str) -> set[str]:

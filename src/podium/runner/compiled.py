@@ -16,6 +16,11 @@ from podium.errors import InvalidInput
 Path_ = tuple[str, ...]
 """Names of the tasks from the root to one."""
 
+EXECUTOR = "kfp.dsl.executor_main"
+"""Module that runs a Python function as a step."""
+
+_BELOW_2_5 = re.compile(r"\bkfp==2\.[0-4]\.[\w.-]+")
+
 GROUPS = ("condition", "for-loop", "exit-handler")
 """Tasks that KFP makes for control flow; a pipeline that is part of another is none."""
 
@@ -42,7 +47,7 @@ class Compiled:
     def executor(self, component: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what a component that is no group runs."""
         executors = self.spec.get("deploymentSpec", {}).get("executors", {})
-        return dict(executors[component["executorLabel"]])
+        return _with_local_paths(executors[component["executorLabel"]])
 
     @property
     def seconds(self) -> int:
@@ -274,3 +279,15 @@ def _chosen(part: Any, inputs: Mapping[str, Any]) -> Any:
     given = inputs.get("parameterValues", {}) | inputs.get("artifacts", {})
     present = given.get(choice["InputName"]) is not None
     return _chosen(choice["Then"] if present else choice.get("Else", []), inputs)
+
+
+def _with_local_paths(executor: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an executor whose kfp, where its compiler wrote one below 2.5, is 2.5: older ones know
+    no artifact outside of buckets (kfp/dsl/types/artifact_types.py, 2.4 and 2.5)."""
+    container = executor.get("container", {})
+    words = [str(word) for word in container.get("command", ())]
+    if not any("ephemeral_component.py" in word for word in words):
+        return dict(executor)
+    command = [_BELOW_2_5.sub("kfp==2.5.0", word) for word in words]
+    command = [word.replace("kfp.components.executor_main", EXECUTOR) for word in command]
+    return {**executor, "container": {**container, "command": command}}

@@ -22,7 +22,8 @@ from urllib.parse import urlsplit
 
 from podium.errors import Failed
 from podium.files.drafts import appearing
-from podium.runner.steps import EXECUTOR, OWN_IMAGES, installing
+from podium.runner.compiled import EXECUTOR
+from podium.runner.steps import OWN_IMAGES, installing
 
 _VALUED = {"--index-url", "-i", "--extra-index-url", "--trusted-host", "--find-links", "-f"}
 _QUIET = {"--quiet", "-q", "--no-warn-script-location", "--user", "--disable-pip-version-check"}

@@ -144,6 +144,8 @@ process's id."""
 LAST, LONGEST = 12, 400
 """Number of lines shown of a log that ends without an error, and number of characters of each."""
 
+_FRAME = re.compile(r'  File "([^"]+)", line \d+')
+
 STOP = "stop"
 """File in a run's directory: a process, maybe another than the run's, has stopped it."""
 
@@ -275,7 +277,8 @@ class RunRecord:
         with suppress(FileNotFoundError, InvalidInput):
             failure = parse(_Failure, read_json(left), str(left))
             return _indented(failure.error.splitlines()), failure.fix
-        return _indented(last_lines(self.log(step), LAST)), {}
+        end = last_lines(self.log(step), 20 * LAST)  # a traceback is long
+        return _indented(list(_without_libraries(end))[-LAST:]), {}
 
     @property
     def cause(self) -> str:
@@ -614,6 +617,20 @@ def last_lines(log: Path, most: int) -> list[str]:
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - most * LONGEST))
         return file.read().decode(errors="replace").rstrip().splitlines()[-most:]
+
+
+def _without_libraries(lines: Iterable[str]) -> Iterator[str]:
+    """Drop the frames of libraries and of Python itself from the tracebacks among lines."""
+    in_library = False
+    for line in lines:
+        frame = _FRAME.match(line)
+        in_library = _is_library(frame[1]) if frame else in_library and line.startswith("    ")
+        if not in_library:
+            yield line
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith("<frozen") or "/site-packages/" in file or "/lib/python3." in file
 
 
 def _indented(lines: Iterable[str]) -> str:

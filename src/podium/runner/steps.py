@@ -21,15 +21,12 @@ from podium.errors import Failed, InvalidInput
 from podium.files.documents import read_json, with_whole_numbers
 from podium.files.drafts import appearing
 from podium.runner import containers
-from podium.runner.compiled import Constants, command_of, resolved
+from podium.runner.compiled import EXECUTOR, Constants, command_of, resolved
 from podium.system import supervised
 from podium.system.settings import FAILURE, SAFE_PATH
 
 OUTPUT = "executor_output.json"
 """File that KFP's executor writes."""
-
-EXECUTOR = "kfp.dsl.executor_main"
-"""Module that runs a Python function as a step."""
 
 CREATE_VOLUME, DELETE_VOLUME = "argostub/createpvc", "argostub/deletepvc"
 """Images that stand for creating and deleting a volume, which KFP's driver does."""
