@@ -54,7 +54,9 @@ def test_a_killed_keeper_leaves_nothing_of_a_predict_command(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_to_the_supervisor_is_its_commands(number: int) -> None:
-    script = f"trap 'echo told; exit 7' {number}; echo ready; while :; do sleep 0.1; done"
+    script = (
+        f"trap 'echo told; exit 7' {number}; echo ready; for n in $(seq 300); do sleep 0.1; done"
+    )
     with subprocess.Popen(
         [sys.executable, "-I", "-S", supervised.__file__, "sh", "-c", script],
         stdin=subprocess.PIPE,
