@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 TESTS = {
     "api": "tests/api tests/cluster/test_rollout.py",
     "cli": "tests/cli tests/doctor tests/server tests/cluster/test_reap.py tests/serving/test_watch.py",
-    "cluster": "tests/cluster tests/cluster_local tests/pipelines/test_killed_supervisor.py",
+    "cluster": "tests/cluster tests/cluster_local",
     "data": "tests/data tests/evidence tests/sweeps/test_folds.py",
     "kfp": "tests/server tests/pipelines",
     "manifests": "tests/manifests tests/doctor tests/sweeps",
