@@ -22,14 +22,16 @@ ROOT = Path(__file__).parent.parent
 
 TESTS = {
     "api": "tests/api tests/cluster/test_rollout.py",
-    "data": "tests/data tests/evidence",
+    "cli": "tests/cli tests/doctor tests/server tests/cluster/test_reap.py tests/serving/test_watch.py",
+    "cluster": "tests/cluster tests/cluster_local",
+    "data": "tests/data tests/evidence tests/sweeps/test_folds.py",
     "kfp": "tests/server tests/pipelines",
-    "manifests": "tests/manifests tests/doctor",
-    "models": "tests/models tests/contract tests/evidence",
+    "manifests": "tests/manifests tests/doctor tests/sweeps",
+    "models": "tests/models tests/contract tests/evidence tests/serving",
     "prediction": "tests/serving tests/steps",
-    "runner": "tests/pipelines tests/cli/test_runs_command.py",
+    "runner": "tests/pipelines tests/cli/test_runs_command.py tests/cli/test_runs_report.py tests/api",
     "scoring": "tests/scoring tests/models/test_rule.py tests/pipelines/test_own_metrics.py tests/evidence",
-    "serving": "tests/serving",
+    "search": "tests/search tests/sweeps",
     "storage": "tests/storage tests/contract",
     "sweeps": "tests/sweeps tests/contract tests/universe",
     "training": "tests/training tests/trainer tests/steps tests/evidence",
@@ -140,27 +142,44 @@ def main() -> int:
             target = tree / file.relative_to(ROOT)
             target.write_text(changed)
             began = time.monotonic()
-            noticed = _is_noticed(tree, tests, given.limit)
+            near = _naming(file, tree, tests)
+            by = _noticed_by(tree, [*near, *tests], given.limit)
             shutil.copy(file, target)
-            missed += not noticed
+            missed += not by
             place_of = f"{file.relative_to(ROOT)}:{line}"
-            said = "noticed" if noticed else "MISSED "
+            said = "noticed" if by else "MISSED "
             seconds = time.monotonic() - began
-            print(f"{number:3} {said} {seconds:5.0f} s  {place_of}  {what}", flush=True)
+            print(f"{number:3} {said} {seconds:5.0f} s  {place_of}  {what}  {by}", flush=True)
     print(f"{len(tried) - missed} of {len(tried)} changes noticed, of {len(found)} in {given.room}")
     return 1 if missed else 0
 
 
-def _is_noticed(tree: Path, tests: list[str], limit: float) -> bool:
+def _naming(file: Path, tree: Path, tests: list[str]) -> list[str]:
+    """Return the test files that name the module: run first, they notice soonest."""
+    module = ".".join(file.relative_to(ROOT / "src").with_suffix("").parts)
+    found = [path for place in tests for path in sorted((tree / place).rglob("test_*.py"))]
+    return [str(path.relative_to(tree)) for path in found if module in path.read_text()]
+
+
+def _noticed_by(tree: Path, tests: list[str], limit: float) -> str:
+    """Return the first test that fails; nothing if none does."""
     words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
-            words, cwd=tree, env=environment, capture_output=True, timeout=limit, check=False
+            words,
+            cwd=tree,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
         )
     except subprocess.TimeoutExpired:
-        return True
-    return done.returncode != 0
+        return "the limit"
+    lines = done.stdout.splitlines()
+    failed = [line.split(" - ")[0] for line in lines if line.startswith(("FAILED", "ERROR"))]
+    return failed[0] if failed else "a crash" if done.returncode else ""
 
 
 if __name__ == "__main__":

@@ -398,6 +398,15 @@ def test_a_missing_script_is_refused_before_it_restarts_forever(
         cluster.create(typed(manifest(command=command, restart_policy="OnFailure")))
 
 
+def test_a_script_that_imports_what_is_missing_is_refused(
+    cluster: LocalSweeps, tmp_path: Path
+) -> None:
+    lines = "import nowhere_a.deep", "from nowhere_b.deep import thing", "from .beside import other"
+    (tmp_path / "fit.py").write_text("\n".join(lines))
+    with pytest.raises(InvalidInput, match=r"fit\.py imports nowhere_a, nowhere_b, which this"):
+        cluster.create(typed(manifest(command=("python", str(tmp_path / "fit.py")))))
+
+
 SIDE = {"name": "side", "image": "any", "command": ["true"]}
 
 

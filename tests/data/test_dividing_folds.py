@@ -79,6 +79,7 @@ def test_a_group_is_in_one_fold(tmp_path: Path) -> None:
                 if row in kept:
                     owners.setdefault(group, set()).add(number)
     assert all(len(found) == 1 for found in owners.values())
+    assert set().union(*owners.values()) == {0, 1, 2}
 
 
 def test_equal_items_share_a_fold(tmp_path: Path) -> None:
@@ -113,6 +114,12 @@ def test_folds_by_time_leave_the_gap(tmp_path: Path) -> None:
         )
         step = np.diff(np.unique(block)).min()  # a day, as the preparation scales it
         assert block.min() - train.max() >= 7 * step * 0.999
+
+
+def test_too_many_folds_by_time_say_the_most(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        artifact.check_folds(table(tmp_path, time="day"), 60)
+    assert refused.value.hint == "folds=53"
 
 
 def test_another_seed_divides_anew(tmp_path: Path) -> None:

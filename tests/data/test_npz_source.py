@@ -78,6 +78,13 @@ def test_classes_may_have_names_of_their_own(tmp_path: Path) -> None:
     assert info.parts["test"].class_counts == (2, 2, 2)
 
 
+def test_more_classes_than_a_byte_counts_are_told_apart(tmp_path: Path) -> None:
+    names = np.array([f"{number:03}" for number in range(257)])
+    np.savez(tmp_path / "made.npz", x=RNG.random((257 * 4, 2), np.float32), y=np.tile(names, 4))
+    prepare(tmp_path)
+    assert artifact.load(tmp_path / "d", "train").target.max() == 256
+
+
 def test_floats_are_numbers_to_predict(tmp_path: Path) -> None:
     np.savez(tmp_path / "made.npz", **{**arrays(), "y": RNG.random((60, 2))})
     info = prepare(tmp_path)

@@ -205,6 +205,9 @@ def test_a_picture_much_whiter_than_training_is_refused() -> None:
         InvalidInput, match="pixels up to 60000, but 4095 was white in the training data"
     ):
         as_colors(Image.fromarray(deep), 1, bits=12)
+    hot = np.full((10, 10), 2000, np.uint16)
+    hot[0, 0] = 60_000
+    assert np.asarray(as_colors(Image.fromarray(hot), 1, bits=12)).max() == 255, "1 % are hot"
     deep[:] = 2000
     assert np.asarray(as_colors(Image.fromarray(deep), 1, bits=12)).max() == round(
         2000 * 255 / 4095

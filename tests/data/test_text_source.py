@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from podium.data import preprocessing
+from podium.data import artifact, preprocessing
 from podium.data.options import DataOptions
 from podium.data.preprocessing.text import TextPreprocessing, words
 from podium.data.row_files import open_rows
 from podium.data.sources import text
 from podium.data.sources.source import Raw
 from podium.errors import InvalidInput, PodiumError
+from podium.steps.prepare_data import DataSettings, prepare_data
 
 REVIEWS = """text,stars,label
 "Good, very good!",5,good
@@ -128,3 +129,16 @@ def test_sentences_that_are_cut_are_counted(caplog: pytest.LogCaptureFixture) ->
         "2 of the 3 training sentences are cut, the longest from 4 words to 2: length=4 takes all"
         in caplog.text
     )
+
+
+@pytest.mark.parametrize(("source", "grouped"), [("text", True), ("table", False)])
+def test_sentences_of_the_same_words_are_a_group(
+    source: str, grouped: bool, tmp_path: Path
+) -> None:
+    rows = [f"{'good' if at % 2 else 'bad'} {at},{at % 2}" for at in range(60)]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]))
+    prepare_data(
+        DataSettings(dataset=f"{source}:{tmp_path}/rows.csv", target="label"), tmp_path / "d"
+    )
+    groups = artifact.load_facts(tmp_path / "d", "groups", "train")
+    assert (groups is not None) == grouped

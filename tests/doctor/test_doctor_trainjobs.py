@@ -56,8 +56,8 @@ def test_a_command_that_may_know_its_nodes_is_fine(runtime: str, command: list[s
 
 
 def test_processes_that_nobody_starts_are_found() -> None:
-    found = examine(numNodes=1, numProcPerNode=4, command=["python", "-m", "podium.trainer"])
-    assert "numProcPerNode is 4" in found["one-process-a-node"].what
+    found = examine(numNodes=1, numProcPerNode=2, command=["python", "-m", "podium.trainer"])
+    assert "numProcPerNode is 2" in found["one-process-a-node"].what
     assert examine(numProcPerNode=4) == {}
 
 

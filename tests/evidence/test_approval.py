@@ -82,10 +82,10 @@ def test_what_does_not_meet_the_rule_does_not_wait(model: Model) -> None:
 def test_an_approval_is_signed_where_signatures_are_asked_for(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = tmp_path / "key.pem"
-    subprocess.run(
-        ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key], check=True
-    )
+    key, other = tmp_path / "key.pem", tmp_path / "other.pem"
+    for each in (key, other):
+        curve = ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout"]
+        subprocess.run([*curve, "-out", each], check=True)
     public = ["openssl", "ec", "-in", key, "-pubout", "-out", tmp_path / "key.pub"]
     subprocess.run(public, check=True, capture_output=True)
     for version in model.versions:
@@ -96,6 +96,13 @@ def test_an_approval_is_signed_where_signatures_are_asked_for(
     assert model.approve("new", "audit 12", key=key).version == "new"
     word = next(record for record in model.records() if record.event == "approval")
     assert len(word.evidence["key"]) == 64
+    with pytest.raises(NotPromoted):
+        model.promote("newest", rule=RULE)
+    with pytest.raises(NotPromoted) as refused:
+        model.approve("newest", "by somebody else", key=other)
+    assert "no: the approval of shapes newest is not a valid signature" in (
+        refused.value.hint or ""
+    )
 
 
 def test_a_person_says_so_on_the_command_line(model: Model, typed: Typed) -> None:

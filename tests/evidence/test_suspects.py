@@ -24,9 +24,9 @@ from podium.data.look import _charts
 from podium.data.near import NearItems
 from podium.data.options import of_pipeline
 from podium.data.preprocessing import TablePreprocessing
-from podium.data.schema import InputDescription
+from podium.data.schema import Column, InputDescription
 from podium.data.split import Split
-from podium.data.suspects import near_duplicates
+from podium.data.suspects import find_answers, near_duplicates
 from podium.errors import InvalidInput
 from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.training.examples import _shown as shown_item
@@ -650,3 +650,17 @@ def test_copies_in_other_letters_are_copies(prepare: Prepare, tmp_path: Path) ->
     assert near is not None
     again = NearItems.from_arrays(near.to_arrays())
     assert again.holds(parts["test"].inputs).mean() > 0.9
+
+
+def test_nothing_is_near_a_single_item(prepare: Prepare, tmp_path: Path) -> None:
+    frame(80).to_csv(tmp_path / "a.csv", index=False)
+    info, _ = prepare(f"table:{tmp_path / 'a.csv'}")
+    train = artifact.load(tmp_path / "data", "train")
+    assert NearItems.of([Selection(part=train, index=np.array([0]))], info.inputs) is None
+
+
+@pytest.mark.parametrize(("rows", "found"), [(19, []), (20, ["x"])])
+def test_twenty_rows_tell_which_column_is_the_answer(rows: int, found: list[str]) -> None:
+    answer = np.arange(rows) % 2
+    columns = [Column(name="x", kind="number")]
+    assert find_answers(answer[:, np.newaxis].astype(np.float32), answer, columns) == found

@@ -1,6 +1,7 @@
 """Under drift, models are compared on the newest test items."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from podium.errors import InvalidInput
 from podium.kfp.values import check_values
 from podium.models import open_registry
 from podium.models.comparison import contest
+from podium.models.shared_items import SharedItems
 
 pytestmark = pytest.mark.whole
 
@@ -61,6 +63,17 @@ def test_figures_of_another_window_do_not_count(nights: Nights) -> None:
         model.C = 0.01 * (1 + nights.night)
         said = "".join(nights.train(model, rule=rule)["reasons"])
         assert (f"challenger {challengers} on" in said) == (challengers > 1), said
+
+
+def test_the_newest_items_keep_their_hashes() -> None:
+    target, days = np.zeros(4), np.datetime64("2020-01-01") + np.arange(4)
+    answers: Any = {"target": target, "predicted": (target,), "decided": (target,)}
+    shared = SharedItems(
+        items=np.arange(4), classes=(), inputs={}, units=np.arange(10, 14), **answers
+    )
+    units = shared.newest(2, days).units
+    assert units is not None
+    assert units.tolist() == [12, 13]
 
 
 def test_a_window_needs_times(nights: Nights) -> None:

@@ -66,6 +66,25 @@ def test_admission_names_the_rule_that_is_broken(change: dict[str, Any], rule: s
     assert rule in f"{refused.value.message} {refused.value.hint}"
 
 
+def mpijob(**workers: int) -> dict[str, Any]:
+    def replica(name: str, **given: int) -> dict[str, Any]:
+        return {**given, "template": {"spec": {"containers": [{"name": name, "image": "mpi"}]}}}
+
+    specs = {"Launcher": replica("launcher"), "Worker": replica("worker", **workers)}
+    named = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": {"name": "a"}}
+    return {**named, "spec": {"mpiReplicaSpecs": specs}}
+
+
+def test_workers_of_an_mpijob_wait_for_the_launcher() -> None:
+    job = admit(mpijob(replicas=2))
+    assert [container.words for _, container in job.containers()] == [(), ("sleep", "365d")]
+
+
+def test_an_mpijob_has_no_workers_that_nobody_counted() -> None:
+    with pytest.raises(InvalidInput, match="`replicas >= 1` must hold, but got 0"):
+        admit(mpijob())
+
+
 def test_admission_names_the_policies_there_are() -> None:
     manifest = job()
     replicas(manifest)["Master"]["restartPolicy"] = "Sometimes"

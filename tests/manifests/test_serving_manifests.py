@@ -108,6 +108,14 @@ def test_a_pod_has_time_to_answer_what_is_under_way(form: str) -> None:
     }  # fmt: skip
 
 
+def test_a_rollout_fails_only_after_a_slow_start() -> None:
+    deployment = written("kubernetes")["Deployment"]["spec"]
+    (container,) = deployment["template"]["spec"]["containers"]
+    probe = container["startupProbe"]
+    start = probe["periodSeconds"] * probe["failureThreshold"]
+    assert deployment["progressDeadlineSeconds"] >= start + DRAIN + ANSWER
+
+
 @either
 def test_keys_and_token_are_references_only(form: str) -> None:
     objects = written(form, **FULL)

@@ -80,11 +80,16 @@ def test_a_shell_gets_the_variables_alone() -> None:
     assert trial_of(own).words == ("/bin/sh", "-c", "fit 0.5")
 
 
-def test_a_path_with_blanks_is_quoted_for_a_shell() -> None:
-    own = experiment(
-        {"image": "mine", "command": ["sh", "-c", "fit ${trialParameters.rate} ${podium.data}"]}
-    )
-    assert trial_of(own, data="/my data").words[-1] == "fit 0.5 '/my data'"
+@pytest.mark.parametrize(
+    ("command", "last"),
+    [
+        (["sh", "-c", "fit ${trialParameters.rate} ${podium.data}"], "fit 0.5 '/my data'"),
+        (["fit", "${trialParameters.rate}", "${podium.data}"], "'/my data'"),  # Katib's shell
+    ],
+)
+def test_a_path_with_blanks_is_quoted_for_a_shell(command: list[str], last: str) -> None:
+    own = experiment({"image": "mine", "command": command})
+    assert trial_of(own, data="/my data").words[-1] == last
 
 
 def test_a_search_parameter_called_data_keeps_its_flag() -> None:

@@ -12,6 +12,7 @@ from podium.errors import InvalidInput
 from podium.models import PromotionRule, Version, decide
 from podium.models.criteria import CRITERIA
 from podium.models.decision import Earlier
+from podium.models.record import Record
 from podium.models.version import Facts, _TrialFacts
 from podium.scoring import METRICS, find_metric
 from podium.scoring.comparison import mcnemar
@@ -72,6 +73,10 @@ def test_every_rule_prints_shrunk_figures() -> None:
         figures = decision.figures
         assert figures["champion_value"] < figures["champion_shrunk"]
         assert figures["champion_shrunk"] < figures["shrunk"] < figures["value"]
+        kept = (figures["shrunk"] - figures["shrunk_to"]) / (
+            figures["value"] - figures["shrunk_to"]
+        )
+        assert figures["shrunk_by"] == pytest.approx(1 - kept)
         assert f"shrunk {figures['shrunk']:.4f} against" in decision.reasons[0]
 
 
@@ -92,6 +97,18 @@ def test_many_equal_models_shrink_a_lead() -> None:
     decision = decide(PromotionRule(), ACCURACY, LABELS, *models, earlier=among)
     assert decision.figures["probability"] < alone.figures["probability"]
     assert "challenger 30 on this test part" in decision.reasons[-1]
+
+
+def test_the_champion_once_more_says_nothing_of_chance() -> None:
+    def refusal(version: str, value: float, noise: float) -> Record:
+        beaten = {"champion": "first", "champion_value": 0.9}
+        figures = {"metric": ACCURACY.to_json(), "value": value, "noise": noise, **beaten}
+        return Record.new("refusal", "mnist", version, evidence=figures)
+
+    records = [refusal("again", 0.9, 0.0), refusal("other", 0.8, 1e-4)]
+    assert Earlier.of(records, "accuracy", "new", "first") == Earlier(
+        challengers=3, figures=(0.8,), noises=(1e-4,)
+    )
 
 
 def test_a_clear_loss_is_not_promoted() -> None:
@@ -284,7 +301,7 @@ def test_the_minimum_of_a_loss_is_a_maximum() -> None:
 )
 def test_a_rule_that_does_not_fit_the_metric_is_refused(rule: str, metric: str, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        PromotionRule.parse(rule).check(METRICS[metric])
+        decide(PromotionRule.parse(rule), METRICS[metric], LABELS, wrong_at(1), wrong_at(2))
 
 
 def test_a_rule_may_name_its_metric() -> None:

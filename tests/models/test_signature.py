@@ -217,8 +217,9 @@ def test_the_key_of_somebody_else_does_not_count(
 def test_nonsense_is_not_a_signature(model: Model, keys: Path, content: str) -> None:
     version = model.version("v2")
     (folder(version) / "model.sig").write_text(content)
-    with pytest.raises(Untrusted, match="not a signature of"):
+    with pytest.raises(Untrusted, match="not a signature of") as refused:
         PublicKey.read(keys / "key.pub").check(version)
+    assert refused.value.message.endswith("made with a key"), "no word of a parser"
 
 
 @pytest.mark.parametrize("member", ["payload", "sig"])

@@ -1,4 +1,4 @@
-"""A step or predict command whose supervisor alone is killed leaves nothing behind."""
+"""A step or predict command gets its supervisor's signals, and nothing is left if that is killed."""
 
 import os
 import signal
@@ -50,3 +50,20 @@ def test_a_killed_keeper_leaves_nothing_of_a_predict_command(tmp_path: Path) -> 
     while below.exists() and time.monotonic() < end:
         time.sleep(0.01)
     assert not below.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_the_supervisor_is_its_commands(number: int) -> None:
+    script = (
+        f"trap 'echo told; exit 7' {number}; echo ready; for n in $(seq 300); do sleep 0.1; done"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", supervised.__file__, "sh", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(number)
+        assert process.stdout.readline() == b"told\n"
+        assert process.wait(60) == 7

@@ -9,9 +9,10 @@ import pytest
 
 from podium.manifests.experiment.space import read_space
 from podium.search.algorithm import PastTrial
+from podium.search.algorithms import ALGORITHMS as KNOWN
 from podium.search.distributions import Columns, encode
 from podium.search.search import JOURNAL, Search
-from podium.search.space import Parameter
+from podium.search.space import Parameter, Premise
 
 
 def double(name: str, **space: str) -> dict[str, Any]:
@@ -258,11 +259,11 @@ def test_a_search_goes_on_from_trials_alone(algorithm: str, tmp_path: Path) -> N
     )
     points = [first.ask(f"t{count}") for count in range(4)]
     for count in range(3):
-        first.tell(f"t{count}", float(count))
+        first.tell(f"t{count}", float(count) if count < 2 else None)  # the third failed
     whole = Search(
         space, algorithm, settings, maximize=False, directory=tmp_path / "a", name="study",
         begun=(begun := [
-            PastTrial(trial=f"t{count}", point=point, value=float(count) if count < 3 else None, running=count == 3)
+            PastTrial(trial=f"t{count}", point=point, value=float(count) if count < 2 else None, running=count == 3)
             for count, point in enumerate(points) if point
         ]),
     )  # fmt: skip
@@ -370,6 +371,17 @@ def test_a_value_between_the_steps_is_none_of_the_space(
         encode(space[0], outside)
     known = [PastTrial(trial="other", point={name: inside}, value=1.0)]
     Search(space, "tpe", {}, maximize=False, directory=tmp_path, name="study", earlier=known)
+
+
+def test_a_condition_is_tried_at_both_ends_and_between() -> None:
+    (units,) = space_of("units")
+    at_most = Premise(name="units", sign="<=", values=("10",))
+    assert units.probes([at_most]) == ["4", "5", "9", "10", "11", "31", "32"]
+
+
+@pytest.mark.parametrize(("given", "read"), [("0", None), ("0.25", 0.25), ("1", None)])
+def test_the_share_of_good_trials_lies_between_0_and_1(given: str, read: float | None) -> None:
+    assert KNOWN["tpe"].settings["gamma"].read(given) == read
 
 
 def test_optuna_opens_the_study_as_it_is(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from podium.errors import Conflict, Damaged, InvalidInput, PodiumError
 from podium.storage import connect
+from podium.storage.check import check
 
 
 def test_every_spelling_of_a_directory_opens_it(
@@ -172,10 +174,13 @@ def test_listings_leave_links_out_and_name_them(
     assert sorted(record.args[0] for record in caplog.records) == ["m/file", "m/folder"]  # type: ignore[index]
 
 
-def test_sweeping_stops_at_links(tmp_path: Path, outside: Path) -> None:
+def test_sweeping_stops_at_links_and_names_them(
+    tmp_path: Path, outside: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     later = datetime.now(UTC) + timedelta(seconds=1)
     assert list(connect(tmp_path / "store").sweep("", later, delete=True)) == []
     assert list(connect(tmp_path / "store").sweep("m/folder", later, delete=True)) == []
+    assert caplog.messages[-1].startswith("'m/folder' in ")
     assert (outside / ".podium-1.tmp").exists()
 
 
@@ -241,3 +246,17 @@ def test_an_acknowledged_write_has_reached_file_and_directories(
         ("file", False),
         ("store/a/b", True),
     ]
+
+
+def test_a_difference_of_the_clocks_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            written = [file.stat().st_mtime for file in tmp_path.rglob("*-clock")]
+            return datetime.fromtimestamp(max(written, default=0.0), tz) + timedelta(seconds=10)
+
+    monkeypatch.setattr("podium.storage.check.datetime", Later)
+    found = {result.name: result.detail for result in check(connect(tmp_path))}
+    assert found["clock"] == "differs by less than 11 s"

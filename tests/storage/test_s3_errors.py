@@ -326,6 +326,26 @@ def test_a_server_with_a_wrong_clock_fails_the_check(at: Callable[[str], Storage
     assert "NTP" in (failed.hint or "")
 
 
+def test_a_busy_server_is_asked_again(at: Callable[[str], Storage]) -> None:
+    def busy(application: s3servers.Application) -> s3servers.Application:
+        def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            if waiting and environ["REQUEST_METHOD"] == "GET":
+                start_response(f"{waiting.pop()} Busy", [("Content-Length", "0")])
+                return [b""]
+            return application(environ, start_response)
+
+        return call
+
+    waiting: list[int] = []
+    with s3servers.moto(around=busy) as url:
+        storage = at(url)
+        connect(storage.url, create=True)
+        storage.put("key", b"kept")
+        for status in (500, 502, 503, 504):
+            waiting.append(status)
+            assert (storage.get("key"), waiting) == (b"kept", [])
+
+
 def breaking(
     times: int, broken: list[str]
 ) -> Callable[[s3servers.Application], s3servers.Application]:
@@ -359,6 +379,17 @@ def test_a_download_whose_connection_breaks_goes_on_where_it_was(
     assert len(broken) == 3
     assert (tmp_path / "target").read_bytes() == content
     assert sum(moved) == len(content)
+
+
+def test_a_connection_that_always_breaks_is_given_up(at: Callable[[str], Storage]) -> None:
+    broken: list[str] = []
+    with s3servers.moto(around=breaking(99, broken)) as url:
+        storage = at(url)
+        connect(storage.url, create=True)
+        storage.put("big", b"big" * (1 << 19))
+        with pytest.raises(PodiumError, match="cannot reach"):
+            storage.get("big")
+    assert len(broken) == 3
 
 
 def test_an_object_replaced_during_a_download_is_fetched_again(

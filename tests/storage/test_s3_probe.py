@@ -1,5 +1,6 @@
 """Whether a server's conditions on writes are believed: by a race, not by one writer after another."""
 
+import io
 import threading
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -12,7 +13,7 @@ from podium.errors import PodiumError
 from podium.storage import connect
 from podium.storage.check import check
 from podium.storage.s3 import conditional
-from podium.storage.s3.storage import S3Storage
+from podium.storage.s3.storage import PART, S3Storage
 
 pytestmark = pytest.mark.whole
 
@@ -40,6 +41,51 @@ def test_storage_check_says_what_enforces_conditions(
     assert checks["conditional writes"].detail.startswith(said)
     assert isinstance(storage, S3Storage)
     assert list(storage.bucket.objects(".podium/probe-")) == [], "the probe cleans up"
+
+
+def test_a_server_that_ignores_if_match_alone_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deaf(application: s3servers.Application) -> s3servers.Application:
+        def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            environ.pop("HTTP_IF_MATCH", None)
+            return application(environ, start_response)
+
+        return call
+
+    with s3servers.moto(around=deaf) as url:
+        for name, value in {**s3servers.KEYS, "AWS_ENDPOINT_URL": url}.items():
+            monkeypatch.setenv(name, value)
+        storage = connect("s3://deaf", create=True)
+        assert isinstance(storage, S3Storage)
+        assert storage.conditions() == "lock objects: the server ignores conditions"
+
+
+def test_conditions_go_with_what_creates_or_deletes_an_object(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[tuple[str, str]] = []
+
+    def noting(application: s3servers.Application) -> s3servers.Application:
+        def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            asked = "HTTP_IF_NONE_MATCH" in environ or "HTTP_IF_MATCH" in environ
+            if asked and environ["PATH_INFO"].endswith("/key"):
+                query = environ["QUERY_STRING"].partition("=")[0]
+                sent.append((environ["REQUEST_METHOD"], query))
+            return application(environ, start_response)
+
+        return call
+
+    with s3servers.moto(around=noting) as url:
+        for name, value in {**s3servers.KEYS, "AWS_ENDPOINT_URL": url}.items():
+            monkeypatch.setenv(name, value)
+        storage = connect("s3://noting", create=True)
+        assert isinstance(storage, S3Storage)
+        for size in (1, PART + 1):
+            with storage.bucket.pool.condition(True, None):
+                storage.bucket.put("key", io.BytesIO(bytes(size)), size, PART, None)
+            entry = storage.head("key")
+            assert entry
+            storage.delete("key", if_match=entry.etag)
+    assert sent == [("PUT", ""), ("DELETE", ""), ("POST", "uploadId"), ("DELETE", "")]
 
 
 def test_writers_race_once_a_day_or_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,6 +119,13 @@ def test_the_first_objective_leads_within_a_front() -> None:
     assert rows[4].infeasible == ["ms is no number"]
 
 
+@pytest.mark.parametrize(
+    ("bound", "broken"), [("ms<=9", []), ("ms>=9", []), ("ms<9", ["ms 9 breaks ms<9"])]
+)
+def test_a_value_at_a_limit_breaks_strict_ones_only(bound: str, broken: list[str]) -> None:
+    assert trial("a", {"score": 1, "ms": 9}, constraints=bound).infeasible == broken
+
+
 def test_equals_in_the_first_objective_are_told_by_the_next() -> None:
     rows = [
         trial("a", {"score": 9, "ms": 9}, objectives="min:ms"),

@@ -184,6 +184,11 @@ def test_a_run_chooses_by_the_folds(
 
 def test_a_run_takes_folds_for_a_small_table(data: str, tmp_path: Path) -> None:
     assert artifact.usual_folds(data) == 5
+    (tmp_path / "few.csv").write_text(
+        "x,label\n" + "".join(f"{at},{'ab'[at < 4]}\n" for at in range(40))
+    )
+    few = podium.prepare_data(f"table:{tmp_path}/few.csv", tmp_path / "few", target="label")
+    assert artifact.usual_folds(few) == 0, "not in every fold would be an a"
     run = RunIdentity(id="20260102-030405-abcd")
     chosen = SweepSettings(experiment="auto", max_trials=2, parallel_trials=2)
     small = chosen.with_data("table", "classification").with_folds(5)

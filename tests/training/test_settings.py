@@ -227,6 +227,12 @@ def test_a_table_is_trained_by_one_process_unless_asked(
     assert sum(replica.count for replica in job.replicas) == pods
 
 
+def test_weights_in_a_folder_with_blanks_stay_one_word(tmp_path: Path) -> None:
+    settings = TrainSettings(recipe=recipe(model="mlp"), weights="/my weights")
+    (_, container), *_ = planned(settings, tmp_path).job.containers()
+    assert "--weights=/my weights" in container.words
+
+
 @pytest.mark.parametrize(
     ("command", "asked", "repeats"),
     [

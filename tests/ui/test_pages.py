@@ -425,7 +425,9 @@ def test_a_version_is_promoted_and_rolled_back(models: None, visitor: httpx.Clie
         return visitor.post(f"/models/shapes/{what}", json=fields, headers=HEADERS).json()
 
     assert "Roll back" not in text(visitor, "/models/shapes"), "v1 is the first champion"
+    assert ">v1</" in text(visitor, "/models")
     assert post("promote", version="v2", rule="") == {"said": "v2 is champion of shapes"}
+    assert ">v2</" in text(visitor, "/models"), "what is known of the registry is read anew"
     assert "Roll back" in text(visitor, "/models/shapes")
     assert open_registry(None)["shapes"].champion.version == "v2"
     assert post("rollback") == {"said": "v1 is champion of shapes again, in place of v2"}

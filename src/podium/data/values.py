@@ -574,11 +574,8 @@ class Guess:
         for kind in DATES.keys() & self.others.keys():
             like_a_date = pc.match_substring_regex(unmarked, _DATED[kind])
             bad = unmarked.filter(pc.invert(like_a_date))
-            if len(bad) < len(unmarked):
-                dated = unmarked.filter(like_a_date)
-                bad = pa.concat_arrays(
-                    [bad, to_days(dated, self.missing_values, kind)[1].drop_null()]
-                )
+            dated = unmarked.filter(like_a_date)
+            bad = pa.concat_arrays([bad, to_days(dated, self.missing_values, kind)[1].drop_null()])
             wrong[kind] = len(bad)
             self._keep(kind, bad)
         return wrong

@@ -464,8 +464,7 @@ class Model:
         later = [
             record
             for record in self.records()
-            if record.event in ("promotion", "refusal")
-            and record.grounds.champion_value is not None
+            if record.grounds.champion_value is not None
             and version.version in (record.grounds.champion, record.replaced)
             and record.evidence.get("test_part") not in (None, own)
         ]

@@ -202,7 +202,7 @@ def _read_target(
     else:
         classes = tuple(map(str, values.tolist()))
         indices = {part: np.searchsorted(values, array) for part, array in flat.items()}
-    smallest = np.min_scalar_type(max(1, len(classes) - 1))
+    smallest = np.min_scalar_type(len(classes) - 1)
     return (
         "classification",
         classes,

@@ -149,7 +149,7 @@ class Bucket:
             check_key(self.prefix)
         self.config = config
         self.url = f"{parts.scheme}://{self.name}/{self.prefix}".rstrip("/")
-        self.pool = Pool(config.ca_file, connections=max(2 * _PARALLEL, WRITERS))
+        self.pool = Pool(config.ca_file, connections=WRITERS)
         self.client = Minio(
             endpoint=config.endpoint,
             secure=config.secure,
