@@ -752,6 +752,19 @@ def test_a_kind_without_rules_does_not_pass() -> None:
     assert [finding.rule for finding in report.findings] == ["not-examined"]
 
 
+@pytest.mark.parametrize("kind", ["TrainingRuntime", "ClusterTrainingRuntime"])
+def test_a_replicated_jobs_name_too_long_is_named(kind: str) -> None:
+    jobs = [{"name": "node"}, {"name": "a" * 20}, {"name": "a" * 21}, "no object"]
+    manifest = {"kind": kind, "spec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+    report = examine_manifest(manifest, "test")
+    assert [(finding.rule, finding.where) for finding in report.findings[:-1]] == [
+        ("name-of-a-replicated-job-too-long", "spec.template.spec.replicatedJobs[2].name")
+    ]
+    assert report.verdict == "warn"
+    jobs.pop(2)
+    assert examine_manifest(manifest, "test").verdict == "not examined"
+
+
 def test_a_file_may_hold_several_objects() -> None:
     kinds = [
         document["kind"] for document in documents(f"{GOOD}\n---\n{PYTORCHJOB}\n---\n", "test")

@@ -12,7 +12,8 @@ from podium.manifests.experiment.experiment import Experiment, TrialTemplate
 from podium.manifests.experiment.rules import examine
 from podium.manifests.experiment.shell import METRICS_FILE, wrap
 from podium.manifests.experiment.source import is_config_map, with_template
-from podium.manifests.job_rules import JOB_RULES, UNKNOWN_FIELDS
+from podium.manifests.fields import ManifestView
+from podium.manifests.job_rules import JOB_RULES, RUNTIME_RULES, RUNTIMES, UNKNOWN_FIELDS
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.resource import Resource
 from podium.manifests.rules import BrokenRules, Finding, apply, worst_first
@@ -62,6 +63,14 @@ def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
     """
     kind = str(manifest.get("kind"))
     subject = f"{origin}: {kind} {Resource.parse(manifest).expected_name or 'without a name'}"
+    if kind in RUNTIMES:
+        found = [*apply(RUNTIME_RULES, ManifestView.parse(manifest))]
+        return Report(
+            subject=subject,
+            kind=kind,
+            findings=[*found, _not_examined(f"the rest of the {kind}", "spec")],
+            examined=False,
+        )
     if kind not in KINDS:
         return Report(
             subject=subject, kind=kind, findings=[_not_examined(kind, "kind")], examined=False

@@ -27,6 +27,7 @@ TABLES: Mapping[str, Sequence[Rule[Any]]] = {
         *job_rules.JOB_RULES,
         *job_rules.UNKNOWN_FIELDS,
     ],
+    "A runtime of TrainJobs": job_rules.RUNTIME_RULES,
     "A namespace": namespace.NAMESPACE_RULES,
 }
 

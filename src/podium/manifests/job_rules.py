@@ -12,6 +12,7 @@ from functools import cache
 
 from podium.errors import suggestion
 from podium.manifests.admission import schema_of
+from podium.manifests.fields import ManifestView, mapping, numbered, text
 from podium.manifests.kinds import MIGRATED_KINDS, TRAINJOB
 from podium.manifests.labels import ISTIO_INJECT, QUEUE
 from podium.manifests.pod_security import violations, with_security
@@ -23,6 +24,8 @@ from podium.manifests.workload import Container, Workload
 
 JOB_RULES = Rules[Workload]()
 rule = JOB_RULES.rule
+
+_LONGEST_REPLICATED_JOB = 20
 
 _SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|TOKEN|API_?KEY|ACCESS_KEY", re.IGNORECASE)
 
@@ -266,6 +269,25 @@ def _queue_may_be_ignored(job: Workload) -> Iterator[Violation]:
         hint += ", or make it a TrainJob: podium migrate" if job.kind in MIGRATED_KINDS else ""
         what = f"Kueue 0.19 and later may ignore {QUEUE} of a {job.kind}"
         yield Violation(what, f"{job.path}metadata.labels", hint)
+
+
+RUNTIME_RULES = Rules[ManifestView]()
+"""Rules about a TrainingRuntime or ClusterTrainingRuntime."""
+
+RUNTIMES = ("TrainingRuntime", "ClusterTrainingRuntime")
+
+
+@RUNTIME_RULES.rule(
+    "warn",
+    "Trainer 2.4 takes names of replicated jobs of at most 20 characters; earlier ones take more.",
+    hint="shorten it, also where jobs name it",
+)
+def _name_of_a_replicated_job_too_long(runtime: ManifestView) -> Iterator[Violation]:
+    spec = mapping(mapping(mapping(runtime.manifest.get("spec")).get("template")).get("spec"))
+    for path, job in numbered("spec.template.spec.replicatedJobs", spec.get("replicatedJobs")):
+        name = text(job.get("name"))
+        if len(name) > _LONGEST_REPLICATED_JOB:
+            yield Violation(f"{name} has {len(name)} characters", f"{path}.name")
 
 
 UNKNOWN_FIELDS = Rules[Workload]()
