@@ -1,5 +1,4 @@
-"""``python -m podium.system.supervised [--stdin] COMMAND…``: run it, and leave
-nothing behind.
+"""``python -m podium.system.supervised [--stdin] COMMAND…``: run it, and leave nothing behind.
 
 When the command ends, or stdin is closed because the caller is gone or has had enough, everything
 that it started is killed, on Linux also what has begun a session of its own. It ends as the command
