@@ -140,6 +140,9 @@ class _Client:
             f"{verb} {plural} {name}",
             possible if recent else tuple(each for each in possible if each != "denied"),
         )
+        if kind == "unanswered":
+            universe.sleep(0.1)
+        # From here on the process knows of it, and takes a denial for that of a start.
         if kind in ("slow", "broken", "unanswered", "partition", "lost"):
             process.silent_at = universe.now
         if kind == "partition":
@@ -152,7 +155,6 @@ class _Client:
         if kind in _STATUS:
             raise refused(_STATUS[kind], f"{kind}")
         if kind == "unanswered":
-            universe.sleep(0.1)
             raise ProtocolError("no answer")
         return kind
 

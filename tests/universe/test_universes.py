@@ -100,14 +100,14 @@ FOUND = {
     },
     "pools": {
         "a storage that is away for a moment refuses a trial": 51,
-        "a storage that is away for a moment fails a sweep": 30,
+        "a storage that is away for a moment fails a sweep": 0,
         "a sweep has ended before its pool is gone": 3,
         "the trial of a pod that is gone waits for ever": 27,
     },
     "files": {
         "who leads again does not look what another process did": 31,
         "a sweep begins that another process has run meanwhile": 19,
-        "a resumed sweep is not as another process left it": 0,
+        "a resumed sweep is not as another process left it": 15,
         "a storage that is away for a moment fails a sweep with a copy": 20,
         "a job that an earlier process created is refused": 3,
         "the process that runs a sweep counts as alive after it was killed": 5,
