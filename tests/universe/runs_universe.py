@@ -483,6 +483,7 @@ class RunsUniverse:
             (interpreter, "Future", Future),
             (interpreter, "cores", lambda: self.cores),
             (steps, "subprocess", _Replaced(real_subprocess, Popen=self._start_step)),
+            (steps, "supervised", _Replaced(steps.supervised, outlived=lambda started: started)),
             (record, "fcntl", _Replaced(record.fcntl, flock=machine.flock)),
             (record, "datetime", datetime),  # which documents know by its name
             (runs, "progress", lambda: nullcontext(lambda *_: None)),
