@@ -28,7 +28,7 @@ from podium.models.lineage import Lineage
 from podium.runner.record import RunRecord, StepRecord
 from podium.serving.announced import servers_of
 from podium.ui.app import _MOST_BODY
-from podium.ui.models import FollowedRegistry
+from podium.ui.sources import FollowedRegistry
 
 pytestmark = pytest.mark.whole
 
