@@ -100,7 +100,7 @@ def _metrics_of(result: Any, name: str) -> dict[str, float]:
     return metrics
 
 
-def main(words: Sequence[str]) -> int:
+def _main(words: Sequence[str]) -> int:
     try:
         call = Call.read(Path(words[0]))
         arguments = call.arguments(words[1:])
@@ -115,4 +115,4 @@ def main(words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_main(sys.argv[1:]))

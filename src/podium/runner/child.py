@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from podium.kfp.definition import Definition
 
 
-def main() -> int:
+def _main() -> int:
     """Run the pipeline described on stdin; return 0, 1 if a step failed, 2 if the input was
     refused."""
     line = sys.stdin.readline()
@@ -215,4 +215,4 @@ def _from_here(storage: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_main())

@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -26,16 +26,14 @@ from podium.runner.environments import Environment
 from podium.runner.kubernetes_settings import NameOf, Provider
 from podium.runner.messages import KFP, STARTS, Order
 from podium.runner.record import failure_file
-from podium.runner.reporter import Reporter, StepLog, end, time_limit
+from podium.runner.reporter import Reporter, StepLog, end
+from podium.runner.step_process import Process, check_runs_here
 from podium.runner.steps import (
     CREATE_VOLUME,
     DELETE_VOLUME,
     Cache,
-    Process,
     Step,
     Values,
-    check_runs_here,
-    imported,
     write_for_debugging,
 )
 from podium.system.machine import cores
@@ -116,7 +114,7 @@ class Interpreter:
         _add_defaults(self.compiled.root, inputs)
         (self.directory / "workspace").mkdir(exist_ok=True)
         scope = _Scope(group=self.compiled.root, inputs=inputs)
-        with time_limit(self.compiled.seconds, self.reporter.end) as self.is_late:
+        with _time_limit(self.compiled.seconds, self.reporter.end) as self.is_late:
             result = _begin(lambda: self._group(scope)).result()
         if result.state != "succeeded" or self.failed:
             return None
@@ -309,7 +307,7 @@ class Interpreter:
 
     def _once(self, step: Step, name_of: NameOf) -> tuple[int | None, Values | None]:
         if "importer" in step.executor:
-            return None, imported(step)
+            return None, step.imported()
         image = step.container.get("image")
         if image in (CREATE_VOLUME, DELETE_VOLUME):
             return None, self._volume(step, create=image == CREATE_VOLUME)
@@ -319,7 +317,7 @@ class Interpreter:
             return None, None
         seconds = int(self.compiled.kubernetes(step.component).get("activeDeadlineSeconds", 0))
         try:
-            with time_limit(seconds, lambda: end([started])) as is_late:
+            with _time_limit(seconds, lambda: end([started])) as is_late:
                 code = _follow(started, StepLog(self.reporter, step.name))
         finally:
             process.leave_nothing()
@@ -509,6 +507,30 @@ def _name_in(
     if "componentInputParameter" in source or "taskOutputParameter" in source:
         return str(name) if known else None
     return str(name or entry.get("constant") or entry.get(stem) or "") or None
+
+
+@contextmanager
+def _time_limit(seconds: int, end: Callable[[], None]) -> Iterator[threading.Event]:
+    """Call a function once the time is up, in a thread of its own; the event is set before.
+
+    Args:
+        seconds: 0 for no limit.
+        end: Ends what takes too long.
+    """
+    is_over = threading.Event()
+
+    def expire() -> None:
+        is_over.set()
+        end()
+
+    timer = threading.Timer(seconds, expire)
+    timer.daemon = True
+    if seconds:
+        timer.start()
+    try:
+        yield is_over
+    finally:
+        timer.cancel()
 
 
 def _begin(work: Callable[[], _Result]) -> Future[_Result]:

@@ -141,7 +141,7 @@ def _tail(path: Path) -> bytes:
         return file.read()
 
 
-def main(url: str) -> None:
+def _main(url: str) -> None:
     with tempfile.TemporaryDirectory(prefix="podium-worker-") as directory:
         worker = _Worker(PoolStore(url), os.environ[POD_UID], Path(directory))
         signal.signal(signal.SIGTERM, lambda *_: worker.stop())
@@ -150,4 +150,4 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    _main(sys.argv[1])
