@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
@@ -21,12 +21,14 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from podium import __version__
+from podium.data.items import Batch
 from podium.prediction.predictions import UnknownValues
-from podium.serving.challenger import Answered, RawItems, new_id
+from podium.scoring.families import Array
+from podium.serving.challenger import Answered
 from podium.serving.form import try_page
 from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Loaded, Served
-from podium.serving.service import LARGE, Limits, Refused, Service
+from podium.serving.service import LARGE, Limits, Refused, Service, new_id
 from podium.serving.tensors import MOST_NAME, read_request, write_response
 
 if TYPE_CHECKING:
@@ -44,6 +46,26 @@ def _told(error: Exception) -> Response:
 
 def _header(headers: Mapping[bytes, bytes], name: bytes) -> str:
     return headers.get(name, b"")[:MOST_NAME].decode("latin-1")
+
+
+class _RawItems:
+    """The raw items of a request, as a version reads them and predicts them."""
+
+    def __init__(self) -> None:
+        self._rows = list[Any]()
+        self._parts = list[Mapping[str, Array]]()
+
+    def add(self, batch: Batch, results: Array) -> None:
+        """Add items, in the order in which the answer has them."""
+        self._rows += [*results, *[None] * len(batch.problems)]
+        self._parts += [batch.inputs] if batch.names else []
+
+    def rows(self) -> tuple[list[Any], list[Mapping[str, Array]]]:
+        """Return them as Answered.rows does; where one cannot be read, of which the place in the
+        request is not known, none has a prediction."""
+        if any(row is None for row in self._rows):
+            return [None] * len(self._rows), []
+        return self._rows, self._parts
 
 
 class Server:
@@ -204,7 +226,7 @@ class Server:
                 return await service.apart(work, now, until, threads=threads)
 
             def work(now: Loaded, until: float) -> Answered:
-                many, items = dict[str, int](), RawItems()
+                many, items = dict[str, int](), _RawItems()
 
                 def count(unknown: UnknownValues) -> None:
                     many.update(unknown.many)

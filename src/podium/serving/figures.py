@@ -132,16 +132,16 @@ class Figures:
                         round(self._began, 3),
                     ),
                     *_watched(served),
+                    *_compared(every),
                 ]
             )
         )
 
 
-def compared(models: Iterable[Served]) -> str:
-    """Return the lines of the versions that answer beside others; empty if there are none."""
+def _compared(models: list[Served]) -> list[str]:
     both = {model.name: model.challenger for model in models if model.challenger}
     if not both:
-        return ""
+        return []
     answers = [
         (dict(zip(("model", "version", "role", "outcome"), (name, *key), strict=True)), count)
         for name, challenger in both.items()
@@ -149,27 +149,25 @@ def compared(models: Iterable[Served]) -> str:
     ]
     recorded = {name: challenger.recorded for name, challenger in both.items()}
     failures = {name: challenger.record_failures for name, challenger in both.items()}
-    return "".join(
-        [
-            labeled(
-                "podium_serve_compared_total",
-                "Requests by the version beside the champion: answered, failed, dropped, lost.",
-                answers,
-            ),
-            metric(
-                "podium_serve_recorded_total",
-                "Requests whose answers were recorded.",
-                recorded,
-                "model",
-            ),
-            metric(
-                "podium_serve_record_failures_total",
-                "Requests whose answers could not be recorded.",
-                failures,
-                "model",
-            ),
-        ]
-    )
+    return [
+        labeled(
+            "podium_serve_compared_total",
+            "Requests by the version beside the champion: answered, failed, dropped, lost.",
+            answers,
+        ),
+        metric(
+            "podium_serve_recorded_total",
+            "Requests whose answers were recorded.",
+            recorded,
+            "model",
+        ),
+        metric(
+            "podium_serve_record_failures_total",
+            "Requests whose answers could not be recorded.",
+            failures,
+            "model",
+        ),
+    ]
 
 
 def _watched(served: list[Served]) -> list[str]:

@@ -18,17 +18,13 @@ from podium.errors import InvalidInput, PodiumError
 from podium.files.documents import foreign
 from podium.files.protobuf import make_messages
 from podium.scoring.families import Array
-from podium.serving.challenger import new_id
-from podium.serving.service import LARGE, Refused, Service
+from podium.serving.service import LARGE, Refused, Service, new_id
 from podium.serving.tensors import (
     MOST_JSON,
     MOST_NAME,
     NAMES,
     InferRequest,
-    decoded,
-    from_bytes,
-    from_elements,
-    read_form,
+    TensorForm,
     to_bytes,
 )
 
@@ -259,13 +255,13 @@ class RpcServer:
             name = _name(tensor.name, f"inputs[{at}]")
             if name in inputs:
                 raise InvalidInput(f"input {name!r} is given twice")
-            dtype, shape, count = read_form(name, tensor.datatype, list(tensor.shape))
+            form = TensorForm.read(name, tensor.datatype, list(tensor.shape))
             if raw:
                 if tensor.HasField("contents"):
                     raise InvalidInput(f"input {name!r} has contents and raw_input_contents")
-                inputs[name] = from_bytes(raw[at], name, shape, dtype, count)
+                inputs[name] = form.from_bytes(raw[at])
                 continue
-            field = _CONTENTS.get(str(dtype))
+            field = _CONTENTS.get(str(form.dtype))
             if field is None:
                 raise InvalidInput(
                     f"{tensor.datatype} of input {name!r} comes as raw_input_contents"
@@ -276,8 +272,8 @@ class RpcServer:
                     f"{tensor.datatype} of input {name!r} come as {field}, not {other[0]}"
                 )
             flat = list(getattr(tensor.contents, field))
-            texts = [decoded(item, name) for item in flat] if dtype.kind == "O" else flat
-            inputs[name] = from_elements(texts, name, shape, dtype, count)
+            texts = [form.text(item) for item in flat] if form.dtype.kind == "O" else flat
+            inputs[name] = form.from_elements(texts)
         if len(message.id) > MOST_NAME:
             raise InvalidInput(f"id has at most {MOST_NAME} letters, not {len(message.id)}")
         outputs = {
