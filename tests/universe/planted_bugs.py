@@ -28,7 +28,7 @@ from podium.storage.s3.conditional import ConditionalWrites
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.engine import Engine
 from podium.sweeps.file_documents import StateCopy
-from podium.sweeps.namespace import Loops, _Loop
+from podium.sweeps.namespace import _Loop, _Loops
 from podium.sweeps.pod_trial import _PodTrial
 from podium.sweeps.pool import Pool
 from podium.sweeps.records import Records
@@ -303,10 +303,10 @@ FILES: Mapping[str, Bug] = {
         _Loop, "_has_more", "self._loops.copy.read()", "pass"
     ),
     "a sweep begins that another process has run meanwhile": Bug(
-        Loops, "create", "self.copy.read()", "pass"
+        _Loops, "create", "self.copy.read()", "pass"
     ),
     "a resumed sweep is not as another process left it": Bug(
-        Loops, "resume", "self.copy.read()", "pass"
+        _Loops, "resume", "self.copy.read()", "pass"
     ),
     "a storage that is away for a moment fails a sweep with a copy": Bug(
         StateCopy, "write", "if time.monotonic() > end or leadership is None:", "if True:"

@@ -45,10 +45,10 @@ def collect(
         Failed: The collector cannot read what is there; on a cluster the trial fails too.
     """
     names = experiment.objective.metrics
-    return observe(with_pushed(_collected(experiment, metrics, log), pushed), names)
+    return observe(_collected(experiment, metrics, log), names, pushed)
 
 
-def with_pushed(readings: Iterable[Reading], pushed: Iterable[Reading]) -> Iterator[Reading]:
+def _with_pushed(readings: Iterable[Reading], pushed: Iterable[Reading]) -> Iterator[Reading]:
     """Yield the readings that a collector found, and those pushed of metrics that it did not
     find: who prints and pushes a metric reports it once."""
     found = set()
@@ -80,15 +80,21 @@ def _collected(
 
 
 def observe(
-    readings: Iterable[Reading], names: Sequence[str]
+    readings: Iterable[Reading], names: Sequence[str], pushed: Iterable[Reading] = ()
 ) -> tuple[dict[str, Any], list[Reading]]:
     """Return the ``observation`` of a trial's status, and the first readings of each metric.
+
+    Args:
+        readings: Those that the collector found.
+        names: The metrics, the objective first.
+        pushed: Those that the program pushed; they count for metrics that the collector did not
+            find.
 
     Where the objective was never reported there is nothing: Katib then drops the other metrics too.
     An empty latest is left out, as in Katib's JSON.
     """
     kept: dict[str, list[Reading]] = {}
-    folded = fold(_keeping(readings, kept), names)
+    folded = fold(_keeping(_with_pushed(readings, pushed), kept), names)
     first = list(chain.from_iterable(kept.values()))
     if folded[names[0]]["latest"] == UNAVAILABLE:
         first = [Reading(names[0], UNAVAILABLE)]

@@ -18,9 +18,8 @@ from podium.cluster.kubernetes.leadership import Leadership
 from podium.cluster.kubernetes.pods import TAIL, JobPods
 from podium.cluster.local.pushed import changed
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
-from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.shell import METRICS_FILE, join, named_folder, redirected
-from podium.manifests.experiment.trial import Trial
 from podium.manifests.fields import items, present
 from podium.manifests.job_editor import JobEditor, merge, set_env
 from podium.manifests.labels import EXPERIMENT, MANAGED_BY, RUN, RUN_NAMESPACE, TRIAL, TRIAL_UID
@@ -29,7 +28,7 @@ from podium.manifests.workload import Workload, role_of
 from podium.metrics import RESUMED, Reading, json_readings, kept_readings, parse_line
 from podium.sweeps.base import Executor, Save, TrialIO
 from podium.sweeps.local_trial import needs_shell, words_of, wrap_command
-from podium.sweeps.metrics_collector import MOST_READINGS, observe, shortened, with_pushed
+from podium.sweeps.metrics_collector import MOST_READINGS, observe, shortened
 from podium.sweeps.print_file import KATIB_DATABASE, PUSHED
 from podium.sweeps.trials import TrialRun
 from podium.system.background import Background
@@ -161,7 +160,7 @@ class _PodTrial(TrialIO):
             if reader.refused:
                 raise reader.refused
         found = chain.from_iterable(reader.readings for reader in self._readers)
-        return observe(with_pushed(found, self._pushed), names)
+        return observe(found, names, self._pushed)
 
     def remove(self) -> None:
         self.stop()

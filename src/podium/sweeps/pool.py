@@ -19,9 +19,8 @@ from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import Leadership
 from podium.cluster.kubernetes.store_access import find_access
 from podium.errors import Conflict, Failed, NotFound, PodiumError
-from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.pool import as_workers_run, pool_job, pool_name
-from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import EXPERIMENT
 from podium.storage import local_path
 from podium.sweeps.base import Executor, RunningTrial, Save, TrialResult

@@ -17,8 +17,7 @@ from typing import Any
 from podium.cluster.local.store import new_metadata
 from podium.errors import Conflict, NotFound
 from podium.files.documents import load_json, parse
-from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.trial import Trial
+from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.labels import READINGS
 from podium.metrics import Reading
 from podium.storage import connect

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,6 @@ from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment.pool import POD_UID, TERMINATED
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import PBT_PARENT
-from podium.metrics import Reading
 from podium.sweeps.base import AWAY_SECONDS, RunningTrial
 from podium.sweeps.local_trial import ProcessExecutor, trial_directory
 from podium.sweeps.pool_store import PoolStore, TrialEnd
@@ -111,7 +110,10 @@ class _Worker:
             if parent := trial.labels.get(PBT_PARENT):
                 self._patiently(partial(self._store.fetch_files, parent, family / parent))
             executor = ProcessExecutor(self._cluster, experiment)
-            run = self._run = executor.run(experiment, trial, _save_nothing, self._stopping)
+            # Nothing is saved: the engine learns of a trial at its end.
+            run = self._run = executor.run(
+                experiment, trial, lambda trial, readings=(): None, self._stopping
+            )
             result = run.run()
             if trial_directory(experiment) and run.trial.is_good:
                 self._patiently(partial(self._store.keep_files, trial.name, family / trial.name))
@@ -129,10 +131,6 @@ class _Worker:
         if not run.trial.state.finished:
             return None, b""
         return TrialEnd.of(run.trial, result.readings, result.refused or ""), log
-
-
-def _save_nothing(trial: Trial, readings: Sequence[Reading] = ()) -> None:
-    """Do nothing: the engine learns of a trial at its end."""
 
 
 def _tail(path: Path) -> bytes:
