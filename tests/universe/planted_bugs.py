@@ -228,11 +228,11 @@ POOLS: Mapping[str, Bug] = {
 
 BUCKETS: Mapping[str, Bug] = {
     "a store that checks, then stores, counts as one where one wins": Bug(
-        conditional, "probe", "if len(winners) != 1:", "if not winners:"
+        conditional, "_probe", "if len(winners) != 1:", "if not winners:"
     ),
     "a store that ignores conditions counts as one that keeps them": Bug(
         conditional,
-        "probe",
+        "_probe",
         'honored=False, atomic=False, seen="the server ignores conditions"',
         'honored=True, atomic=True, seen="the server"',
     ),
