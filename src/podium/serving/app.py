@@ -22,14 +22,16 @@ from starlette.types import Receive, Scope, Send
 
 from podium import __version__
 from podium.data.items import Batch
+from podium.display.templates import environment
+from podium.prediction import Predictor
 from podium.prediction.predictions import UnknownValues
 from podium.scoring.families import Array
 from podium.serving.challenger import Answered
-from podium.serving.form import try_page
+from podium.serving.form import Form
 from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Loaded, Served
 from podium.serving.service import LARGE, Limits, Refused, Service, new_id
-from podium.serving.tensors import MOST_NAME, read_request, write_response
+from podium.serving.tensors import MOST_NAME, InferRequest
 
 if TYPE_CHECKING:
     from podium.serving.rpc import RpcServer
@@ -197,7 +199,9 @@ class Server:
             size = headers.get(b"inference-header-content-length")
             small = len(body) < LARGE
             request = (
-                read_request(body, size) if small else await service.apart(read_request, body, size)
+                InferRequest.read(body, size)
+                if small
+                else await service.apart(InferRequest.read, body, size)
             )
             called = request.id or _header(headers, b"x-request-id") or new_id()
             key = _header(headers, b"podium-sticky")
@@ -206,8 +210,8 @@ class Server:
             )
             head = {"model_name": name, "model_version": answers, "id": called}
             if sum([array.nbytes for array in outputs.values()]) < LARGE:
-                return write_response(head, outputs, request)
-            return await service.apart(write_response, head, outputs, request)
+                return request.answer(head, outputs)
+            return await service.apart(request.answer, head, outputs)
 
         return await service.limited(lambda: name, partial(self._body, receive), answer)
 
@@ -262,11 +266,19 @@ class Server:
         return b"".join(pieces)
 
     async def _page(self, asked: Asked) -> Response:
-        models = self.service.models.values()
-        shown = {
-            model.name: (model.now.version, model.now.predictor) for model in models if model.opened
-        }
-        return HTMLResponse(await self.service.apart(try_page, shown))
+        models = [model for model in self.service.models.values() if model.opened]
+        shown = [(model.name, model.now.version, model.now.predictor) for model in models]
+        return HTMLResponse(await self.service.apart(_try_page, shown))
 
     async def _metrics(self, asked: Asked) -> Response:
         return Response(self.service.page(), media_type="text/plain; version=0.0.4")
+
+
+def _try_page(models: Sequence[tuple[str, str, Predictor]]) -> str:
+    """Return a page on which each model, given by name, version and what predicts, can be tried."""
+    shown = [
+        {"name": name, "version": version, "form": Form.of(predictor)}
+        for name, version, predictor in models
+    ]
+    template = environment("serving", "reports").get_template("serve.html.jinja")
+    return template.render(models=shown, podium=__version__)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from podium.serving.served import Served
 from podium.system.background import Tries
-from podium.system.exposition import labeled, metric
+from podium.system.exposition import metric
 
 _BOUNDS = (
     0.001,
@@ -71,7 +71,7 @@ class Figures:
             + "\n"
             + "".join(
                 [
-                    labeled(
+                    metric(
                         "podium_serve_requests_total",
                         "Requests answered.",
                         (
@@ -79,7 +79,7 @@ class Figures:
                             for (name, status), count in answers
                         ),
                     ),
-                    labeled(
+                    metric(
                         "podium_serve_version",
                         "The version that answers.",
                         (
@@ -87,7 +87,7 @@ class Figures:
                             for model in served
                         ),
                     ),
-                    labeled(
+                    metric(
                         "podium_serve_unknown_values_total",
                         "Values of raw rows that did not occur in training.",
                         (
@@ -150,7 +150,7 @@ def _compared(models: list[Served]) -> list[str]:
     recorded = {name: challenger.recorded for name, challenger in both.items()}
     failures = {name: challenger.record_failures for name, challenger in both.items()}
     return [
-        labeled(
+        metric(
             "podium_serve_compared_total",
             "Requests by the version beside the champion: answered, failed, dropped, lost.",
             answers,
@@ -191,22 +191,22 @@ def _watched(served: list[Served]) -> list[str]:
         )
     ]
     return [
-        labeled(
+        metric(
             "podium_serve_watched_items_total",
             "Items counted in bins.",
             ((labels, watch.items) for labels, watch, _ in watches),
         ),
-        labeled(
+        metric(
             "podium_serve_watch_failures_total",
             "Calls of the model that could not be counted in bins.",
             ((labels, watch.failures) for labels, watch, _ in watches),
         ),
-        labeled(
+        metric(
             "podium_serve_bin_items_total",
             "Items in each bin of an input, or of the model's predictions.",
             ((labels, seen) for labels, seen, _ in bins),
         ),
-        labeled(
+        metric(
             "podium_serve_bin_training_share",
             "Share of it in training; of predictions, in the test part.",
             ((labels, share) for labels, _, share in bins),

@@ -138,8 +138,9 @@ class Service:
         for challenger in self._challengers:
             await challenger.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
-        for model in self._open():
-            await model.now.close()
+        for model in self._every:
+            if model.opened:
+                await model.now.close()
 
     def check_token(self, authorization: bytes) -> None:
         """Refuse a request without the token, if there is one.
@@ -281,9 +282,6 @@ class Service:
     def page(self) -> str:
         """Return the metrics in Prometheus' format."""
         return self.figures.page(self._every, self._under_way, self._tries)
-
-    def _open(self) -> list[Served]:
-        return [model for model in self._every if model.opened]
 
 
 def _predicted_rows(predictor: Predictor, outputs: Mapping[str, Array]) -> list[Any]:

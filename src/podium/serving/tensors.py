@@ -73,6 +73,56 @@ class InferRequest:
     binary: bool = False
     """Whether outputs that nothing is said of come as bytes."""
 
+    @classmethod
+    def read(cls, body: bytes, header: bytes | None) -> Self:
+        """Read an inference request.
+
+        Args:
+            body: JSON, perhaps with bytes behind it.
+            header: ``Inference-Header-Content-Length``, the length of the JSON; None if all of it is
+                JSON.
+
+        Raises:
+            InvalidInput: It is not one, or a tensor does not fit its shape and datatype.
+        """
+        size = len(body) if header is None else _size(header, len(body))
+        if size > MOST_JSON:
+            raise InvalidInput(
+                f"a request has at most {MOST_JSON} bytes of JSON, not {size}",
+                "send binary tensors",
+            )
+        document = _load(body[:size])
+        if not isinstance(document, dict):
+            raise InvalidInput(f"the request is a JSON object, not {type(document).__name__}")
+        given = document.get("inputs")
+        if not isinstance(given, list) or not given:
+            raise InvalidInput(f"inputs is a list of tensors, but got {_brief(given)}")
+        inputs, rest = {}, memoryview(body)[size:]
+        for number, tensor in enumerate(given):
+            name, array, used = _tensor(tensor, f"inputs[{number}]", rest)
+            if name in inputs:
+                raise InvalidInput(f"input {name!r} is given twice")
+            inputs[name], rest = array, rest[used:]
+        if rest:
+            raise InvalidInput(
+                f"{len(rest)} bytes are left after the last tensor",
+                "check binary_data_size of each",
+            )
+        asked, called = document.get("outputs") or [], document.get("id") or ""
+        if not isinstance(asked, list):
+            raise InvalidInput(f"outputs is a list of objects with a name, but got {_brief(asked)}")
+        outputs = {}
+        for number, wanted in enumerate(asked):
+            if not isinstance(wanted, dict) or not _is_name(wanted.get("name")):
+                raise InvalidInput(f"outputs[{number}] needs a name, but got {_brief(wanted)}")
+            outputs[wanted["name"]] = bool(_parameters(wanted).get("binary_data", False))
+        if type(called) is not str or len(called) > MOST_NAME:
+            raise InvalidInput(
+                f"id is a string of at most {MOST_NAME} letters, but got {_brief(called)}"
+            )
+        binary = bool(_parameters(document).get("binary_data_output", False))
+        return cls(id=called, inputs=inputs, outputs=outputs, binary=binary)
+
     def check_outputs(self, outputs: Mapping[str, Array]) -> None:
         """Refuse a request for an output that the model does not have.
 
@@ -83,53 +133,46 @@ class InferRequest:
             if name not in outputs:
                 raise InvalidInput(f"the model has no output {name!r}", suggestion(name, outputs))
 
+    def answer(
+        self, head: Mapping[str, Any], outputs: Mapping[str, Array]
+    ) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+        """Write the answer; return the body and its headers.
 
-def read_request(body: bytes, header: bytes | None) -> InferRequest:
-    """Read an inference request.
+        Args:
+            head: Members beside ``outputs``.
+            outputs: What the model returned, by name.
 
-    Args:
-        body: JSON, perhaps with bytes behind it.
-        header: ``Inference-Header-Content-Length``, the length of the JSON; None if all of it is
-            JSON.
-
-    Raises:
-        InvalidInput: It is not one, or a tensor does not fit its shape and datatype.
-    """
-    size = len(body) if header is None else _size(header, len(body))
-    if size > MOST_JSON:
-        raise InvalidInput(
-            f"a request has at most {MOST_JSON} bytes of JSON, not {size}", "send binary tensors"
-        )
-    document = _load(body[:size])
-    if not isinstance(document, dict):
-        raise InvalidInput(f"the request is a JSON object, not {type(document).__name__}")
-    given = document.get("inputs")
-    if not isinstance(given, list) or not given:
-        raise InvalidInput(f"inputs is a list of tensors, but got {_brief(given)}")
-    inputs, rest = {}, memoryview(body)[size:]
-    for number, tensor in enumerate(given):
-        name, array, used = _tensor(tensor, f"inputs[{number}]", rest)
-        if name in inputs:
-            raise InvalidInput(f"input {name!r} is given twice")
-        inputs[name], rest = array, rest[used:]
-    if rest:
-        raise InvalidInput(
-            f"{len(rest)} bytes are left after the last tensor", "check binary_data_size of each"
-        )
-    asked, called = document.get("outputs") or [], document.get("id") or ""
-    if not isinstance(asked, list):
-        raise InvalidInput(f"outputs is a list of objects with a name, but got {_brief(asked)}")
-    outputs = {}
-    for number, wanted in enumerate(asked):
-        if not isinstance(wanted, dict) or not _is_name(wanted.get("name")):
-            raise InvalidInput(f"outputs[{number}] needs a name, but got {_brief(wanted)}")
-        outputs[wanted["name"]] = bool(_parameters(wanted).get("binary_data", False))
-    if type(called) is not str or len(called) > MOST_NAME:
-        raise InvalidInput(
-            f"id is a string of at most {MOST_NAME} letters, but got {_brief(called)}"
-        )
-    binary = bool(_parameters(document).get("binary_data_output", False))
-    return InferRequest(id=called, inputs=inputs, outputs=outputs, binary=binary)
+        Raises:
+            InvalidInput: An output is asked for that the model does not have.
+            Failed: A number is not finite, and wanted as JSON.
+        """
+        self.check_outputs(outputs)
+        tensors, pieces = [], list[bytes]()
+        for name in self.outputs or outputs:
+            array = outputs[name]
+            tensor: dict[str, Any] = {
+                "name": name,
+                "shape": list(array.shape),
+                "datatype": _NAMES[array.dtype],
+            }
+            if self.outputs.get(name, self.binary):
+                pieces.append(to_bytes(array))
+                tensor["parameters"] = {"binary_data_size": len(pieces[-1])}
+            else:
+                if array.dtype.kind == "f" and not np.isfinite(array).all():
+                    raise Failed(
+                        "an output is not finite, which JSON cannot express", "ask for binary data"
+                    )
+                flat = np.ascontiguousarray(array).reshape(-1)
+                tensor["data"] = flat.tolist() if array.dtype.kind == "O" else flat
+            tensors.append(tensor)
+        text = orjson.dumps({**head, "outputs": tensors}, option=orjson.OPT_SERIALIZE_NUMPY)
+        if not pieces:
+            return text, [(b"content-type", b"application/json")]
+        return b"".join([text, *pieces]), [
+            (b"content-type", b"application/octet-stream"),
+            (b"inference-header-content-length", b"%d" % len(text)),
+        ]
 
 
 def _load(text: bytes) -> Any:
@@ -319,46 +362,3 @@ def to_bytes(array: Array) -> bytes:
         return np.ascontiguousarray(array, _LITTLE[array.dtype]).tobytes()
     texts = [str(text).encode() for text in array.reshape(-1).tolist()]
     return b"".join([len(text).to_bytes(4, "little") + text for text in texts])
-
-
-def write_response(
-    head: Mapping[str, Any], outputs: Mapping[str, Array], request: InferRequest
-) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-    """Write the answer to a request; return the body and its headers.
-
-    Args:
-        head: Members beside ``outputs``.
-        outputs: What the model returned, by name.
-        request: Says which outputs are wanted, and how.
-
-    Raises:
-        InvalidInput: An output is asked for that the model does not have.
-        Failed: A number is not finite, and wanted as JSON.
-    """
-    request.check_outputs(outputs)
-    tensors, pieces = [], list[bytes]()
-    for name in request.outputs or outputs:
-        array = outputs[name]
-        tensor: dict[str, Any] = {
-            "name": name,
-            "shape": list(array.shape),
-            "datatype": _NAMES[array.dtype],
-        }
-        if request.outputs.get(name, request.binary):
-            pieces.append(to_bytes(array))
-            tensor["parameters"] = {"binary_data_size": len(pieces[-1])}
-        else:
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise Failed(
-                    "an output is not finite, which JSON cannot express", "ask for binary data"
-                )
-            flat = np.ascontiguousarray(array).reshape(-1)
-            tensor["data"] = flat.tolist() if array.dtype.kind == "O" else flat
-        tensors.append(tensor)
-    text = orjson.dumps({**head, "outputs": tensors}, option=orjson.OPT_SERIALIZE_NUMPY)
-    if not pieces:
-        return text, [(b"content-type", b"application/json")]
-    return b"".join([text, *pieces]), [
-        (b"content-type", b"application/octet-stream"),
-        (b"inference-header-content-length", b"%d" % len(text)),
-    ]

@@ -11,7 +11,6 @@ from podium.kfp.runs import ServerRuns
 from podium.models import Model
 from podium.models.decision import NotPromoted
 from podium.runner.detached import begin
-from podium.serving.raw import predict_raw, read_raw
 from podium.ui.sources import Sources
 from podium.ui.sweeps import SWEEPS
 
@@ -131,16 +130,6 @@ def _roll_back(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str
     moved = sources.registry.registry[name].rollback()
     sources.registry.forget()
     return f"{moved.version} is champion of {name} again, in place of {moved.replaced}"
-
-
-def try_model(sources: Sources, body: bytes, media: str, *, name: str) -> list[dict[str, Any]]:
-    """Return the champion's predictions for raw items.
-
-    Raises:
-        InvalidInput: It takes other items.
-    """
-    kind, content = read_raw(body, media)
-    return predict_raw(sources.registry.predictor(name), kind, content)
 
 
 Action = Callable[..., str]

@@ -93,7 +93,7 @@ _KNOWN_SECONDS = 2.0
 it."""
 
 
-class FollowedRegistry:
+class _FollowedRegistry:
     """A registry that is polled.
 
     Args:
@@ -149,7 +149,7 @@ class Sources:
         self, spec: ClusterSpec, storage: str | None, server: Callable[[], Server] | None
     ) -> None:
         self.spec = spec
-        self.registry = FollowedRegistry(open_registry(storage))
+        self.registry = _FollowedRegistry(open_registry(storage))
         self.dashboards = _Dashboards()
         self._server, self._lock = server, threading.RLock()
         self._cluster_at = lru_cache(_MOST_OPEN)(lambda url: ClusterSpec.of(url).open())

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
+import urllib3
+
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.files.documents import load_json, parse
 from podium.files.drafts import appearing
@@ -31,7 +33,7 @@ from podium.storage.base import (
 from podium.storage.s3.bucket import Bucket, bare
 from podium.storage.s3.conditional import NOTES, ConditionalWrites
 from podium.storage.s3.config import S3Config, read_config
-from podium.storage.s3.errors import Interrupted, Unsupported, no_s3, retried
+from podium.storage.s3.errors import Interrupted, Unsupported, no_s3
 
 PART = 8 << 20
 """Bytes in each part of an upload; what is not larger is sent in one request. S3 takes up to 10,000
@@ -206,7 +208,7 @@ class S3Storage(Storage):
             except S3Error as error:
                 if error.code == "NoSuchKey":  # MinIO's answer to If-Match where there is no object
                     raise Conflict(f"{key} in {self.url} was deleted meanwhile") from error
-                if error.code != "PreconditionFailed" or not retried(error):
+                if error.code != "PreconditionFailed" or not _was_retried(error):
                     raise
                 # Perhaps we wrote it: the answer to the first attempt was lost, and the second met it.
                 present = self.head(key)
@@ -302,9 +304,10 @@ def _again(work: Callable[[], _T], kind: type[PodiumError]) -> _T:
 
 
 def _holds(entry: Entry, source: bytes | Path) -> bool:
-    if not isinstance(source, bytes):
-        return False
-    return entry.etag == hashlib.md5(source, usedforsecurity=False).hexdigest()
+    return (
+        isinstance(source, bytes)
+        and entry.etag == hashlib.md5(source, usedforsecurity=False).hexdigest()
+    )
 
 
 def _size_of(source: bytes | Path) -> int:
@@ -314,3 +317,10 @@ def _size_of(source: bytes | Path) -> int:
         return source.stat().st_size
     except OSError as error:
         raise PodiumError(f"cannot read {source}: {error.strerror}") from error
+
+
+def _was_retried(error: Exception) -> bool:
+    """Return whether a failed request was sent more than once."""
+    response = getattr(error, "response", None)
+    retries = getattr(response, "retries", None)
+    return isinstance(retries, urllib3.Retry) and bool(retries.history)
