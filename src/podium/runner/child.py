@@ -12,8 +12,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,22 +141,15 @@ def _execute(
         os.dup2(noise.fileno(), 2)
     # Before this, SIGTERM kills: there is nothing to clean up yet, and the imports take seconds.
     signal.signal(signal.SIGTERM, reporter.stop)
-    with _scratch() as folder:
+    # For the steps, and removed with the run: each of KFP's components leaves a directory in it.
+    with tempfile.TemporaryDirectory(prefix="podium-", ignore_cleanup_errors=True) as folder:
+        os.environ["TMPDIR"] = folder
         reporter.scratch = Path(folder)
         outputs = Interpreter(compiled, order, reporter).run(values)
     if outputs is None:
         return False
     reporter.report("outputs", values=outputs)
     return True
-
-
-@contextmanager
-def _scratch() -> Iterator[str]:
-    """Give the steps a temporary directory that is removed with the run: each of KFP's components
-    leaves a directory in it."""
-    with tempfile.TemporaryDirectory(prefix="podium-", ignore_cleanup_errors=True) as folder:
-        os.environ["TMPDIR"] = folder
-        yield folder
 
 
 def _values(

@@ -200,6 +200,7 @@ class Condition:
         return InvalidInput(f"the condition {self.text} is of a form that is not known")
 
 
+_STRUCTURE = re.compile(r'\{"(Concat|IfPresent)": ')
 _PLACEHOLDER = re.compile(r"\{\{\$(.*?)\}\}")
 _PART = re.compile(r"[\w-]+")
 _FILES = {"path": "uri", "output_file": "outputFile"}
@@ -219,7 +220,8 @@ def command_of(
     """
     found: list[str] = []
     for word in words:
-        chosen = _chosen(_structure(word), executor_input.get("inputs", {}))
+        part = json.loads(word) if _STRUCTURE.match(word) else word
+        chosen = _chosen(part, executor_input.get("inputs", {}))
         for each in chosen if isinstance(chosen, list) else [chosen]:
             found.append(resolved(each, executor_input, constants))
     return found
@@ -255,10 +257,6 @@ def _found(path: list[str], executor_input: Mapping[str, Any]) -> Any:
     for part in rest:
         entry = entry.get(_FILES.get(part, part)) if isinstance(entry, dict) else None
     return entry
-
-
-def _structure(word: str) -> Any:
-    return json.loads(word) if re.match(r'\{"(Concat|IfPresent)": ', word) else word
 
 
 def _chosen(part: Any, inputs: Mapping[str, Any]) -> Any:

@@ -144,6 +144,7 @@ process's id."""
 LAST, LONGEST = 12, 400
 """Number of lines shown of a log that ends without an error, and number of characters of each."""
 
+_LIBRARY = re.compile("^<frozen|/site-packages/|/lib/python3[.]")
 _FRAME = re.compile(r'  File "([^"]+)", line \d+')
 
 STOP = "stop"
@@ -624,13 +625,11 @@ def _without_libraries(lines: Iterable[str]) -> Iterator[str]:
     in_library = False
     for line in lines:
         frame = _FRAME.match(line)
-        in_library = _is_library(frame[1]) if frame else in_library and line.startswith("    ")
+        in_library = (
+            bool(_LIBRARY.search(frame[1])) if frame else in_library and line.startswith("    ")
+        )
         if not in_library:
             yield line
-
-
-def _is_library(file: str) -> bool:
-    return file.startswith("<frozen") or "/site-packages/" in file or "/lib/python3." in file
 
 
 def _indented(lines: Iterable[str]) -> str:

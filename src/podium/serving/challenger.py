@@ -212,7 +212,10 @@ class Challenger:
         if answered is None:
             return None
         try:
-            return _written(answered)
+            rows, parts = answered.rows()
+            hashes = iter([f"{item:016x}" for inputs in parts for item in _hashes(inputs)])
+            items = ["" if row is None else next(hashes) for row in rows]
+            return {"predicted": rows, "items": items}
         except Exception:
             self.record_failures += 1
             return None
@@ -257,18 +260,9 @@ class Challenger:
         self._writer.shutdown()
 
 
-def _written(answer: Answered) -> dict[str, Any]:
-    rows, parts = answer.rows()
-    hashes = iter(
-        [
-            f"{item:016x}"
-            for inputs in parts
-            for item in TestInputs(
-                inputs=inputs, kept=np.arange(len(next(iter(inputs.values()))))
-            ).hashes()
-        ]
-    )
-    return {"predicted": rows, "items": ["" if row is None else next(hashes) for row in rows]}
+def _hashes(inputs: Mapping[str, Array]) -> Array:
+    count = len(next(iter(inputs.values())))
+    return TestInputs(inputs=inputs, kept=np.arange(count)).hashes()
 
 
 def add_challengers(

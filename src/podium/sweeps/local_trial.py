@@ -279,7 +279,8 @@ class _LocalTrial(TrialIO):
 
     def _posted(self) -> Iterator[Reading]:
         names = self._experiment.objective.metrics
-        return kept_readings(self._tail(self._pushes), names)
+        folder = self._cluster.store.path(self._kind, self._name)
+        return kept_readings(self._tail(folder / pushed.FILE), names)
 
     def stop(self) -> None:
         self._cluster.abandon(self._kind, self._name)
@@ -320,10 +321,6 @@ class _LocalTrial(TrialIO):
         with suppress(FileNotFoundError):
             shutil.copytree(self._logs.folder, self._directory / "logs", dirs_exist_ok=True)
         self._cluster.delete(self._kind, self._name)
-
-    @property
-    def _pushes(self) -> Path:
-        return self._cluster.store.path(self._kind, self._name) / pushed.FILE
 
     def _tail(self, path: Path) -> Iterator[str]:
         file, over = GrowingFile(path), False

@@ -32,20 +32,19 @@ def metric(
     lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
     for labels, one in samples:
         pairs = ",".join(
-            f'{label}="{given.translate(str.maketrans(_ESCAPES))}"'
-            for label, given in labels.items()
+            f'{label}="{given.translate(_ESCAPES)}"' for label, given in labels.items()
         )
         lines.append(f"{name}{{{pairs}}} {one}" if pairs else f"{name} {one}")
     return "\n".join(lines) + "\n"
 
 
-_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 def read_samples(page: str, name: str) -> Iterator[tuple[dict[str, str], float]]:
     """Yield labels and value of each sample of a metric on a page."""
-    back = {escaped: plain for plain, escaped in _ESCAPES.items()}
+    back = {escaped: chr(plain) for plain, escaped in _ESCAPES.items()}
     for line in page.split("\n"):
         if found := re.fullmatch(rf"{name}(?:\{{(.*)\}})? (\S+)", line):
             labels = {
