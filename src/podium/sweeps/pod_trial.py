@@ -375,26 +375,17 @@ def _job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = 
         job.operator
     ):  # of a failed job what still runs goes, and the pods that failed stay to be read
         editor.run_policy.setdefault("cleanPodPolicy", "Running")
-    reporting = experiment.wrapped_roles(job)
+    reporting, kind = experiment.wrapped_roles(job), experiment.collector.kind
     for role, container in editor.containers(experiment.template.primary_container):
         set_env(container, [{"name": "KATIB_TRIAL_NAME", "value": trial.name}])
-        if experiment.collector.kind == "Push":
+        if kind == "Push":
             _print_file(editor, role, container, METRICS_FILE, image, [PUSHED])
         if role_of(role, job.operator) not in reporting:
             continue
-        if experiment.collector.kind == "File":
+        if kind in ("File", "TensorFlowEvent"):
             wrap_command(container)
-            _print_file(editor, role, container, experiment.collector.path, image)
-        elif experiment.collector.kind == "TensorFlowEvent":
-            wrap_command(container)
-            _print_file(
-                editor,
-                role,
-                container,
-                experiment.collector.path,
-                image,
-                experiment.objective.metrics,
-            )
+            events = experiment.objective.metrics if kind == "TensorFlowEvent" else ()
+            _print_file(editor, role, container, experiment.collector.path, image, events)
         elif needs_shell(
             container
         ):  # which decides what of the output counts: Katib's redirects the last command's
