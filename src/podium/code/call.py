@@ -44,12 +44,10 @@ class Call:
     """Name of the metric if the function returns a number."""
 
     def to_json(self) -> bytes:
-        """Return the content of FILE."""
         return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
 
     @classmethod
     def read(cls, file: Path) -> "Call":
-        """Read FILE."""
         return parse(cls, read_json(file), str(file))
 
     def arguments(self, words: Sequence[str]) -> dict[str, Any]:

@@ -116,7 +116,6 @@ def listed(names: Sequence[str]) -> str:
 
 
 def size(count: int) -> str:
-    """Format a number of bytes."""
     return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
 
 
@@ -144,7 +143,6 @@ def iso(moment: datetime | str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a duration."""
     return (
         f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
     )

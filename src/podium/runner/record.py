@@ -529,29 +529,6 @@ def records_below(directory: Path, *, newest_first: bool = False) -> Iterator[Ru
             yield RunRecord.read(path.parent)
 
 
-def last_like(run: RunRecord) -> RunRecord | None:
-    """Return the newest earlier run of the same work, with any seed, without a resume; None if
-    there is none."""
-
-    def what(run: RunRecord) -> tuple[str, list[str], dict[str, Any]]:
-        own = ("cluster", "storage", "seed")  # of each run its own
-        return (
-            run.pipeline,
-            list(run.steps),
-            {name: run.parameters[name] for name in run.parameters if name not in own},
-        )
-
-    for other in records_below(run.directory.parent, newest_first=True):
-        if (
-            other.id < run.id
-            and other.state == "succeeded"
-            and other.attempt == 1
-            and what(other) == what(run)
-        ):
-            return other
-    return None
-
-
 @contextmanager
 def locked(directory: Path) -> Iterator[IO[bytes]]:
     """Hold a run's lock; the kernel releases it however the process ends.

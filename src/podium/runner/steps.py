@@ -4,10 +4,9 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
 from podium.errors import Failed, InvalidInput
 from podium.files.documents import read_json, with_whole_numbers
 from podium.files.drafts import appearing
-from podium.runner.compiled import EXECUTOR, Constants, command_of, resolved
+from podium.runner.compiled import Constants, command_of, resolved
 
 OUTPUT = "executor_output.json"
 """File that KFP's executor writes."""
@@ -253,26 +252,6 @@ class Cache:
 
 def _inputs(step: Step) -> str:
     return json.dumps(vars(step.inputs), sort_keys=True, default=str)
-
-
-COMMAND, CODE, INPUTS = "run", "component.py", "inputs.json"
-
-
-def write_for_debugging(folder: Path, command: Sequence[str]) -> None:
-    """Write a step's command as a script, its code and its inputs as files that it reads."""
-    folder.mkdir(parents=True, exist_ok=True)
-    line = shlex.join(command)
-    if len(command) > 4 and "ephemeral_component.py" in command[2]:
-        (folder / CODE).write_text(command[3])
-        words = [shlex.quote(word) for word in command[4:]]
-        at = words.index("--executor_input") + 1
-        (folder / INPUTS).write_text(command[4 + at])
-        words[at] = f'"$(cat {INPUTS})"'
-        module = f"python3 -m {EXECUTOR} --component_module_path {CODE}"
-        line = f"_KFP_RUNTIME=true exec {module} {' '.join(words)}"
-    script = folder / COMMAND
-    script.write_text(f'#!/bin/sh\ncd "$(dirname "$0")"\n{line}\n')
-    script.chmod(0o700)
 
 
 def open_shell(folder: Path, env: Mapping[str, str]) -> int:

@@ -189,7 +189,6 @@ class Server:
     async def _infer(
         self, path: re.Match[str], headers: dict[bytes, bytes], receive: Receive
     ) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-        """Return the answer to a request for inference and its headers."""
         service = self.service
         service.check_token(headers.get(b"authorization", b""))
         name, version = path["name"], path["version"]

@@ -285,7 +285,6 @@ class Service:
 
 
 def _predicted_rows(predictor: Predictor, outputs: Mapping[str, Array]) -> list[Any]:
-    """Return the prediction of each row of a model's outputs."""
     model, classes = predictor.model, predictor.classes
     if isinstance(model, OnnxModel):
         count = None if classes is None else len(classes)

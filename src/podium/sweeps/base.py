@@ -19,11 +19,6 @@ AWAY_SECONDS = 900.0
 """Outage of a storage after which a sweep fails."""
 
 
-def rows(readings: Iterable[Reading]) -> str:
-    """Return readings as documents keep them: name, value and time (ISO 8601) of each, in JSON."""
-    return json.dumps([reading.row for reading in readings])
-
-
 class NoMetricsFile(Failed):
     """The program wrote no file where the collector looks, or reported what that does not read."""
 
@@ -189,6 +184,11 @@ class Documents(ABC):
     def readings(self, trial: Trial) -> Sequence[Reading]:
         """Return the readings of a trial that ended; empty if it failed."""
         return [*map(Reading.of, json.loads(self._rows(trial)))]
+
+    @staticmethod
+    def _text(readings: Iterable[Reading]) -> str:
+        """Return readings as they are kept: name, value and time (ISO 8601) of each, in JSON."""
+        return json.dumps([reading.row for reading in readings])
 
     def _rows(self, trial: Trial) -> str:
         return trial.annotations.get(READINGS) or "[]"

@@ -37,7 +37,7 @@ from podium.manifests.labels import KATIB_FINALIZERS, POOL_STATE, READINGS
 from podium.manifests.options.pool import pool_size
 from podium.manifests.resource import Resource
 from podium.metrics import Reading
-from podium.sweeps.base import Documents, Executor, rows
+from podium.sweeps.base import Documents, Executor
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.pod_trial import JobExecutor, refuse_what_pods_lack
 from podium.sweeps.pool import Pool
@@ -162,7 +162,7 @@ class _ApiDocuments(Documents):
     def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
         kind, name, status = resource.kind, resource.name, dict(resource.status)
         if readings:
-            change = {"metadata": {"annotations": {READINGS: rows(readings)}}}
+            change = {"metadata": {"annotations": {READINGS: self._text(readings)}}}
             self._cluster.api.patch(kind, name, change, patience=self._patience)
         known = {*self._written.get((kind, name), {})}
         if kind == "Experiment":  # also what an engine that no longer leads has written late

@@ -13,7 +13,7 @@ from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.optimization_job import with_status
 from podium.manifests.labels import OPTIMIZATION_JOB
 from podium.metrics import Reading
-from podium.sweeps.base import AWAY_SECONDS, Documents, rows
+from podium.sweeps.base import AWAY_SECONDS, Documents
 
 if TYPE_CHECKING:
     from podium.cluster.kubernetes.leadership import Leadership
@@ -64,7 +64,7 @@ class FileDocuments(Documents):
     def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
         if readings:
             file = self._file(resource, READINGS)
-            file.write_text(rows(readings))
+            file.write_text(self._text(readings))
             self._written(file)
         parts = {"status": dict(resource.status), "spec": dict(resource.spec)}
         self._store.update(resource.kind, resource.name, lambda manifest: manifest.update(parts))

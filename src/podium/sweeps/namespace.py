@@ -242,7 +242,6 @@ class NamespaceSweeps(KubernetesCluster):
 
 
 def _loop_job(experiment: str) -> str:
-    """Return the name of the Job that runs a detached sweep."""
     return f"{experiment}-loop"
 
 

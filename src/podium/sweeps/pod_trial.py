@@ -192,7 +192,6 @@ class _PodTrial(TrialIO):
         return parse_line(line, names, collector.filters)
 
     def read(self, replica: str | None, restarted: Any) -> Iterator[str]:
-        """Yield the lines of a replica's log until the job has ended."""
         job = self._kind, self._name
         is_over = partial(self._cluster.is_over, *job)
         return kubernetes_logs.logs(self._cluster.api, *job, replica, True, is_over, restarted)

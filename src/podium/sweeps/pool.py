@@ -326,7 +326,6 @@ class Pool(Executor):
                 self._changed.notify_all()
 
     def _give(self) -> None:
-        """Give trials that wait to workers that are free."""
         with self._changed:
             self._waiting = [trial for trial in self._waiting if trial in self._runs]
             pairs = list(zip(sorted(self._free), self._waiting, strict=False))

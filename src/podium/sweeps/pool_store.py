@@ -21,7 +21,7 @@ from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.labels import READINGS
 from podium.metrics import Reading
 from podium.storage import connect
-from podium.sweeps.base import Documents, rows
+from podium.sweeps.base import Documents
 
 _EXPERIMENT = "experiment.json"
 
@@ -138,7 +138,7 @@ class PoolStore(Documents):
 
     def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
         if readings:
-            annotations = {**resource.annotations, READINGS: rows(readings)}
+            annotations = {**resource.annotations, READINGS: self._text(readings)}
             resource = resource.with_metadata({**resource.metadata, "annotations": annotations})
         ended = resource.state.finished
         with suppress(Conflict):  # an engine that no longer leads is late: it has ended meanwhile

@@ -28,7 +28,6 @@ from podium.system.processes import (
 
 
 def _main(words: Sequence[str]) -> int:
-    """Run the command; return its exit code."""
     reads = list(words[:1]) == ["--stdin"]
     words = words[reads:]
     adopt_orphans()

@@ -67,7 +67,6 @@ class _Looks:
         self._last: dict[str, asyncio.Future[_Look]] = {}
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Run slow work in the pool, so that quick responses do not wait for it."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     async def at(self, page: str, show: Callable[[], View], pause: float) -> _Look:

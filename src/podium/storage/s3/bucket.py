@@ -159,7 +159,6 @@ class Bucket:
         )
 
     def create(self) -> None:
-        """Make the bucket if it does not exist."""
         from minio.error import S3Error
 
         with self.translated("create", "the bucket"):
@@ -181,9 +180,9 @@ class Bucket:
             num_parallel_uploads=_PARALLEL,
             progress=_Reporter(progress) if progress else None,
         )
-        if not bare(result.etag):  # a login page answers 200 to anything
+        if not _bare(result.etag):  # a login page answers 200 to anything
             raise no_s3("that an object was written, without an ETag", "write", self.config)
-        return bare(result.etag)
+        return _bare(result.etag)
 
     def reaches(self, other: "Bucket") -> bool:
         """Return whether the other bucket is on the same server, for the same user."""
@@ -209,7 +208,7 @@ class Bucket:
             for start in range(0, entry.size, part)
         ]
         with self.translated("copy", key):
-            return bare(self.client.compose_object(self.name, self._full(key), parts).etag)
+            return _bare(self.client.compose_object(self.name, self._full(key), parts).etag)
 
     def head(self, key: str) -> Entry | None:
         """Describe an object, or return None if there is none."""
@@ -279,7 +278,7 @@ class Bucket:
             part = f"<Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part>"
             body = f"<CompleteMultipartUpload>{part}</CompleteMultipartUpload>".encode()
             try:
-                return bare(_field(self._asked("POST", key, {"uploadId": upload}, body), "ETag"))
+                return _bare(_field(self._asked("POST", key, {"uploadId": upload}, body), "ETag"))
             except Exception:
                 self.abort(key, upload)
                 raise
@@ -324,7 +323,7 @@ class Bucket:
         if not item.last_modified:
             raise no_s3("with an object without Last-Modified", "read", self.config)
         key = item.object_name.removeprefix(f"{self.prefix}/" if self.prefix else "")
-        return Entry(key=key, size=item.size, etag=bare(item.etag), modified=item.last_modified)
+        return Entry(key=key, size=item.size, etag=_bare(item.etag), modified=item.last_modified)
 
 
 class _Reporter:
@@ -337,7 +336,7 @@ class _Reporter:
         """Ignore what the caller knows."""
 
 
-def bare(etag: str | None) -> str:
+def _bare(etag: str | None) -> str:
     """Return an etag without quotes."""
     return (etag or "").strip('"')
 

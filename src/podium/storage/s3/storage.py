@@ -30,7 +30,7 @@ from podium.storage.base import (
     check_key,
     check_prefix,
 )
-from podium.storage.s3.bucket import Bucket, bare
+from podium.storage.s3.bucket import Bucket
 from podium.storage.s3.conditional import NOTES, ConditionalWrites
 from podium.storage.s3.config import S3Config, read_config
 from podium.storage.s3.errors import Interrupted, Unsupported, no_s3
@@ -219,7 +219,6 @@ class S3Storage(Storage):
 
     @contextmanager
     def _note_of_parts(self, key: str, size: int) -> Iterator[None]:
-        """Keep a note of an upload in parts while it lasts."""
         note = f"{_UPLOADS}{uuid.uuid4().hex}"
         written = False
 
@@ -255,7 +254,9 @@ class S3Storage(Storage):
             raise no_s3(
                 "with an object without Content-Length or Last-Modified", "read", self.bucket.config
             ) from None
-        return content, Entry(key=key, size=size, etag=bare(headers.get("etag")), modified=modified)
+        return content, Entry(
+            key=key, size=size, etag=headers.get("etag", "").strip('"'), modified=modified
+        )
 
     def _fetch(self, key: str, target: Path, progress: Progress | None) -> Entry:
         entry = self.bucket.stat(key)
