@@ -18,6 +18,7 @@ from podium.errors import InvalidInput, PodiumError
 from podium.files.documents import foreign
 from podium.files.protobuf import make_messages
 from podium.scoring.families import Array
+from podium.serving.served import Served
 from podium.serving.service import LARGE, Refused, Service, new_id
 from podium.serving.tensors import (
     MOST_JSON,
@@ -139,11 +140,11 @@ class RpcServer:
             "grpc.absolute_max_metadata_size": _MOST_METADATA,
         }
         self._server = grpc.aio.server(options=list(options.items()))
-        methods: dict[str, Callable[[Any], Any] | None] = {
-            "ServerLive": self._live,
-            "ServerReady": self._ready,
-            "ServerMetadata": self._about,
-            "ModelReady": self._model_ready,
+        methods: dict[str, Callable[[Any], Mapping[str, Any]] | None] = {
+            "ServerLive": lambda asked: {"live": True},
+            "ServerReady": lambda asked: {"ready": self._service.ready},
+            "ServerMetadata": lambda asked: {"name": "podium", "version": __version__},
+            "ModelReady": lambda asked: {"ready": self._find(asked).opened},
             "ModelMetadata": self._model,
             "ModelInfer": None,
         }
@@ -171,7 +172,11 @@ class RpcServer:
         await self._server.stop(self._service.limits.seconds)
 
     async def _handle(
-        self, name: str, answer: Callable[[Any], Any] | None, requests: Any, context: Any
+        self,
+        name: str,
+        answer: Callable[[Any], Mapping[str, Any]] | None,
+        requests: Any,
+        context: Any,
     ) -> bytes:
         """Answer a call. Its only message is read here, as of a stream: the token is checked
         before, and what does not come in time is not waited for."""
@@ -187,7 +192,8 @@ class RpcServer:
                     message = await _only(context)
             except TimeoutError:
                 raise Refused(504, f"no message came within {_SMALL_SECONDS:g} s") from None
-            content: bytes = answer(self._parse(f"{name}Request", message)).SerializeToString()
+            said = answer(self._parse(f"{name}Request", message))
+            content: bytes = self._messages[f"{name}Response"](**said).SerializeToString()
             return content
         except Exception as error:
             refused = Refused.of(error)
@@ -199,26 +205,14 @@ class RpcServer:
         with foreign(f"the request is not a {message}"):
             return self._messages[message].FromString(content)
 
-    def _live(self, request: Any) -> Any:
-        return self._messages["ServerLiveResponse"](live=True)
+    def _find(self, asked: Any) -> Served:
+        return self._service.find(asked.name, asked.version or None)
 
-    def _ready(self, request: Any) -> Any:
-        return self._messages["ServerReadyResponse"](ready=self._service.ready)
-
-    def _about(self, request: Any) -> Any:
-        return self._messages["ServerMetadataResponse"](name="podium", version=__version__)
-
-    def _model_ready(self, request: Any) -> Any:
-        self._service.find(request.name, request.version or None)
-        return self._messages["ModelReadyResponse"](ready=True)
-
-    def _model(self, request: Any) -> Any:
-        model = self._service.find(request.name, request.version or None)
+    def _model(self, asked: Any) -> Mapping[str, Any]:
+        model = self._find(asked)
         versions = model.versions
-        now = versions[request.version or model.now.version]
-        return self._messages["ModelMetadataResponse"](
-            name=model.name, versions=versions, **now.metadata
-        )
+        now = versions[asked.version or model.now.version]
+        return {"name": model.name, "versions": versions, **now.metadata}
 
     async def _infer(self, body: Callable[[], Awaitable[bytes]], headers: _Headers) -> bytes:
         service, name = self._service, ""
