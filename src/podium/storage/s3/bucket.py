@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
@@ -19,10 +19,6 @@ from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.storage.base import Entry, Progress, check_key
 from podium.storage.s3.config import S3Config
 from podium.storage.s3.errors import no_s3, translated
-
-if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse
-
 
 # urllib3 logs each retry as a warning, which Python prints on stderr; only the final result matters to users.
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
@@ -229,7 +225,7 @@ class Bucket:
             )
 
     @contextmanager
-    def opened(self, key: str, **options: Any) -> "Iterator[BaseHTTPResponse]":
+    def opened(self, key: str, **options: Any) -> Iterator[urllib3.BaseHTTPResponse]:
         """Open an object, or the end of it, for reading."""
         with self.translated("read", key):
             response = self.client.get_object(
@@ -285,7 +281,7 @@ class Bucket:
 
     def _asked(
         self, method: str, key: str, query: Mapping[str, str], body: bytes = b""
-    ) -> "BaseHTTPResponse":
+    ) -> urllib3.BaseHTTPResponse:
         from minio.error import S3Error
 
         response = self._ask(method, key, query, body)
@@ -295,7 +291,7 @@ class Bucket:
 
     def _ask(
         self, method: str, key: str, query: Mapping[str, str], body: bytes = b""
-    ) -> "BaseHTTPResponse":
+    ) -> urllib3.BaseHTTPResponse:
         """Send a request that minio-py has no call for."""
         url = self.client.get_presigned_url(
             method=method,
@@ -341,5 +337,5 @@ def _bare(etag: str | None) -> str:
     return (etag or "").strip('"')
 
 
-def _field(response: "BaseHTTPResponse", name: str) -> str:
+def _field(response: urllib3.BaseHTTPResponse, name: str) -> str:
     return ElementTree.fromstring(response.data).findtext(f"{{*}}{name}") or ""
