@@ -30,7 +30,7 @@ from podium.serving.challenger import Answered
 from podium.serving.form import Form
 from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Loaded, Served
-from podium.serving.service import LARGE, Limits, Refused, Service, new_id
+from podium.serving.service import LARGE, Limits, Refused, Service
 from podium.serving.tensors import MOST_NAME, InferRequest
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class Server:
                 if small
                 else await service.apart(InferRequest.read, body, size)
             )
-            called = request.id or _header(headers, b"x-request-id") or new_id()
+            called = service.id_of(request.id, _header(headers, b"x-request-id"))
             key = _header(headers, b"podium-sticky")
             answers, outputs = await service.run(
                 name, version, key, called, request.inputs, len(body)
@@ -219,7 +219,7 @@ class Server:
         name, version = named["name"], named.get("version")
         service.find(name, version)
         headers = dict(asked.headers.raw)
-        called = _header(headers, b"x-request-id") or new_id()
+        called = service.id_of(_header(headers, b"x-request-id"))
 
         async def answer(body: bytes) -> Response:
             media, raw = read_raw(body, asked.headers.get("content-type", ""))

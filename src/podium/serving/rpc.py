@@ -19,7 +19,7 @@ from podium.files.documents import foreign
 from podium.files.protobuf import make_messages
 from podium.scoring.families import Array
 from podium.serving.served import Served
-from podium.serving.service import LARGE, Refused, Service, new_id
+from podium.serving.service import LARGE, Refused, Service
 from podium.serving.tensors import (
     MOST_JSON,
     MOST_NAME,
@@ -224,7 +224,7 @@ class RpcServer:
             message, request = asked
             version = message.model_version or None
             name = service.find(message.model_name, version).name  # a figure of it, if there is one
-            called = request.id or _text(headers, "x-request-id") or new_id()
+            called = service.id_of(request.id, _text(headers, "x-request-id"))
             answers, outputs = await service.run(
                 name, version, _text(headers, "podium-sticky"), called, request.inputs, len(content)
             )

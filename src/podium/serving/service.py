@@ -196,6 +196,11 @@ class Service:
             raise NotFound(f"version {version!r} of {name} is not served", known)
         return model
 
+    @staticmethod
+    def id_of(*given: str) -> str:
+        """Return the first id that a client gave its request, else a new one."""
+        return next(filter(None, given), "") or f"{random.getrandbits(128):032x}"
+
     async def run(
         self,
         model: str,
@@ -291,8 +296,3 @@ def _predicted_rows(predictor: Predictor, outputs: Mapping[str, Array]) -> list[
         return list(model.predicted(outputs, classes=count))
     (array,) = outputs.values()
     return list(array)
-
-
-def new_id() -> str:
-    """Return an id for a request without one."""
-    return f"{random.getrandbits(128):032x}"
