@@ -366,7 +366,7 @@ LARGE_CLASSES = {
     **dict.fromkeys(["Experiment", "Trial", "Workload"], "fields of one manifest"),
     "JobEditor": "every change finds the pod templates of a kind",
     **dict.fromkeys(["Cluster", "KubernetesCluster", "LocalCluster"], "verbs of a cluster"),
-    **dict.fromkeys(["NamespaceSweeps", "Loops"], "verbs of a cluster, by kind of object"),
+    **dict.fromkeys(["NamespaceSweeps", "_Loops"], "verbs of a cluster, by kind of object"),
     "PoolStore": "both sides of one layout",
     "Store": "files of an object and who supervises it",
     "Api": "requests that share patience and budget",

@@ -51,7 +51,7 @@ def test_each_pipeline_compiles_to_its_golden_file(compiled: tuple[str, str]) ->
 
 def test_steps_follow_the_order_of_the_docstring(compiled: tuple[str, str]) -> None:
     name, text = compiled
-    order = [task for task, _ in in_order(tasks_of(text))]
+    order = [task for task, _, _ in in_order(tasks_of(text))]
     assert order == ORDER[name]
     numbered = re.findall(r"^ *\d\. ", load(name).pipeline_func.__doc__, re.MULTILINE)
     assert len(numbered) == len(order)

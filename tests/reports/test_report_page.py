@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from test_markup import written
 
-from podium.display.templates import kept
-from podium.display.text import chance
+from podium.display.templates import _chance, kept
 from podium.reports import (
     Compared,
     Step,
@@ -48,7 +47,7 @@ def test_a_perfect_confusion_matrix_is_not_empty() -> None:
     ("value", "said"), [(2.97e-6, "less than 0.01 %"), (0.0783, "7.8 %"), (0.4, "40 %")]
 )
 def test_a_chance_is_a_percentage(value: float, said: str) -> None:
-    assert chance(value) == said
+    assert _chance(value) == said
 
 
 def sweep(state: str, values: list[float | None]) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from podium.errors import Failed, InvalidInput
-from podium.serving.tensors import MOST_JSON, read_request, write_response
+from podium.serving.tensors import MOST_JSON, InferRequest
 
 ONE: dict[str, Any] = {"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [0.5]}
 
@@ -30,7 +30,7 @@ TAKEN: dict[str, tuple[bytes, tuple[int, ...]]] = {
 @pytest.mark.parametrize("what", TAKEN)
 def test_a_request_at_a_limit_is_taken(what: str) -> None:
     body, shape = TAKEN[what]
-    (array,) = read_request(body, None).inputs.values()
+    (array,) = InferRequest.read(body, None).inputs.values()
     assert array.shape == shape
 
 
@@ -54,13 +54,13 @@ REFUSED: dict[str, tuple[bytes, str]] = {
 def test_a_request_beyond_a_limit_is_refused(what: str) -> None:
     body, sentence = REFUSED[what]
     with pytest.raises(InvalidInput, match=sentence):
-        read_request(body, None)
+        InferRequest.read(body, None)
 
 
 @pytest.mark.parametrize(("datatype", "hint"), [("FP31", "did you mean FP32?"), (31, None)])
 def test_an_unknown_datatype_names_the_likely_one(datatype: Any, hint: str | None) -> None:
     with pytest.raises(InvalidInput, match=r"datatype of input 'x' cannot be .*31") as refused:
-        read_request(asked(datatype=datatype), None)
+        InferRequest.read(asked(datatype=datatype), None)
     assert refused.value.hint == hint
 
 
@@ -68,7 +68,7 @@ def test_an_unknown_datatype_names_the_likely_one(datatype: Any, hint: str | Non
 def test_the_header_may_say_that_all_is_json(zeros: int) -> None:
     body = asked()
     size = str(len(body)).zfill(zeros).encode()
-    assert read_request(body, size).inputs["x"].tolist() == [[0.5]]
+    assert InferRequest.read(body, size).inputs["x"].tolist() == [[0.5]]
 
 
 @pytest.mark.parametrize("size", ["{longer}", "{length:021}", "-1", "", "1e2"])
@@ -76,7 +76,7 @@ def test_a_header_that_the_body_does_not_fit_is_refused(size: str) -> None:
     body = asked()
     given = size.format(longer=len(body) + 1, length=len(body)).encode()
     with pytest.raises(InvalidInput, match="Inference-Header-Content-Length is"):
-        read_request(body, given)
+        InferRequest.read(body, given)
 
 
 @pytest.mark.parametrize("size", [3, 5, 8, 4.0, True])
@@ -87,14 +87,14 @@ def test_bytes_of_another_size_are_refused(size: Any) -> None:
         InvalidInput,
         match=r"has 4 bytes, but 3 came|binary_data_size of input 'x' is .*, but 4 bytes",
     ):
-        read_request(head + bytes(4), str(len(head)).encode())
+        InferRequest.read(head + bytes(4), str(len(head)).encode())
 
 
 def test_each_output_comes_as_it_was_asked_for() -> None:
     outputs = {"y": np.array([[1.5]], np.float32), "z": np.array([[np.inf]], np.float32)}
     wanted = [{"name": "z", "parameters": {"binary_data": True}}, {"name": "y"}]
-    request = read_request(asked({"outputs": wanted, "id": "a"}), None)
-    body, headers = write_response({"id": request.id}, outputs, request)
+    request = InferRequest.read(asked({"outputs": wanted, "id": "a"}), None)
+    body, headers = request.answer({"id": request.id}, outputs)
     size = int(dict(headers)[b"inference-header-content-length"])
     assert json.loads(body[:size]) == {
         "id": "a",
@@ -106,4 +106,4 @@ def test_each_output_comes_as_it_was_asked_for() -> None:
     }  # fmt: skip
     assert body[size:] == outputs["z"].tobytes()
     with pytest.raises(Failed, match="not finite, which JSON cannot express"):
-        write_response({}, outputs, read_request(asked(), None))
+        InferRequest.read(asked(), None).answer({}, outputs)

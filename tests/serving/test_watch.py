@@ -25,7 +25,7 @@ from podium.errors import InvalidInput
 from podium.models import Model, open_registry
 from podium.serving.figures import Figures
 from podium.serving.served import find_models
-from podium.serving.tensors import read_request
+from podium.serving.tensors import InferRequest
 from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.system.exposition import read_samples
 from podium.training.import_model import ModelSource
@@ -499,6 +499,6 @@ def test_bytes_behind_the_last_tensor_are_refused() -> None:
         "parameters": {"binary_data_size": 4},
     }
     head = json.dumps({"inputs": [tensor]}).encode()
-    assert read_request(head + bytes(4), str(len(head)).encode()).inputs["x"].shape == (1, 1)
+    assert InferRequest.read(head + bytes(4), str(len(head)).encode()).inputs["x"].shape == (1, 1)
     with pytest.raises(InvalidInput, match="2 bytes are left after the last tensor"):
-        read_request(head + bytes(6), str(len(head)).encode())
+        InferRequest.read(head + bytes(6), str(len(head)).encode())

@@ -20,7 +20,8 @@ from podium.manifests.typed import typed
 from podium.search.search import JOURNAL
 from podium.sweeps.early_stopping import RuleWatch
 from podium.sweeps.local import LocalSweeps
-from podium.sweeps.metrics_collector import collect
+from podium.sweeps.local_trial import _collected
+from podium.sweeps.metrics_collector import observe
 
 
 def until(holds: Any, seconds: float = 20) -> None:
@@ -242,7 +243,8 @@ def test_a_carriage_return_ends_no_line_of_a_file(tmp_path: Path) -> None:
         b"2026-01-01T00:00:09Z loss=0.5\r2026-01-01T00:00:01Z loss=0.9\n2026-01-01T00:00:05Z loss=0.7\n"
     )
     parsed = Experiment.parse({"spec": {"objective": {"objectiveMetricName": "loss"}}})
-    observation, _ = collect(parsed, [path], list)
+    readings = _collected(parsed, [path], list)
+    observation, _ = observe(readings, parsed.objective.metrics)
     assert observation["metrics"][0]["latest"] == "0.9", (
         "both values of the first line have its time"
     )

@@ -28,7 +28,7 @@ from podium.models.lineage import Lineage
 from podium.runner.record import RunRecord, StepRecord
 from podium.serving.announced import servers_of
 from podium.ui.app import _MOST_BODY
-from podium.ui.models import FollowedRegistry
+from podium.ui.sources import _FollowedRegistry
 
 pytestmark = pytest.mark.whole
 
@@ -490,7 +490,7 @@ def test_a_body_beyond_the_limit_is_refused(models: None, visitor: httpx.Client)
 
 def test_a_new_champion_is_opened_in_place_of_the_old(models: None) -> None:
     registry = open_registry(None)
-    followed, model = FollowedRegistry(registry), registry["shapes"]
+    followed, model = _FollowedRegistry(registry), registry["shapes"]
     before = followed.predictor("shapes")
     assert followed.predictor("shapes") is before
     model.set_champion("v2", {"reason": "another"}, expect="v1")

@@ -21,14 +21,14 @@ from podium.runner import child, process
 from podium.runner.interpreter import Interpreter
 from podium.runner.process import RunningPipeline
 from podium.runner.record import RunRecord, StepRecord
+from podium.runner.step_process import Process as StepProcess
 from podium.runner.steps import Cache
-from podium.runner.steps import Process as StepProcess
 from podium.storage.s3 import conditional, lock
 from podium.storage.s3.conditional import ConditionalWrites
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.engine import Engine
 from podium.sweeps.file_documents import StateCopy
-from podium.sweeps.namespace import Loops, _Loop
+from podium.sweeps.namespace import _Loop, _Loops
 from podium.sweeps.pod_trial import _PodTrial
 from podium.sweeps.pool import Pool
 from podium.sweeps.records import Records
@@ -228,11 +228,11 @@ POOLS: Mapping[str, Bug] = {
 
 BUCKETS: Mapping[str, Bug] = {
     "a store that checks, then stores, counts as one where one wins": Bug(
-        conditional, "probe", "if len(winners) != 1:", "if not winners:"
+        conditional, "_probe", "if len(winners) != 1:", "if not winners:"
     ),
     "a store that ignores conditions counts as one that keeps them": Bug(
         conditional,
-        "probe",
+        "_probe",
         'honored=False, atomic=False, seen="the server ignores conditions"',
         'honored=True, atomic=True, seen="the server"',
     ),
@@ -303,10 +303,10 @@ FILES: Mapping[str, Bug] = {
         _Loop, "_has_more", "self._loops.copy.read()", "pass"
     ),
     "a sweep begins that another process has run meanwhile": Bug(
-        Loops, "create", "self.copy.read()", "pass"
+        _Loops, "create", "self.copy.read()", "pass"
     ),
     "a resumed sweep is not as another process left it": Bug(
-        Loops, "resume", "self.copy.read()", "pass"
+        _Loops, "resume", "self.copy.read()", "pass"
     ),
     "a storage that is away for a moment fails a sweep with a copy": Bug(
         StateCopy, "write", "if time.monotonic() > end or leadership is None:", "if True:"

@@ -22,7 +22,7 @@ from simulation import Event, Fault, Future, Outcome, SimpleQueue, Universe, Vio
 
 from podium.errors import Conflict, PodiumError
 from podium.kfp import definition
-from podium.runner import child, interpreter, process, record, steps
+from podium.runner import child, interpreter, process, record, step_process
 from podium.runner import run as runs
 from podium.runner.messages import Order
 from podium.runner.record import RunRecord
@@ -482,8 +482,12 @@ class RunsUniverse:
             (child, "signal", _Replaced(real_signal, signal=self._handle)),
             (interpreter, "Future", Future),
             (interpreter, "cores", lambda: self.cores),
-            (steps, "subprocess", _Replaced(real_subprocess, Popen=self._start_step)),
-            (steps, "supervised", _Replaced(steps.supervised, outlived=lambda started: started)),
+            (step_process, "subprocess", _Replaced(real_subprocess, Popen=self._start_step)),
+            (
+                step_process,
+                "supervised",
+                _Replaced(step_process.supervised, outlived=lambda started: started),
+            ),
             (record, "fcntl", _Replaced(record.fcntl, flock=machine.flock)),
             (record, "datetime", datetime),  # which documents know by its name
             (runs, "progress", lambda: nullcontext(lambda *_: None)),
@@ -543,7 +547,7 @@ class RunsUniverse:
                 self.orders[me] = order = Order.of_line(line.decode())
                 self.done[me] = self._known_done(order)
                 self.beside[me] = self._others(order.run, me)
-            code = child.main()
+            code = child._main()
             self._check_end(me, code)
             return code
 

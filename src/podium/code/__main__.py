@@ -25,7 +25,7 @@ from podium.storage import connect
 _REQUIREMENTS = "requirements.txt"
 
 
-def main(argv: Sequence[str]) -> int:
+def _main(argv: Sequence[str]) -> int:
     """Fetch, unpack and become the command; return only if that fails."""
     parser = argparse.ArgumentParser(
         prog="python -m podium.code", description="Run a command in packed code."
@@ -219,4 +219,4 @@ def _become(command: Sequence[str], env: Mapping[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_main(sys.argv[1:]))

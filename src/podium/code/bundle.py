@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from podium.code.reference import MOST_BYTES, MOST_FILES, Code, goes_in_circles
 from podium.display.text import one_line
 from podium.errors import Conflict, InvalidInput
-from podium.storage import Storage, connect
+from podium.storage import connect
 
 _ALLOW = "PODIUM_CODE_ALLOW"
 """Variable with the files that are packed all the same: paths in the code, with a colon between
@@ -165,7 +165,7 @@ def pack(directory: Path | None, files: Mapping[str, bytes] | None = None) -> Bu
                     archive,
                     name,
                     contents[name],
-                    executable=name not in given and _is_executable(root / name),
+                    executable=name not in given and bool((root / name).stat().st_mode & 0o100),
                 )
     content = gzip.compress(raw.getvalue(), 6, mtime=0)
     return Bundle(digest=sha256(content).hexdigest(), content=content, files=len({*names, *given}))
@@ -208,13 +208,9 @@ def store(bundle: Bundle, storage: str) -> Code:
     try:
         target.put(code.key, bundle.content, if_absent=True)
     except Conflict:
-        if not _is_whole(target, code):
+        if sha256(target.get(code.key)).hexdigest() != code.digest:
             target.put(code.key, bundle.content)
     return code
-
-
-def _is_whole(storage: Storage, code: Code) -> bool:
-    return sha256(storage.get(code.key)).hexdigest() == code.digest
 
 
 def _files(root: Path) -> Iterator[str]:
@@ -293,10 +289,6 @@ def _read(path: Path) -> bytes:
         raise InvalidInput(
             f"{path} cannot be read: {error.strerror}", "name it in .gitignore, or remove it"
         ) from None
-
-
-def _is_executable(path: Path) -> bool:
-    return bool(path.stat().st_mode & 0o100)
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes, *, executable: bool) -> None:

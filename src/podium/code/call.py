@@ -44,12 +44,10 @@ class Call:
     """Name of the metric if the function returns a number."""
 
     def to_json(self) -> bytes:
-        """Return the content of FILE."""
         return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
 
     @classmethod
     def read(cls, file: Path) -> "Call":
-        """Read FILE."""
         return parse(cls, read_json(file), str(file))
 
     def arguments(self, words: Sequence[str]) -> dict[str, Any]:
@@ -100,7 +98,7 @@ def _metrics_of(result: Any, name: str) -> dict[str, float]:
     return metrics
 
 
-def main(words: Sequence[str]) -> int:
+def _main(words: Sequence[str]) -> int:
     try:
         call = Call.read(Path(words[0]))
         arguments = call.arguments(words[1:])
@@ -115,4 +113,4 @@ def main(words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_main(sys.argv[1:]))

@@ -175,7 +175,7 @@ def _leave(
     storage.put(METRICS, (json.dumps(record, indent=1) + "\n").encode())
 
 
-def main(argv: Sequence[str]) -> int:
+def _main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m podium.code.folds", description="Cross-validate a training."
     )
@@ -193,4 +193,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_main(sys.argv[1:]))

@@ -49,7 +49,6 @@ class LiveCell:
         self._shown = ""
 
     def show(self, html: str) -> None:
-        """Replace the shown HTML."""
         if html == self._shown:
             return
         self._shown = html

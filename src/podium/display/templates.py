@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podium.display.text import brief, chance, duration, figure, iso, plural, share, size, when
+from podium.display.text import brief, duration, figure, iso, plural, size, when
 from podium.errors import PodiumError
 from podium.files.documents import write_file
 from podium.system.settings import Settings
@@ -16,14 +16,30 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
+def _share(value: float | None) -> str:
+    """Format a share as a percentage: 0.98765 is 98.77 %."""
+    return "–" if value is None else f"{value * 100:.2f} %"
+
+
+def _chance(value: float) -> str:
+    """Format a probability: 0.0000029 is "less than 0.01 %"."""
+    return (
+        "less than 0.01 %"
+        if value < 1e-4
+        else f"{value * 100:.2g} %"
+        if value < 0.1
+        else f"{value * 100:.0f} %"
+    )
+
+
 _FILTERS = {
-    "chance": chance,
+    "chance": _chance,
     "duration": duration,
     "figure": figure,
     "iso": iso,
     "number": brief,
     "plural": plural,
-    "share": share,
+    "share": _share,
     "size": size,
     "when": when,
 }

@@ -116,7 +116,6 @@ def listed(names: Sequence[str]) -> str:
 
 
 def size(count: int) -> str:
-    """Format a number of bytes."""
     return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
 
 
@@ -144,7 +143,6 @@ def iso(moment: datetime | str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a duration."""
     return (
         f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
     )
@@ -162,19 +160,3 @@ def last_said(lines: Iterable[str]) -> str:
     said = [line.strip() for line in lines if line.strip()]
     errors = [line for line in said if not line.startswith("hint: ")]
     return one_line((errors or said or [""])[-1])
-
-
-def share(value: float | None) -> str:
-    """Format a share as a percentage: 0.98765 is 98.77 %."""
-    return "–" if value is None else f"{value * 100:.2f} %"
-
-
-def chance(value: float) -> str:
-    """Format a probability: 0.0000029 is "less than 0.01 %"."""
-    return (
-        "less than 0.01 %"
-        if value < 1e-4
-        else f"{value * 100:.2g} %"
-        if value < 0.1
-        else f"{value * 100:.0f} %"
-    )

@@ -295,7 +295,10 @@ def _join(field: str, name: str) -> str:
 
 
 def _decode(content: bytes | bytearray | str, limit: int, name: str) -> str:
-    _check_size(content, limit, name)
+    if len(content) > limit:
+        raise InvalidInput(
+            f"{name} is larger than {limit:,} bytes", "split it, or check the file name"
+        )
     try:
         if not isinstance(content, str):
             return content.decode()
@@ -303,13 +306,6 @@ def _decode(content: bytes | bytearray | str, limit: int, name: str) -> str:
     except UnicodeError as error:
         raise InvalidInput(f"{name} is not readable as UTF-8: {error}") from None
     return content
-
-
-def _check_size(content: bytes | bytearray | str, limit: int, name: str) -> None:
-    if len(content) > limit:
-        raise InvalidInput(
-            f"{name} is larger than {limit:,} bytes", "split it, or check the file name"
-        )
 
 
 def _refuse_constant(text: str) -> NoReturn:

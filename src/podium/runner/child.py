@@ -12,8 +12,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from podium.kfp.definition import Definition
 
 
-def main() -> int:
+def _main() -> int:
     """Run the pipeline described on stdin; return 0, 1 if a step failed, 2 if the input was
     refused."""
     line = sys.stdin.readline()
@@ -142,22 +141,15 @@ def _execute(
         os.dup2(noise.fileno(), 2)
     # Before this, SIGTERM kills: there is nothing to clean up yet, and the imports take seconds.
     signal.signal(signal.SIGTERM, reporter.stop)
-    with _scratch() as folder:
+    # For the steps, and removed with the run: each of KFP's components leaves a directory in it.
+    with tempfile.TemporaryDirectory(prefix="podium-", ignore_cleanup_errors=True) as folder:
+        os.environ["TMPDIR"] = folder
         reporter.scratch = Path(folder)
         outputs = Interpreter(compiled, order, reporter).run(values)
     if outputs is None:
         return False
     reporter.report("outputs", values=outputs)
     return True
-
-
-@contextmanager
-def _scratch() -> Iterator[str]:
-    """Give the steps a temporary directory that is removed with the run: each of KFP's components
-    leaves a directory in it."""
-    with tempfile.TemporaryDirectory(prefix="podium-", ignore_cleanup_errors=True) as folder:
-        os.environ["TMPDIR"] = folder
-        yield folder
 
 
 def _values(
@@ -215,4 +207,4 @@ def _from_here(storage: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_main())

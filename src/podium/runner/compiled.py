@@ -67,7 +67,7 @@ class Compiled:
         self, group: Mapping[str, Any] | None = None, above: Path_ = ()
     ) -> Iterator[tuple[Path_, Mapping[str, Any]]]:
         """Yield every task with its path, in the order they can run, those of groups in place."""
-        for name, task in in_order((self.root if group is None else group)["dag"]["tasks"]):
+        for name, task, _ in in_order((self.root if group is None else group)["dag"]["tasks"]):
             yield (*above, name), task
             component = self.component(task)
             if "dag" in component:
@@ -95,17 +95,18 @@ class Compiled:
         }
 
 
-def in_order(tasks: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the tasks of a group so that each comes after those it needs."""
-    left, ordered = dict(sorted(tasks.items())), []
+def in_order(
+    tasks: Mapping[str, Mapping[str, Any]],
+) -> Iterator[tuple[str, Mapping[str, Any], set[str]]]:
+    """Yield each task of a group, with the names of those that it needs, after all of these."""
+    left = {name: (task, _needed(task)) for name, task in sorted(tasks.items())}
     while left:
-        ready = [name for name in left if not left.keys() & needed(left[name])]
-        ordered += [(name, left.pop(name)) for name in ready or list(left)]
-    return ordered
+        ready = [name for name, (_, needs) in left.items() if not left.keys() & needs]
+        for name in ready or list(left):
+            yield (name, *left.pop(name))
 
 
-def needed(task: Mapping[str, Any]) -> set[str]:
-    """Return the names of the tasks that a task needs."""
+def _needed(task: Mapping[str, Any]) -> set[str]:
     names = set(task.get("dependentTasks", ()))
     inputs = task.get("inputs", {})
     for source in (*inputs.get("parameters", {}).values(), *inputs.get("artifacts", {}).values()):
@@ -200,6 +201,7 @@ class Condition:
         return InvalidInput(f"the condition {self.text} is of a form that is not known")
 
 
+_STRUCTURE = re.compile(r'\{"(Concat|IfPresent)": ')
 _PLACEHOLDER = re.compile(r"\{\{\$(.*?)\}\}")
 _PART = re.compile(r"[\w-]+")
 _FILES = {"path": "uri", "output_file": "outputFile"}
@@ -219,7 +221,8 @@ def command_of(
     """
     found: list[str] = []
     for word in words:
-        chosen = _chosen(_structure(word), executor_input.get("inputs", {}))
+        part = json.loads(word) if _STRUCTURE.match(word) else word
+        chosen = _chosen(part, executor_input.get("inputs", {}))
         for each in chosen if isinstance(chosen, list) else [chosen]:
             found.append(resolved(each, executor_input, constants))
     return found
@@ -255,10 +258,6 @@ def _found(path: list[str], executor_input: Mapping[str, Any]) -> Any:
     for part in rest:
         entry = entry.get(_FILES.get(part, part)) if isinstance(entry, dict) else None
     return entry
-
-
-def _structure(word: str) -> Any:
-    return json.loads(word) if re.match(r'\{"(Concat|IfPresent)": ', word) else word
 
 
 def _chosen(part: Any, inputs: Mapping[str, Any]) -> Any:

@@ -165,7 +165,7 @@ BEGINNERS: Mapping[str, Callable[..., Begun]] = {
 }
 
 
-def main() -> int:
+def _main() -> int:
     """Start the kind that the command line names with the arguments on stdin, print its names, and
     wait for its end."""
     answers = os.fdopen(os.dup(1), "w")
@@ -188,4 +188,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_main())

@@ -134,11 +134,8 @@ def _make(environment: Environment, draft: Path, component: str, say: Say) -> No
     if environment.sees_ours:
         (packages,) = draft.glob("lib/python*/site-packages")
         folders = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
-        (packages / "image.pth").write_text("\n".join(map(_site, folders)) + "\n")
-
-
-def _site(folder: str) -> str:
-    return f"import site; site.addsitedir({folder!r})"
+        lines = [f"import site; site.addsitedir({folder!r})\n" for folder in folders]
+        (packages / "image.pth").write_text("".join(lines))
 
 
 def _run(command: Sequence[str], component: str, say: Say) -> None:

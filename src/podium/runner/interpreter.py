@@ -4,13 +4,14 @@ loops, exit handlers and pipelines inside of it."""
 import json
 import os
 import re
+import shlex
 import subprocess
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -21,22 +22,27 @@ from typing import Any
 from podium.cluster.local.supplies import Images, Supplies
 from podium.errors import Failed, InvalidInput, PodiumError, suggestion
 from podium.files.documents import with_whole_numbers
-from podium.runner.compiled import Compiled, Condition, Constants, Path_, in_order, needed, resolved
+from podium.runner.compiled import (
+    EXECUTOR,
+    Compiled,
+    Condition,
+    Constants,
+    Path_,
+    in_order,
+    resolved,
+)
 from podium.runner.environments import Environment
 from podium.runner.kubernetes_settings import NameOf, Provider
 from podium.runner.messages import KFP, STARTS, Order
 from podium.runner.record import failure_file
-from podium.runner.reporter import Reporter, StepLog, end, time_limit
+from podium.runner.reporter import Reporter, StepLog, end
+from podium.runner.step_process import Process, check_runs_here
 from podium.runner.steps import (
     CREATE_VOLUME,
     DELETE_VOLUME,
     Cache,
-    Process,
     Step,
     Values,
-    check_runs_here,
-    imported,
-    write_for_debugging,
 )
 from podium.system.machine import cores
 from podium.system.settings import FAILURE
@@ -116,7 +122,7 @@ class Interpreter:
         _add_defaults(self.compiled.root, inputs)
         (self.directory / "workspace").mkdir(exist_ok=True)
         scope = _Scope(group=self.compiled.root, inputs=inputs)
-        with time_limit(self.compiled.seconds, self.reporter.end) as self.is_late:
+        with _time_limit(self.compiled.seconds, self.reporter.end) as self.is_late:
             result = _begin(lambda: self._group(scope)).result()
         if result.state != "succeeded" or self.failed:
             return None
@@ -125,8 +131,8 @@ class Interpreter:
 
     def _group(self, scope: _Scope) -> _Result:
         begun: dict[str, Future[_Result]] = {}
-        for name, task in in_order(scope.group["dag"]["tasks"]):
-            before = {need: begun[need] for need in needed(task) if need in begun}
+        for name, task, needs in in_order(scope.group["dag"]["tasks"]):
+            before = {need: begun[need] for need in needs if need in begun}
             begun[name] = _begin(partial(self._task, scope, name, task, before))
         errors = [error for error in (each.exception() for each in begun.values()) if error]
         if errors:
@@ -309,7 +315,7 @@ class Interpreter:
 
     def _once(self, step: Step, name_of: NameOf) -> tuple[int | None, Values | None]:
         if "importer" in step.executor:
-            return None, imported(step)
+            return None, step.imported()
         image = step.container.get("image")
         if image in (CREATE_VOLUME, DELETE_VOLUME):
             return None, self._volume(step, create=image == CREATE_VOLUME)
@@ -319,7 +325,7 @@ class Interpreter:
             return None, None
         seconds = int(self.compiled.kubernetes(step.component).get("activeDeadlineSeconds", 0))
         try:
-            with time_limit(seconds, lambda: end([started])) as is_late:
+            with _time_limit(seconds, lambda: end([started])) as is_late:
                 code = _follow(started, StepLog(self.reporter, step.name))
         finally:
             process.leave_nothing()
@@ -352,7 +358,7 @@ class Interpreter:
         """Put what a step needs into a directory for a person, and stop the run."""
         _, command, env = self._prepared(step, name_of)
         folder = self.directory / "debug" / step.name
-        write_for_debugging(folder, command)
+        _write_for_debugging(folder, command)
         changed = {name: value for name, value in env.items() if os.environ.get(name) != value}
         self.reporter.report("debug", step=step.name, text=str(folder), values=changed)
         self.reporter.stop()
@@ -509,6 +515,30 @@ def _name_in(
     if "componentInputParameter" in source or "taskOutputParameter" in source:
         return str(name) if known else None
     return str(name or entry.get("constant") or entry.get(stem) or "") or None
+
+
+@contextmanager
+def _time_limit(seconds: int, end: Callable[[], None]) -> Iterator[threading.Event]:
+    """Call a function once the time is up, in a thread of its own; the event is set before.
+
+    Args:
+        seconds: 0 for no limit.
+        end: Ends what takes too long.
+    """
+    is_over = threading.Event()
+
+    def expire() -> None:
+        is_over.set()
+        end()
+
+    timer = threading.Timer(seconds, expire)
+    timer.daemon = True
+    if seconds:
+        timer.start()
+    try:
+        yield is_over
+    finally:
+        timer.cancel()
 
 
 def _begin(work: Callable[[], _Result]) -> Future[_Result]:
@@ -697,3 +727,23 @@ def _collected(group: Mapping[str, Any], results: list[_Result]) -> Values:
 def _uris(held: list[dict[str, Any]]) -> Any:
     uris = [artifact["uri"] for artifact in held]
     return uris[0] if len(uris) == 1 else uris
+
+
+_COMMAND, _CODE, _INPUTS = "run", "component.py", "inputs.json"
+
+
+def _write_for_debugging(folder: Path, command: Sequence[str]) -> None:
+    """Write a step's command as a script, its code and its inputs as files that it reads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    line = shlex.join(command)
+    if len(command) > 4 and "ephemeral_component.py" in command[2]:
+        (folder / _CODE).write_text(command[3])
+        words = [shlex.quote(word) for word in command[4:]]
+        at = words.index("--executor_input") + 1
+        (folder / _INPUTS).write_text(command[4 + at])
+        words[at] = f'"$(cat {_INPUTS})"'
+        module = f"python3 -m {EXECUTOR} --component_module_path {_CODE}"
+        line = f"_KFP_RUNTIME=true exec {module} {' '.join(words)}"
+    script = folder / _COMMAND
+    script.write_text(f'#!/bin/sh\ncd "$(dirname "$0")"\n{line}\n')
+    script.chmod(0o700)

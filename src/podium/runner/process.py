@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
@@ -25,7 +25,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from podium.display.terminal import doing
-from podium.errors import Conflict, Failed, InvalidInput
+from podium.errors import Conflict, Failed
 from podium.runner.messages import Event, Order
 from podium.runner.record import STOP, RunRecord, StepRecord, process_of
 from podium.system.background import Background
@@ -39,48 +39,8 @@ STOP_SECONDS = 40
 POLL_SECONDS = 0.5
 """Seconds between checks of a run of another process."""
 
-PLACES = ("volume", "secret", "config_map", "image_dir")
-
-Places = Mapping[str, Mapping[str, str | os.PathLike[str]]]
-"""Places by name of each of PLACES."""
-
-_PLACES_HINT = (
-    f"places={{'secret': {{'NAME': 'FILE'}}}}; besides secret there are {', '.join(PLACES)}"
-)
-
 Watcher = Callable[[RunRecord, str, str], None]
 """Called on every change with the run, the step (or "") and the step's message (or "")."""
-
-
-def as_text(places: Places | None) -> dict[str, dict[str, str]]:
-    """Return places as a run's record keeps them.
-
-    Raises:
-        InvalidInput: They are not paths by name of each of PLACES.
-    """
-    given = _by_name("places", {} if places is None else places)
-    if others := [kind for kind in given if kind not in PLACES]:
-        raise InvalidInput(f"no {others[0]!r} has a place on this machine", ", ".join(PLACES))
-    return {
-        kind: {
-            name: _path(f"{kind} {name}", place) for name, place in _by_name(kind, named).items()
-        }
-        for kind, named in given.items()
-    }
-
-
-def _by_name(what: str, given: object) -> Mapping[str, Any]:
-    if isinstance(given, Mapping) and all(isinstance(name, str) for name in given):
-        return given
-    problem = f"{what}: must be a dict with names, but got {type(given).__name__}"
-    raise InvalidInput(problem, _PLACES_HINT)
-
-
-def _path(what: str, place: object) -> str:
-    if isinstance(place, str | os.PathLike):
-        return os.fsdecode(place)
-    # A value in place of a Secret's file is not to be printed.
-    raise InvalidInput(f"{what}: must be a path, but got {type(place).__name__}", _PLACES_HINT)
 
 
 def check_run(

@@ -3,7 +3,7 @@ elsewhere."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from podium.display import notebook
 from podium.display.notebook import LiveCell, in_notebook
@@ -11,7 +11,7 @@ from podium.display.tables import Row, table
 from podium.display.terminal import Styled, doing, echo, live, styled
 from podium.display.text import duration, plural, relative
 from podium.runner.process import Watcher
-from podium.runner.record import RunRecord, StepRecord, last_like
+from podium.runner.record import RunRecord, StepRecord, records_below
 from podium.training.base import PROGRESS
 
 if TYPE_CHECKING:
@@ -88,9 +88,32 @@ class _Lines:
 
 
 def _headline(run: RunRecord) -> str:
-    last = last_like(run)
+    last = _last_like(run)
     took = f"; the last run like it took {duration(last.seconds)}" if last else ""
     return f"run {run.id} of {run.pipeline}: {plural(len(run.steps), 'step')}{took}"
+
+
+def _last_like(run: RunRecord) -> RunRecord | None:
+    """Return the newest earlier run of the same work, with any seed, without a resume; None if
+    there is none."""
+
+    def what(run: RunRecord) -> tuple[str, list[str], dict[str, Any]]:
+        own = ("cluster", "storage", "seed")  # of each run its own
+        return (
+            run.pipeline,
+            list(run.steps),
+            {name: run.parameters[name] for name in run.parameters if name not in own},
+        )
+
+    for other in records_below(run.directory.parent, newest_first=True):
+        if (
+            other.id < run.id
+            and other.state == "succeeded"
+            and other.attempt == 1
+            and what(other) == what(run)
+        ):
+            return other
+    return None
 
 
 def _clock(step: StepRecord) -> str:
@@ -120,7 +143,6 @@ class _LiveSteps:
         yield Text.from_ansi(drawn, no_wrap=True)
 
     def table(self, run: RunRecord, width: int) -> Styled:
-        """Draw a row for each step, with its last line."""
         rows = [
             Row(
                 phase=step.state.capitalize(),

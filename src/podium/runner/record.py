@@ -144,6 +144,7 @@ process's id."""
 LAST, LONGEST = 12, 400
 """Number of lines shown of a log that ends without an error, and number of characters of each."""
 
+_LIBRARY = re.compile("^<frozen|/site-packages/|/lib/python3[.]")
 _FRAME = re.compile(r'  File "([^"]+)", line \d+')
 
 STOP = "stop"
@@ -528,29 +529,6 @@ def records_below(directory: Path, *, newest_first: bool = False) -> Iterator[Ru
             yield RunRecord.read(path.parent)
 
 
-def last_like(run: RunRecord) -> RunRecord | None:
-    """Return the newest earlier run of the same work, with any seed, without a resume; None if
-    there is none."""
-
-    def what(run: RunRecord) -> tuple[str, list[str], dict[str, Any]]:
-        own = ("cluster", "storage", "seed")  # of each run its own
-        return (
-            run.pipeline,
-            list(run.steps),
-            {name: run.parameters[name] for name in run.parameters if name not in own},
-        )
-
-    for other in records_below(run.directory.parent, newest_first=True):
-        if (
-            other.id < run.id
-            and other.state == "succeeded"
-            and other.attempt == 1
-            and what(other) == what(run)
-        ):
-            return other
-    return None
-
-
 @contextmanager
 def locked(directory: Path) -> Iterator[IO[bytes]]:
     """Hold a run's lock; the kernel releases it however the process ends.
@@ -624,13 +602,11 @@ def _without_libraries(lines: Iterable[str]) -> Iterator[str]:
     in_library = False
     for line in lines:
         frame = _FRAME.match(line)
-        in_library = _is_library(frame[1]) if frame else in_library and line.startswith("    ")
+        in_library = (
+            bool(_LIBRARY.search(frame[1])) if frame else in_library and line.startswith("    ")
+        )
         if not in_library:
             yield line
-
-
-def _is_library(file: str) -> bool:
-    return file.startswith("<frozen") or "/site-packages/" in file or "/lib/python3." in file
 
 
 def _indented(lines: Iterable[str]) -> str:

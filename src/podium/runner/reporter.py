@@ -4,8 +4,8 @@ import codecs
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,30 +15,6 @@ from podium.training.base import PROGRESS
 
 GRACE = 30.0
 """Seconds between SIGTERM and SIGKILL, as a kubelet gives a pod."""
-
-
-@contextmanager
-def time_limit(seconds: int, end: Callable[[], None]) -> Iterator[threading.Event]:
-    """Call a function once the time is up, in a thread of its own; the event is set before.
-
-    Args:
-        seconds: 0 for no limit.
-        end: Ends what takes too long.
-    """
-    is_over = threading.Event()
-
-    def expire() -> None:
-        is_over.set()
-        end()
-
-    timer = threading.Timer(seconds, expire)
-    timer.daemon = True
-    if seconds:
-        timer.start()
-    try:
-        yield is_over
-    finally:
-        timer.cancel()
 
 
 def end(processes: Iterable[subprocess.Popen[bytes]], grace: float = GRACE) -> None:

@@ -3,6 +3,7 @@
 import inspect
 import json
 import math
+import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,9 +22,7 @@ from podium.kfp.values import PIPELINES
 from podium.manifests.kinds import JOB_KINDS
 from podium.runner.messages import KFP, Event
 from podium.runner.process import (
-    Places,
     RunningPipeline,
-    as_text,
     follow_elsewhere,
     go_on,
     start,
@@ -36,6 +35,16 @@ from podium.training.identity import new_run_id
 
 if TYPE_CHECKING:
     from podium.api.sweep import Sweep
+
+
+_PLACES = ("volume", "secret", "config_map", "image_dir")
+
+Places = Mapping[str, Mapping[str, str | os.PathLike[str]]]
+"""Places by name of each of _PLACES."""
+
+_PLACES_HINT = (
+    f"places={{'secret': {{'NAME': 'FILE'}}}}; besides secret there are {', '.join(_PLACES)}"
+)
 
 
 class Run:
@@ -292,7 +301,7 @@ class Run:
         """
         from podium.runner.today import take_today  # which loads what packs code
 
-        record, further = RunRecord.read(self.directory), as_text(places)
+        record, further = RunRecord.read(self.directory), _as_text(places)
         named = dict(code or {}) if not isinstance(code, str) else {"code": code} if code else {}
         if others := named.keys() - {"code", *record.packed}:
             problem = (
@@ -532,11 +541,42 @@ def begin(
     """
     settings = Settings.from_environment()
     record = RunRecord(id=new_run_id(), pipeline=pipeline, directory=Path(), words=list(words))
-    record.places = as_text(places)
+    record.places = _as_text(places)
     record.directory = settings.runs / record.id
     given = {"words": list(words), "project": str(project or ""), "debug": debug}
     running = start(record, settings, **given)
     return Run(running.run, running)
+
+
+def _as_text(places: Places | None) -> dict[str, dict[str, str]]:
+    """Return places as a run's record keeps them.
+
+    Raises:
+        InvalidInput: They are not paths by name of each of _PLACES.
+    """
+    given = _by_name("places", {} if places is None else places)
+    if others := [kind for kind in given if kind not in _PLACES]:
+        raise InvalidInput(f"no {others[0]!r} has a place on this machine", ", ".join(_PLACES))
+    return {
+        kind: {
+            name: _path(f"{kind} {name}", place) for name, place in _by_name(kind, named).items()
+        }
+        for kind, named in given.items()
+    }
+
+
+def _by_name(what: str, given: object) -> Mapping[str, Any]:
+    if isinstance(given, Mapping) and all(isinstance(name, str) for name in given):
+        return given
+    problem = f"{what}: must be a dict with names, but got {type(given).__name__}"
+    raise InvalidInput(problem, _PLACES_HINT)
+
+
+def _path(what: str, place: object) -> str:
+    if isinstance(place, str | os.PathLike):
+        return os.fsdecode(place)
+    # A value in place of a Secret's file is not to be printed.
+    raise InvalidInput(f"{what}: must be a path, but got {type(place).__name__}", _PLACES_HINT)
 
 
 def _against(decision: Mapping[str, Any]) -> str:

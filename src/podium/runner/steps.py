@@ -4,26 +4,19 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from podium.cluster.local.environment import translator
-from podium.cluster.local.supplies import Images
 from podium.code.reference import FOLDER, SUFFIX
 from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
 from podium.errors import Failed, InvalidInput
 from podium.files.documents import read_json, with_whole_numbers
 from podium.files.drafts import appearing
-from podium.runner import containers
-from podium.runner.compiled import EXECUTOR, Constants, command_of, resolved
-from podium.system import supervised
-from podium.system.settings import FAILURE, SAFE_PATH
+from podium.runner.compiled import Constants, command_of, resolved
 
 OUTPUT = "executor_output.json"
 """File that KFP's executor writes."""
@@ -147,6 +140,29 @@ class Step:
                     _collect(entry.pop("custom_path", ""), entry["uri"])
         return found
 
+    def imported(self) -> Values:
+        """Return the artifact that it imports.
+
+        Raises:
+            Failed: It names a file of this machine that is not there.
+        """
+        importer = self.executor["importer"]
+        uri = importer["artifactUri"].get("constant")
+        uri = self.inputs.parameters.get("uri") if uri is None else uri
+        uri = resolved(str(uri), self.executor_input, self.constants).removeprefix("file://")
+        if "://" not in uri and not Path(uri).exists():
+            raise Failed(f"there is nothing at {uri}, which step {self.name} imports")
+        metadata = json.loads(
+            resolved(json.dumps(importer.get("metadata", {})), self.executor_input, self.constants)
+        )
+        artifact = {
+            "name": "artifact",
+            "type": importer.get("typeSchema", {}),
+            "uri": uri,
+            "metadata": metadata,
+        }
+        return Values(artifacts={"artifact": [artifact]})
+
 
 def _collect(custom: str, uri: str) -> None:
     """Copy an artifact that a step wrote to a path of its own to where others look for it."""
@@ -173,152 +189,6 @@ def installing(container: Mapping[str, Any]) -> str:
         if "pip install" in script and script.rstrip().endswith('"$0" "$@"'):
             return script
     return ""
-
-
-def check_runs_here(name: str, executor: Mapping[str, Any], images: Images) -> None:
-    """Refuse a step that this machine cannot run.
-
-    Raises:
-        InvalidInput: It needs a container, or is none that a cluster of Kubeflow runs.
-    """
-    container = executor.get("container")
-    if container is None:
-        if "importer" not in executor:
-            kind = next(iter(executor), "nothing")
-            raise InvalidInput(f"step {name} runs {kind}, which only its cloud has")
-        return
-    image = container.get("image", "")
-    if image in (CREATE_VOLUME, DELETE_VOLUME) or images.find(image).root:
-        return
-    if not _needs_image(container) or containers.has_podman():
-        return
-    words = " ".join(map(str, container.get("command", ())))
-    is_python = EXECUTOR in words or "executor_main" in words
-    holds = "has its code in the image" if is_python else "is a program of the container image"
-    raise InvalidInput(
-        f"step {name} {holds} {image}, and this machine has no podman",
-        f"install podman, or --image-dir {image}=DIR names a directory that stands in for it",
-    )
-
-
-def _needs_image(container: Mapping[str, Any]) -> bool:
-    """Return whether the program of a container is in its image, and not in the pipeline."""
-    return "ephemeral_component.py" not in " ".join(map(str, container.get("command", ())))
-
-
-class Process:
-    """The process of a step.
-
-    Args:
-        step: The step.
-        images: Directories that stand in for images.
-        python: Directory with the programs of its own environment; None for podium's.
-    """
-
-    def __init__(self, step: Step, images: Images, python: Path | None) -> None:
-        self.step, self.python = step, python
-        self.notices: list[str] = []
-        """What its log is to say."""
-
-        self.image = images.find(step.container.get("image", ""))
-        self.container = ""
-        """Name of the container that it runs in; empty if it is a process like podium's own."""
-
-        if self.image.root is None and _needs_image(step.container):
-            self.container = containers.name_of(step.constants["pipeline_job_uuid"], step.name)
-
-    def prepare(
-        self, given: Mapping[str, str], mounts: Mapping[str, Path], scratch: Path
-    ) -> tuple[list[str], dict[str, str]]:
-        """Return command and environment; directories of its outputs are made.
-
-        Args:
-            given: Further variables.
-            mounts: Local directory by mount path.
-            scratch: Where packages go that the step installs itself.
-
-        Raises:
-            InvalidInput: A program of a container does not name a mount path.
-        """
-        step = self.step
-        shutil.rmtree(step.folder, ignore_errors=True)  # outputs of a try that failed
-        step.folder.mkdir(parents=True, exist_ok=True)
-        command = step.command()
-        if self.container:
-            given = {name: value for name, value in given.items() if name != FAILURE}
-            variables = {**step.environment(), **given}
-            return self._in_container(command, variables, mounts), {**os.environ, **variables}
-        variables = {**step.environment(), **given}
-        for where, here in mounts.items():
-            texts = [*command, *step.environment().values()]
-            if str(here) == where or any(where in text for text in texts):
-                continue
-            self.notices.append(f"nothing is mounted at {where}: its code does not name that path")
-            if not any("ephemeral_component.py" in word for word in command):
-                raise InvalidInput(
-                    f"step {step.name}: nothing can be mounted at {where} on this machine, "
-                    f"and its code does not name that path",
-                    f"pass {where} to it as a parameter",
-                )
-        translate = translator(mounts.items())
-        command = [translate(word) for word in command]
-        variables = {name: translate(value) for name, value in variables.items()}
-        return command, {**self._environment(scratch), **variables}
-
-    def _in_container(
-        self, words: Sequence[str], variables: Mapping[str, str], mounts: Mapping[str, Path]
-    ) -> list[str]:
-        step, log = self.step, self.notices.append
-        own = [str(step.folder), step.constants["workspace_path"]]
-        uris = [entry["uri"] for held in step.inputs.artifacts.values() for entry in held]
-        read = dict.fromkeys(uri for uri in uris if "://" not in uri and os.path.exists(uri))
-        return containers.command_in(
-            containers.fetch(self.image.name, step.name, log),
-            words,
-            name=self.container,
-            has_command=bool(step.container.get("command")),
-            variables=variables,
-            volumes=[
-                *(f"{here.absolute()}:{where}" for where, here in mounts.items()),
-                *(f"{place}:{place}" for place in own),
-                *(f"{place}:{place}:ro" for place in read),
-            ],
-        )
-
-    def _environment(self, scratch: Path) -> dict[str, str]:
-        path = self.image.search_path(os.environ.get("PATH", ""))
-        own = f"{self.python}{os.pathsep}" if self.python else ""
-        env = {**os.environ, "PATH": f"{own}{path}"}
-        if self.image.root is None:
-            env[SAFE_PATH] = "1"  # a json.py in the user's directory is none of our business
-        if self.step.container.get("image") not in OWN_IMAGES:
-            # Packages that a step installs itself go where only this run sees them. Python does not
-            # look again for a directory that was not there.
-            scratch.mkdir(exist_ok=True)
-            env["PIP_TARGET"] = str(scratch)
-            known = env.get("PYTHONPATH", "")
-            env["PYTHONPATH"] = f"{scratch}{os.pathsep}{known}" if known else str(scratch)
-        return env
-
-    def start(self, command: list[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Start it in a session of its own, supervised: nothing that it starts outlives it or this
-        process. What it prints comes from its stdout."""
-        supervisor = (sys.executable, "-I", "-S", supervised.__file__)
-        process = subprocess.Popen(
-            [*supervisor, self.image.resolve(command[0]), *command[1:]],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=dict(env),
-            cwd=self.image.root,
-            start_new_session=True,
-        )
-        return supervised.outlived(process)
-
-    def leave_nothing(self) -> None:
-        """Remove its container, of which something is left where it was killed."""
-        if self.container:
-            containers.remove(self.container)
 
 
 @dataclass(frozen=True)
@@ -382,50 +252,6 @@ class Cache:
 
 def _inputs(step: Step) -> str:
     return json.dumps(vars(step.inputs), sort_keys=True, default=str)
-
-
-def imported(step: Step) -> Values:
-    """Return the artifact of an importer step.
-
-    Raises:
-        Failed: It names a file of this machine that is not there.
-    """
-    importer = step.executor["importer"]
-    uri = importer["artifactUri"].get("constant")
-    uri = step.inputs.parameters.get("uri") if uri is None else uri
-    uri = resolved(str(uri), step.executor_input, step.constants).removeprefix("file://")
-    if "://" not in uri and not Path(uri).exists():
-        raise Failed(f"there is nothing at {uri}, which step {step.name} imports")
-    metadata = json.loads(
-        resolved(json.dumps(importer.get("metadata", {})), step.executor_input, step.constants)
-    )
-    artifact = {
-        "name": "artifact",
-        "type": importer.get("typeSchema", {}),
-        "uri": uri,
-        "metadata": metadata,
-    }
-    return Values(artifacts={"artifact": [artifact]})
-
-
-COMMAND, CODE, INPUTS = "run", "component.py", "inputs.json"
-
-
-def write_for_debugging(folder: Path, command: Sequence[str]) -> None:
-    """Write a step's command as a script, its code and its inputs as files that it reads."""
-    folder.mkdir(parents=True, exist_ok=True)
-    line = shlex.join(command)
-    if len(command) > 4 and "ephemeral_component.py" in command[2]:
-        (folder / CODE).write_text(command[3])
-        words = [shlex.quote(word) for word in command[4:]]
-        at = words.index("--executor_input") + 1
-        (folder / INPUTS).write_text(command[4 + at])
-        words[at] = f'"$(cat {INPUTS})"'
-        module = f"python3 -m {EXECUTOR} --component_module_path {CODE}"
-        line = f"_KFP_RUNTIME=true exec {module} {' '.join(words)}"
-    script = folder / COMMAND
-    script.write_text(f'#!/bin/sh\ncd "$(dirname "$0")"\n{line}\n')
-    script.chmod(0o700)
 
 
 def open_shell(folder: Path, env: Mapping[str, str]) -> int:

@@ -12,7 +12,7 @@ from podium.kfp.code import store_code, with_code
 from podium.runner.record import PREPARING, RunRecord
 from podium.training.dataset import DataSettings
 
-LOOK, PREPARE = PREPARING
+LOOK = PREPARING[0]
 
 
 def take_today(run: RunRecord, first: str, code: Mapping[str, str]) -> tuple[str, list[str]]:

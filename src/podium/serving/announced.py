@@ -52,7 +52,6 @@ class Announcement:
             os.pwrite(self._file, content.ljust(os.fstat(self._file).st_size), 0)
 
     def close(self) -> None:
-        """Remove the file."""
         if self._file is not None:
             self._path.unlink(missing_ok=True)
             os.close(self._file)

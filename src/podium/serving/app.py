@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
@@ -21,13 +21,17 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from podium import __version__
+from podium.data.items import Batch
+from podium.display.templates import environment
+from podium.prediction import Predictor
 from podium.prediction.predictions import UnknownValues
-from podium.serving.challenger import Answered, RawItems, new_id
-from podium.serving.form import try_page
+from podium.scoring.families import Array
+from podium.serving.challenger import Answered
+from podium.serving.form import Form
 from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Loaded, Served
 from podium.serving.service import LARGE, Limits, Refused, Service
-from podium.serving.tensors import MOST_NAME, read_request, write_response
+from podium.serving.tensors import MOST_NAME, InferRequest
 
 if TYPE_CHECKING:
     from podium.serving.rpc import RpcServer
@@ -44,6 +48,26 @@ def _told(error: Exception) -> Response:
 
 def _header(headers: Mapping[bytes, bytes], name: bytes) -> str:
     return headers.get(name, b"")[:MOST_NAME].decode("latin-1")
+
+
+class _RawItems:
+    """The raw items of a request, as a version reads them and predicts them."""
+
+    def __init__(self) -> None:
+        self._rows = list[Any]()
+        self._parts = list[Mapping[str, Array]]()
+
+    def add(self, batch: Batch, results: Array) -> None:
+        """Add items, in the order in which the answer has them."""
+        self._rows += [*results, *[None] * len(batch.problems)]
+        self._parts += [batch.inputs] if batch.names else []
+
+    def rows(self) -> tuple[list[Any], list[Mapping[str, Array]]]:
+        """Return them as Answered.rows does; where one cannot be read, of which the place in the
+        request is not known, none has a prediction."""
+        if any(row is None for row in self._rows):
+            return [None] * len(self._rows), []
+        return self._rows, self._parts
 
 
 class Server:
@@ -165,7 +189,6 @@ class Server:
     async def _infer(
         self, path: re.Match[str], headers: dict[bytes, bytes], receive: Receive
     ) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-        """Return the answer to a request for inference and its headers."""
         service = self.service
         service.check_token(headers.get(b"authorization", b""))
         name, version = path["name"], path["version"]
@@ -175,17 +198,19 @@ class Server:
             size = headers.get(b"inference-header-content-length")
             small = len(body) < LARGE
             request = (
-                read_request(body, size) if small else await service.apart(read_request, body, size)
+                InferRequest.read(body, size)
+                if small
+                else await service.apart(InferRequest.read, body, size)
             )
-            called = request.id or _header(headers, b"x-request-id") or new_id()
+            called = service.id_of(request.id, _header(headers, b"x-request-id"))
             key = _header(headers, b"podium-sticky")
             answers, outputs = await service.run(
                 name, version, key, called, request.inputs, len(body)
             )
             head = {"model_name": name, "model_version": answers, "id": called}
             if sum([array.nbytes for array in outputs.values()]) < LARGE:
-                return write_response(head, outputs, request)
-            return await service.apart(write_response, head, outputs, request)
+                return request.answer(head, outputs)
+            return await service.apart(request.answer, head, outputs)
 
         return await service.limited(lambda: name, partial(self._body, receive), answer)
 
@@ -194,7 +219,7 @@ class Server:
         name, version = named["name"], named.get("version")
         service.find(name, version)
         headers = dict(asked.headers.raw)
-        called = _header(headers, b"x-request-id") or new_id()
+        called = service.id_of(_header(headers, b"x-request-id"))
 
         async def answer(body: bytes) -> Response:
             media, raw = read_raw(body, asked.headers.get("content-type", ""))
@@ -204,7 +229,7 @@ class Server:
                 return await service.apart(work, now, until, threads=threads)
 
             def work(now: Loaded, until: float) -> Answered:
-                many, items = dict[str, int](), RawItems()
+                many, items = dict[str, int](), _RawItems()
 
                 def count(unknown: UnknownValues) -> None:
                     many.update(unknown.many)
@@ -240,11 +265,19 @@ class Server:
         return b"".join(pieces)
 
     async def _page(self, asked: Asked) -> Response:
-        models = self.service.models.values()
-        shown = {
-            model.name: (model.now.version, model.now.predictor) for model in models if model.opened
-        }
-        return HTMLResponse(await self.service.apart(try_page, shown))
+        models = [model for model in self.service.models.values() if model.opened]
+        shown = [(model.name, model.now.version, model.now.predictor) for model in models]
+        return HTMLResponse(await self.service.apart(_try_page, shown))
 
     async def _metrics(self, asked: Asked) -> Response:
         return Response(self.service.page(), media_type="text/plain; version=0.0.4")
+
+
+def _try_page(models: Sequence[tuple[str, str, Predictor]]) -> str:
+    """Return a page on which each model, given by name, version and what predicts, can be tried."""
+    shown = [
+        {"name": name, "version": version, "form": Form.of(predictor)}
+        for name, version, predictor in models
+    ]
+    template = environment("serving", "reports").get_template("serve.html.jinja")
+    return template.render(models=shown, podium=__version__)

@@ -194,8 +194,4 @@ class Batcher:
         try:
             return self._run(waiting.inputs, waiting.options)
         except Exception as error:
-            return (
-                error
-                if isinstance(error, Failed) or not isinstance(error, MemoryError)
-                else Failed("out of memory")
-            )
+            return Failed("out of memory") if isinstance(error, MemoryError) else error

@@ -3,7 +3,6 @@ asked what the other has answered already; both answers can be recorded, for pro
 
 import asyncio
 import logging
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -17,13 +16,10 @@ import numpy as np
 import orjson
 
 from podium.data.held_out import TestInputs
-from podium.data.items import Batch
 from podium.display.text import plural
 from podium.errors import InvalidInput, PodiumError
 from podium.models.recorded import Recording
 from podium.models.split import Split
-from podium.prediction import Predictor
-from podium.scoring import OnnxModel
 from podium.scoring.families import Array
 from podium.serving.served import Loaded, Served
 from podium.system.background import Tries
@@ -216,7 +212,10 @@ class Challenger:
         if answered is None:
             return None
         try:
-            return _written(answered)
+            rows, parts = answered.rows()
+            hashes = iter([f"{item:016x}" for inputs in parts for item in _hashes(inputs)])
+            items = ["" if row is None else next(hashes) for row in rows]
+            return {"predicted": rows, "items": items}
         except Exception:
             self.record_failures += 1
             return None
@@ -261,53 +260,9 @@ class Challenger:
         self._writer.shutdown()
 
 
-def _written(answer: Answered) -> dict[str, Any]:
-    rows, parts = answer.rows()
-    hashes = iter(
-        [
-            f"{item:016x}"
-            for inputs in parts
-            for item in TestInputs(
-                inputs=inputs, kept=np.arange(len(next(iter(inputs.values()))))
-            ).hashes()
-        ]
-    )
-    return {"predicted": rows, "items": ["" if row is None else next(hashes) for row in rows]}
-
-
-def predicted_rows(predictor: Predictor, outputs: Mapping[str, Array]) -> list[Any]:
-    """Return the prediction of each row of a model's outputs."""
-    model, classes = predictor.model, predictor.classes
-    if isinstance(model, OnnxModel):
-        count = None if classes is None else len(classes)
-        return list(model.predicted(outputs, classes=count))
-    (array,) = outputs.values()
-    return list(array)
-
-
-class RawItems:
-    """The raw items of a request, as a version reads them and predicts them."""
-
-    def __init__(self) -> None:
-        self._rows = list[Any]()
-        self._parts = list[Mapping[str, Array]]()
-
-    def add(self, batch: Batch, results: Array) -> None:
-        """Add items, in the order in which the answer has them."""
-        self._rows += [*results, *[None] * len(batch.problems)]
-        self._parts += [batch.inputs] if batch.names else []
-
-    def rows(self) -> tuple[list[Any], list[Mapping[str, Array]]]:
-        """Return them as Answered.rows does; where one cannot be read, of which the place in the
-        request is not known, none has a prediction."""
-        if any(row is None for row in self._rows):
-            return [None] * len(self._rows), []
-        return self._rows, self._parts
-
-
-def new_id() -> str:
-    """Return an id for a request without one."""
-    return f"{random.getrandbits(128):032x}"
+def _hashes(inputs: Mapping[str, Array]) -> Array:
+    count = len(next(iter(inputs.values())))
+    return TestInputs(inputs=inputs, kept=np.arange(count)).hashes()
 
 
 def add_challengers(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from podium.serving.served import Served
 from podium.system.background import Tries
-from podium.system.exposition import labeled, metric
+from podium.system.exposition import metric
 
 _BOUNDS = (
     0.001,
@@ -71,7 +71,7 @@ class Figures:
             + "\n"
             + "".join(
                 [
-                    labeled(
+                    metric(
                         "podium_serve_requests_total",
                         "Requests answered.",
                         (
@@ -79,7 +79,7 @@ class Figures:
                             for (name, status), count in answers
                         ),
                     ),
-                    labeled(
+                    metric(
                         "podium_serve_version",
                         "The version that answers.",
                         (
@@ -87,7 +87,7 @@ class Figures:
                             for model in served
                         ),
                     ),
-                    labeled(
+                    metric(
                         "podium_serve_unknown_values_total",
                         "Values of raw rows that did not occur in training.",
                         (
@@ -132,16 +132,16 @@ class Figures:
                         round(self._began, 3),
                     ),
                     *_watched(served),
+                    *_compared(every),
                 ]
             )
         )
 
 
-def compared(models: Iterable[Served]) -> str:
-    """Return the lines of the versions that answer beside others; empty if there are none."""
+def _compared(models: list[Served]) -> list[str]:
     both = {model.name: model.challenger for model in models if model.challenger}
     if not both:
-        return ""
+        return []
     answers = [
         (dict(zip(("model", "version", "role", "outcome"), (name, *key), strict=True)), count)
         for name, challenger in both.items()
@@ -149,27 +149,25 @@ def compared(models: Iterable[Served]) -> str:
     ]
     recorded = {name: challenger.recorded for name, challenger in both.items()}
     failures = {name: challenger.record_failures for name, challenger in both.items()}
-    return "".join(
-        [
-            labeled(
-                "podium_serve_compared_total",
-                "Requests by the version beside the champion: answered, failed, dropped, lost.",
-                answers,
-            ),
-            metric(
-                "podium_serve_recorded_total",
-                "Requests whose answers were recorded.",
-                recorded,
-                "model",
-            ),
-            metric(
-                "podium_serve_record_failures_total",
-                "Requests whose answers could not be recorded.",
-                failures,
-                "model",
-            ),
-        ]
-    )
+    return [
+        metric(
+            "podium_serve_compared_total",
+            "Requests by the version beside the champion: answered, failed, dropped, lost.",
+            answers,
+        ),
+        metric(
+            "podium_serve_recorded_total",
+            "Requests whose answers were recorded.",
+            recorded,
+            "model",
+        ),
+        metric(
+            "podium_serve_record_failures_total",
+            "Requests whose answers could not be recorded.",
+            failures,
+            "model",
+        ),
+    ]
 
 
 def _watched(served: list[Served]) -> list[str]:
@@ -193,22 +191,22 @@ def _watched(served: list[Served]) -> list[str]:
         )
     ]
     return [
-        labeled(
+        metric(
             "podium_serve_watched_items_total",
             "Items counted in bins.",
             ((labels, watch.items) for labels, watch, _ in watches),
         ),
-        labeled(
+        metric(
             "podium_serve_watch_failures_total",
             "Calls of the model that could not be counted in bins.",
             ((labels, watch.failures) for labels, watch, _ in watches),
         ),
-        labeled(
+        metric(
             "podium_serve_bin_items_total",
             "Items in each bin of an input, or of the model's predictions.",
             ((labels, seen) for labels, seen, _ in bins),
         ),
-        labeled(
+        metric(
             "podium_serve_bin_training_share",
             "Share of it in training; of predictions, in the test part.",
             ((labels, share) for labels, _, share in bins),

@@ -1,14 +1,11 @@
 """Form for trying a model: a drawing, a picture, the columns of a row, a sentence."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from podium import __version__
 from podium.data.preprocessing import ImagePreprocessing, TablePreprocessing
 from podium.data.preprocessing.table import TableColumn
 from podium.data.profile import MISSING, UNKNOWN
-from podium.display.templates import environment
 from podium.prediction import Predictor
 
 
@@ -45,17 +42,3 @@ class Form:
     def choices(column: TableColumn) -> list[str]:
         """Return the values that a category had in training."""
         return [value for value in column.categories if value not in (MISSING, UNKNOWN)]
-
-
-def try_page(models: Mapping[str, tuple[str, Predictor]]) -> str:
-    """Return a page on which each model can be tried.
-
-    Args:
-        models: By name its version, and what predicts.
-    """
-    shown = [
-        {"name": name, "version": version, "form": Form.of(predictor)}
-        for name, (version, predictor) in models.items()
-    ]
-    template = environment("serving", "reports").get_template("serve.html.jinja")
-    return template.render(models=shown, podium=__version__)

@@ -18,17 +18,14 @@ from podium.errors import InvalidInput, PodiumError
 from podium.files.documents import foreign
 from podium.files.protobuf import make_messages
 from podium.scoring.families import Array
-from podium.serving.challenger import new_id
+from podium.serving.served import Served
 from podium.serving.service import LARGE, Refused, Service
 from podium.serving.tensors import (
     MOST_JSON,
     MOST_NAME,
     NAMES,
     InferRequest,
-    decoded,
-    from_bytes,
-    from_elements,
-    read_form,
+    TensorForm,
     to_bytes,
 )
 
@@ -143,11 +140,11 @@ class RpcServer:
             "grpc.absolute_max_metadata_size": _MOST_METADATA,
         }
         self._server = grpc.aio.server(options=list(options.items()))
-        methods: dict[str, Callable[[Any], Any] | None] = {
-            "ServerLive": self._live,
-            "ServerReady": self._ready,
-            "ServerMetadata": self._about,
-            "ModelReady": self._model_ready,
+        methods: dict[str, Callable[[Any], Mapping[str, Any]] | None] = {
+            "ServerLive": lambda asked: {"live": True},
+            "ServerReady": lambda asked: {"ready": self._service.ready},
+            "ServerMetadata": lambda asked: {"name": "podium", "version": __version__},
+            "ModelReady": lambda asked: {"ready": self._find(asked).opened},
             "ModelMetadata": self._model,
             "ModelInfer": None,
         }
@@ -175,7 +172,11 @@ class RpcServer:
         await self._server.stop(self._service.limits.seconds)
 
     async def _handle(
-        self, name: str, answer: Callable[[Any], Any] | None, requests: Any, context: Any
+        self,
+        name: str,
+        answer: Callable[[Any], Mapping[str, Any]] | None,
+        requests: Any,
+        context: Any,
     ) -> bytes:
         """Answer a call. Its only message is read here, as of a stream: the token is checked
         before, and what does not come in time is not waited for."""
@@ -191,7 +192,8 @@ class RpcServer:
                     message = await _only(context)
             except TimeoutError:
                 raise Refused(504, f"no message came within {_SMALL_SECONDS:g} s") from None
-            content: bytes = answer(self._parse(f"{name}Request", message)).SerializeToString()
+            said = answer(self._parse(f"{name}Request", message))
+            content: bytes = self._messages[f"{name}Response"](**said).SerializeToString()
             return content
         except Exception as error:
             refused = Refused.of(error)
@@ -203,26 +205,14 @@ class RpcServer:
         with foreign(f"the request is not a {message}"):
             return self._messages[message].FromString(content)
 
-    def _live(self, request: Any) -> Any:
-        return self._messages["ServerLiveResponse"](live=True)
+    def _find(self, asked: Any) -> Served:
+        return self._service.find(asked.name, asked.version or None)
 
-    def _ready(self, request: Any) -> Any:
-        return self._messages["ServerReadyResponse"](ready=self._service.ready)
-
-    def _about(self, request: Any) -> Any:
-        return self._messages["ServerMetadataResponse"](name="podium", version=__version__)
-
-    def _model_ready(self, request: Any) -> Any:
-        self._service.find(request.name, request.version or None)
-        return self._messages["ModelReadyResponse"](ready=True)
-
-    def _model(self, request: Any) -> Any:
-        model = self._service.find(request.name, request.version or None)
+    def _model(self, asked: Any) -> Mapping[str, Any]:
+        model = self._find(asked)
         versions = model.versions
-        now = versions[request.version or model.now.version]
-        return self._messages["ModelMetadataResponse"](
-            name=model.name, versions=versions, **now.metadata
-        )
+        now = versions[asked.version or model.now.version]
+        return {"name": model.name, "versions": versions, **now.metadata}
 
     async def _infer(self, body: Callable[[], Awaitable[bytes]], headers: _Headers) -> bytes:
         service, name = self._service, ""
@@ -234,7 +224,7 @@ class RpcServer:
             message, request = asked
             version = message.model_version or None
             name = service.find(message.model_name, version).name  # a figure of it, if there is one
-            called = request.id or _text(headers, "x-request-id") or new_id()
+            called = service.id_of(request.id, _text(headers, "x-request-id"))
             answers, outputs = await service.run(
                 name, version, _text(headers, "podium-sticky"), called, request.inputs, len(content)
             )
@@ -259,13 +249,13 @@ class RpcServer:
             name = _name(tensor.name, f"inputs[{at}]")
             if name in inputs:
                 raise InvalidInput(f"input {name!r} is given twice")
-            dtype, shape, count = read_form(name, tensor.datatype, list(tensor.shape))
+            form = TensorForm.read(name, tensor.datatype, list(tensor.shape))
             if raw:
                 if tensor.HasField("contents"):
                     raise InvalidInput(f"input {name!r} has contents and raw_input_contents")
-                inputs[name] = from_bytes(raw[at], name, shape, dtype, count)
+                inputs[name] = form.from_bytes(raw[at])
                 continue
-            field = _CONTENTS.get(str(dtype))
+            field = _CONTENTS.get(str(form.dtype))
             if field is None:
                 raise InvalidInput(
                     f"{tensor.datatype} of input {name!r} comes as raw_input_contents"
@@ -276,8 +266,8 @@ class RpcServer:
                     f"{tensor.datatype} of input {name!r} come as {field}, not {other[0]}"
                 )
             flat = list(getattr(tensor.contents, field))
-            texts = [decoded(item, name) for item in flat] if dtype.kind == "O" else flat
-            inputs[name] = from_elements(texts, name, shape, dtype, count)
+            texts = [form.text(item) for item in flat] if form.dtype.kind == "O" else flat
+            inputs[name] = form.from_elements(texts)
         if len(message.id) > MOST_NAME:
             raise InvalidInput(f"id has at most {MOST_NAME} letters, not {len(message.id)}")
         outputs = {

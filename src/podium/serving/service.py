@@ -5,6 +5,7 @@ import asyncio
 import errno
 import hmac
 import logging
+import random
 import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -16,9 +17,11 @@ from typing import Any, TypeVar
 
 from podium.display.text import are
 from podium.errors import InvalidInput, NotFound, PodiumError, suggestion
+from podium.prediction import Predictor
+from podium.scoring import OnnxModel
 from podium.scoring.families import Array
-from podium.serving.challenger import Answered, Ask, predicted_rows
-from podium.serving.figures import Figures, compared
+from podium.serving.challenger import Answered, Ask
+from podium.serving.figures import Figures
 from podium.serving.served import Loaded, Served
 from podium.system.background import Tries
 from podium.system.machine import cores
@@ -135,8 +138,9 @@ class Service:
         for challenger in self._challengers:
             await challenger.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
-        for model in self._open():
-            await model.now.close()
+        for model in self._every:
+            if model.opened:
+                await model.now.close()
 
     def check_token(self, authorization: bytes) -> None:
         """Refuse a request without the token, if there is one.
@@ -192,6 +196,11 @@ class Service:
             raise NotFound(f"version {version!r} of {name} is not served", known)
         return model
 
+    @staticmethod
+    def id_of(*given: str) -> str:
+        """Return the first id that a client gave its request, else a new one."""
+        return next(filter(None, given), "") or f"{random.getrandbits(128):032x}"
+
     async def run(
         self,
         model: str,
@@ -205,7 +214,7 @@ class Service:
 
         async def ask(now: Loaded, threads: Executor | None) -> Answered:
             outputs = await now.batcher.ask(inputs)
-            rows = partial(predicted_rows, now.predictor, outputs)
+            rows = partial(_predicted_rows, now.predictor, outputs)
             return Answered(version=now.version, said=outputs, rows=lambda: (rows(), [inputs]))
 
         answered = await self.ask(model, version, key, called, ask, size)
@@ -277,8 +286,13 @@ class Service:
 
     def page(self) -> str:
         """Return the metrics in Prometheus' format."""
-        page = self.figures.page(self._every, self._under_way, self._tries)
-        return page + compared(self.models.values())
+        return self.figures.page(self._every, self._under_way, self._tries)
 
-    def _open(self) -> list[Served]:
-        return [model for model in self._every if model.opened]
+
+def _predicted_rows(predictor: Predictor, outputs: Mapping[str, Array]) -> list[Any]:
+    model, classes = predictor.model, predictor.classes
+    if isinstance(model, OnnxModel):
+        count = None if classes is None else len(classes)
+        return list(model.predicted(outputs, classes=count))
+    (array,) = outputs.values()
+    return list(array)

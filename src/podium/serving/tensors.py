@@ -9,7 +9,7 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import orjson
@@ -73,6 +73,56 @@ class InferRequest:
     binary: bool = False
     """Whether outputs that nothing is said of come as bytes."""
 
+    @classmethod
+    def read(cls, body: bytes, header: bytes | None) -> Self:
+        """Read an inference request.
+
+        Args:
+            body: JSON, perhaps with bytes behind it.
+            header: ``Inference-Header-Content-Length``, the length of the JSON; None if all of it is
+                JSON.
+
+        Raises:
+            InvalidInput: It is not one, or a tensor does not fit its shape and datatype.
+        """
+        size = len(body) if header is None else _size(header, len(body))
+        if size > MOST_JSON:
+            raise InvalidInput(
+                f"a request has at most {MOST_JSON} bytes of JSON, not {size}",
+                "send binary tensors",
+            )
+        document = _load(body[:size])
+        if not isinstance(document, dict):
+            raise InvalidInput(f"the request is a JSON object, not {type(document).__name__}")
+        given = document.get("inputs")
+        if not isinstance(given, list) or not given:
+            raise InvalidInput(f"inputs is a list of tensors, but got {_brief(given)}")
+        inputs, rest = {}, memoryview(body)[size:]
+        for number, tensor in enumerate(given):
+            name, array, used = _tensor(tensor, f"inputs[{number}]", rest)
+            if name in inputs:
+                raise InvalidInput(f"input {name!r} is given twice")
+            inputs[name], rest = array, rest[used:]
+        if rest:
+            raise InvalidInput(
+                f"{len(rest)} bytes are left after the last tensor",
+                "check binary_data_size of each",
+            )
+        asked, called = document.get("outputs") or [], document.get("id") or ""
+        if not isinstance(asked, list):
+            raise InvalidInput(f"outputs is a list of objects with a name, but got {_brief(asked)}")
+        outputs = {}
+        for number, wanted in enumerate(asked):
+            if not isinstance(wanted, dict) or not _is_name(wanted.get("name")):
+                raise InvalidInput(f"outputs[{number}] needs a name, but got {_brief(wanted)}")
+            outputs[wanted["name"]] = bool(_parameters(wanted).get("binary_data", False))
+        if type(called) is not str or len(called) > MOST_NAME:
+            raise InvalidInput(
+                f"id is a string of at most {MOST_NAME} letters, but got {_brief(called)}"
+            )
+        binary = bool(_parameters(document).get("binary_data_output", False))
+        return cls(id=called, inputs=inputs, outputs=outputs, binary=binary)
+
     def check_outputs(self, outputs: Mapping[str, Array]) -> None:
         """Refuse a request for an output that the model does not have.
 
@@ -83,53 +133,46 @@ class InferRequest:
             if name not in outputs:
                 raise InvalidInput(f"the model has no output {name!r}", suggestion(name, outputs))
 
+    def answer(
+        self, head: Mapping[str, Any], outputs: Mapping[str, Array]
+    ) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+        """Write the answer; return the body and its headers.
 
-def read_request(body: bytes, header: bytes | None) -> InferRequest:
-    """Read an inference request.
+        Args:
+            head: Members beside ``outputs``.
+            outputs: What the model returned, by name.
 
-    Args:
-        body: JSON, perhaps with bytes behind it.
-        header: ``Inference-Header-Content-Length``, the length of the JSON; None if all of it is
-            JSON.
-
-    Raises:
-        InvalidInput: It is not one, or a tensor does not fit its shape and datatype.
-    """
-    size = len(body) if header is None else _size(header, len(body))
-    if size > MOST_JSON:
-        raise InvalidInput(
-            f"a request has at most {MOST_JSON} bytes of JSON, not {size}", "send binary tensors"
-        )
-    document = _load(body[:size])
-    if not isinstance(document, dict):
-        raise InvalidInput(f"the request is a JSON object, not {type(document).__name__}")
-    given = document.get("inputs")
-    if not isinstance(given, list) or not given:
-        raise InvalidInput(f"inputs is a list of tensors, but got {_brief(given)}")
-    inputs, rest = {}, memoryview(body)[size:]
-    for number, tensor in enumerate(given):
-        name, array, used = _tensor(tensor, f"inputs[{number}]", rest)
-        if name in inputs:
-            raise InvalidInput(f"input {name!r} is given twice")
-        inputs[name], rest = array, rest[used:]
-    if rest:
-        raise InvalidInput(
-            f"{len(rest)} bytes are left after the last tensor", "check binary_data_size of each"
-        )
-    asked, called = document.get("outputs") or [], document.get("id") or ""
-    if not isinstance(asked, list):
-        raise InvalidInput(f"outputs is a list of objects with a name, but got {_brief(asked)}")
-    outputs = {}
-    for number, wanted in enumerate(asked):
-        if not isinstance(wanted, dict) or not _is_name(wanted.get("name")):
-            raise InvalidInput(f"outputs[{number}] needs a name, but got {_brief(wanted)}")
-        outputs[wanted["name"]] = bool(_parameters(wanted).get("binary_data", False))
-    if type(called) is not str or len(called) > MOST_NAME:
-        raise InvalidInput(
-            f"id is a string of at most {MOST_NAME} letters, but got {_brief(called)}"
-        )
-    binary = bool(_parameters(document).get("binary_data_output", False))
-    return InferRequest(id=called, inputs=inputs, outputs=outputs, binary=binary)
+        Raises:
+            InvalidInput: An output is asked for that the model does not have.
+            Failed: A number is not finite, and wanted as JSON.
+        """
+        self.check_outputs(outputs)
+        tensors, pieces = [], list[bytes]()
+        for name in self.outputs or outputs:
+            array = outputs[name]
+            tensor: dict[str, Any] = {
+                "name": name,
+                "shape": list(array.shape),
+                "datatype": _NAMES[array.dtype],
+            }
+            if self.outputs.get(name, self.binary):
+                pieces.append(to_bytes(array))
+                tensor["parameters"] = {"binary_data_size": len(pieces[-1])}
+            else:
+                if array.dtype.kind == "f" and not np.isfinite(array).all():
+                    raise Failed(
+                        "an output is not finite, which JSON cannot express", "ask for binary data"
+                    )
+                flat = np.ascontiguousarray(array).reshape(-1)
+                tensor["data"] = flat.tolist() if array.dtype.kind == "O" else flat
+            tensors.append(tensor)
+        text = orjson.dumps({**head, "outputs": tensors}, option=orjson.OPT_SERIALIZE_NUMPY)
+        if not pieces:
+            return text, [(b"content-type", b"application/json")]
+        return b"".join([text, *pieces]), [
+            (b"content-type", b"application/octet-stream"),
+            (b"inference-header-content-length", b"%d" % len(text)),
+        ]
 
 
 def _load(text: bytes) -> Any:
@@ -170,132 +213,134 @@ def _tensor(tensor: Any, where: str, binary: memoryview) -> tuple[str, Array, in
     if not isinstance(tensor, dict) or not _is_name(tensor.get("name")):
         raise InvalidInput(f"{where} is a tensor with a name, but got {_brief(tensor)}")
     name = tensor["name"]
-    dtype, shape, count = read_form(name, tensor.get("datatype"), tensor.get("shape"))
+    form = TensorForm.read(name, tensor.get("datatype"), tensor.get("shape"))
     size = _parameters(tensor).get("binary_data_size")
     if size is None:
-        return name, _from_json(tensor.get("data"), name, shape, dtype, count), 0
+        return name, form.from_json(tensor.get("data")), 0
     if type(size) is not int or not 0 <= size <= len(binary):
         raise InvalidInput(
             f"binary_data_size of input {name!r} is {_brief(size)}, but {len(binary)} bytes are there"
         )
-    return name, from_bytes(binary[:size], name, shape, dtype, count), size
+    return name, form.from_bytes(binary[:size]), size
 
 
-def read_form(name: str, datatype: Any, given: Any) -> "tuple[np.dtype[Any], list[int], int]":
-    """Return a tensor's dtype, its shape, and how many elements it has; nothing is multiplied that
-    no body could hold.
+@dataclass(slots=True)
+class TensorForm:
+    """Datatype and shape of an input, which its elements have to fit."""
 
-    Raises:
-        InvalidInput: There is no such datatype or shape.
-    """
-    if type(datatype) is not str or datatype not in _DATATYPES:
-        hint = suggestion(str(datatype)[:20], _DATATYPES) if type(datatype) is str else None
-        raise InvalidInput(f"datatype of input {name!r} cannot be {_brief(datatype)}", hint)
-    dtype = _TYPES[datatype]
-    if not isinstance(given, list) or not 0 < len(given) <= _MOST_AXES:
-        raise InvalidInput(f"shape of input {name!r} is a list of sizes, but got {_brief(given)}")
-    whole = dtype.itemsize
-    for size in given:
-        if type(size) is not int or size < 0:
+    name: str
+    dtype: "np.dtype[Any]"
+    shape: list[int]
+    count: int
+
+    @classmethod
+    def read(cls, name: str, datatype: Any, shape: Any) -> Self:
+        """Read what a client says of an input; nothing is multiplied that no body could hold.
+
+        Raises:
+            InvalidInput: There is no such datatype or shape.
+        """
+        if type(datatype) is not str or datatype not in _DATATYPES:
+            hint = suggestion(str(datatype)[:20], _DATATYPES) if type(datatype) is str else None
+            raise InvalidInput(f"datatype of input {name!r} cannot be {_brief(datatype)}", hint)
+        dtype = _TYPES[datatype]
+        if not isinstance(shape, list) or not 0 < len(shape) <= _MOST_AXES:
             raise InvalidInput(
-                f"shape of input {name!r} is a list of sizes, but got {_brief(given)}"
+                f"shape of input {name!r} is a list of sizes, but got {_brief(shape)}"
             )
-        whole *= (
-            size or 1
-        )  # an axis of 0 must not hide the others: a model may give one back without it
-        if whole > _MOST_BYTES:
+        whole = dtype.itemsize
+        for size in shape:
+            if type(size) is not int or size < 0:
+                raise InvalidInput(
+                    f"shape of input {name!r} is a list of sizes, but got {_brief(shape)}"
+                )
+            # An axis of 0 must not hide the others: a model may give one back without it.
+            whole *= size or 1
+            if whole > _MOST_BYTES:
+                raise InvalidInput(
+                    f"input {name!r} of shape {_brief(shape)} is larger than any request"
+                )
+        if shape[0] > _MOST_ROWS:
             raise InvalidInput(
-                f"input {name!r} of shape {_brief(given)} is larger than any request"
+                f"input {name!r} has {shape[0]} rows, but a request has at most {_MOST_ROWS}",
+                "send them in several requests",
             )
-    if given[0] > _MOST_ROWS:
-        raise InvalidInput(
-            f"input {name!r} has {given[0]} rows, but a request has at most {_MOST_ROWS}",
-            "send them in several requests",
-        )
-    return dtype, given, math.prod(given)
+        return cls(name, dtype, shape, math.prod(shape))
 
+    def from_bytes(self, content: bytes | memoryview) -> Array:
+        """Return the array that an input's bytes are.
 
-def from_bytes(
-    content: "bytes | memoryview",
-    name: str,
-    shape: list[int],
-    dtype: "np.dtype[Any]",
-    count: int,
-) -> Array:
-    """Return the array that a tensor's bytes are.
+        Args:
+            content: The elements, little endian; of BYTES each behind its length in four bytes.
 
-    Args:
-        content: The elements, little endian; of BYTES each behind its length in four bytes.
-        name: Of the tensor.
-        shape: As read_form returned it, with dtype and count.
+        Raises:
+            InvalidInput: They are more or fewer than the shape says, or no UTF-8.
+        """
+        if self.dtype.kind == "O":
+            return self.from_elements(self._texts(memoryview(content)))
+        if len(content) != self.count * self.dtype.itemsize:
+            raise InvalidInput(
+                f"input {self.name!r} of shape {self.shape} and datatype {NAMES[str(self.dtype)]} "
+                f"has {self.count * self.dtype.itemsize} bytes, but {len(content)} came"
+            )
+        flat = np.frombuffer(content, _LITTLE[self.dtype]).astype(self.dtype, copy=False)
+        return flat.reshape(self.shape)
 
-    Raises:
-        InvalidInput: They are more or fewer than the shape says, or no UTF-8.
-    """
-    if dtype.kind == "O":
-        texts = _texts(content, name, count)
-        return from_elements(texts, name, shape, dtype, count)
-    if len(content) != count * dtype.itemsize:
-        raise InvalidInput(
-            f"input {name!r} of shape {shape} and datatype {NAMES[str(dtype)]} has {count * dtype.itemsize} bytes, "
-            f"but {len(content)} came"
-        )
-    return np.frombuffer(content, _LITTLE[dtype]).astype(dtype, copy=False).reshape(shape)
+    def _texts(self, view: memoryview) -> list[str]:
+        texts, at = list[str](), 0
+        while at < len(view) and len(texts) <= self.count:
+            start = at + 4
+            at = start + int.from_bytes(view[at:start], "little")
+            if start > len(view) or at > len(view):
+                raise InvalidInput(f"BYTES of input {self.name!r} end within an element")
+            texts.append(self.text(view[start:at]))
+        return texts
 
+    def text(self, content: bytes | memoryview) -> str:
+        """Return an element of BYTES as text.
 
-def _texts(content: "bytes | memoryview", name: str, most: int) -> list[str]:
-    view, texts, at = memoryview(content), list[str](), 0
-    while at < len(view) and len(texts) <= most:
-        start = at + 4
-        at = start + int.from_bytes(view[at:start], "little")
-        if start > len(view) or at > len(view):
-            raise InvalidInput(f"BYTES of input {name!r} end within an element")
-        texts.append(decoded(view[start:at], name))
-    return texts
+        Raises:
+            InvalidInput: It is no UTF-8.
+        """
+        try:
+            return str(content, "utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidInput(
+                f"BYTES of input {self.name!r} are not UTF-8: {error.reason}"
+            ) from None
 
+    def from_elements(self, flat: Sequence[Any]) -> Array:
+        """Return the array that an input's elements are.
 
-def decoded(content: "bytes | memoryview", name: str) -> str:
-    """Return an element of BYTES as text.
+        Raises:
+            InvalidInput: They are more or fewer than the shape says, or the dtype does not hold
+                one.
+        """
+        if len(flat) != self.count:
+            raise InvalidInput(
+                f"input {self.name!r} of shape {self.shape} has {self.count} elements, "
+                f"but data has {len(flat)}"
+            )
+        array: NDArray[Any]
+        try:
+            with np.errstate(all="ignore"):
+                array = np.array(flat, self.dtype)
+        except (OverflowError, ValueError):
+            raise InvalidInput(
+                f"data of input {self.name!r} do not fit {NAMES[str(self.dtype)]}"
+            ) from None
+        return array.reshape(self.shape)
 
-    Raises:
-        InvalidInput: It is no UTF-8.
-    """
-    try:
-        return str(content, "utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"BYTES of input {name!r} are not UTF-8: {error.reason}") from None
-
-
-def from_elements(
-    flat: Sequence[Any], name: str, shape: Sequence[int], dtype: "np.dtype[Any]", count: int
-) -> Array:
-    """Return the array that a tensor's elements are; arguments as of from_bytes.
-
-    Raises:
-        InvalidInput: They are more or fewer than the shape says, or the dtype does not hold one.
-    """
-    if len(flat) != count:
-        raise InvalidInput(
-            f"input {name!r} of shape {list(shape)} has {count} elements, but data has {len(flat)}"
-        )
-    array: NDArray[Any]
-    try:
-        with np.errstate(all="ignore"):
-            array = np.array(flat, dtype)
-    except (OverflowError, ValueError):
-        raise InvalidInput(f"data of input {name!r} do not fit {NAMES[str(dtype)]}") from None
-    return array.reshape(shape)
-
-
-def _from_json(
-    data: Any, name: str, shape: Sequence[int], dtype: "np.dtype[Any]", count: int
-) -> Array:
-    if not isinstance(data, list):
-        raise InvalidInput(f"input {name!r} has neither data nor binary_data_size")
-    flat, kinds = _flat(data, name)
-    if len(flat) == count and not kinds <= _KINDS[dtype.kind]:
-        raise InvalidInput(f"data of input {name!r} are no {NAMES[str(dtype)]}: {_brief(data)}")
-    return from_elements(flat, name, shape, dtype, count)
+    def from_json(self, data: Any) -> Array:
+        """Return the array that lists of lists are; errors as of from_elements."""
+        if not isinstance(data, list):
+            raise InvalidInput(f"input {self.name!r} has neither data nor binary_data_size")
+        flat, kinds = _flat(data, self.name)
+        if len(flat) == self.count and not kinds <= _KINDS[self.dtype.kind]:
+            raise InvalidInput(
+                f"data of input {self.name!r} are no {NAMES[str(self.dtype)]}: {_brief(data)}"
+            )
+        return self.from_elements(flat)
 
 
 def _flat(data: list[Any], name: str) -> tuple[list[Any], set[type]]:
@@ -312,51 +357,8 @@ def _flat(data: list[Any], name: str) -> tuple[list[Any], set[type]]:
 
 
 def to_bytes(array: Array) -> bytes:
-    """Return an array as from_bytes reads it."""
+    """Return an array as TensorForm.from_bytes reads it."""
     if array.dtype.kind != "O":
         return np.ascontiguousarray(array, _LITTLE[array.dtype]).tobytes()
     texts = [str(text).encode() for text in array.reshape(-1).tolist()]
     return b"".join([len(text).to_bytes(4, "little") + text for text in texts])
-
-
-def write_response(
-    head: Mapping[str, Any], outputs: Mapping[str, Array], request: InferRequest
-) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-    """Write the answer to a request; return the body and its headers.
-
-    Args:
-        head: Members beside ``outputs``.
-        outputs: What the model returned, by name.
-        request: Says which outputs are wanted, and how.
-
-    Raises:
-        InvalidInput: An output is asked for that the model does not have.
-        Failed: A number is not finite, and wanted as JSON.
-    """
-    request.check_outputs(outputs)
-    tensors, pieces = [], list[bytes]()
-    for name in request.outputs or outputs:
-        array = outputs[name]
-        tensor: dict[str, Any] = {
-            "name": name,
-            "shape": list(array.shape),
-            "datatype": _NAMES[array.dtype],
-        }
-        if request.outputs.get(name, request.binary):
-            pieces.append(to_bytes(array))
-            tensor["parameters"] = {"binary_data_size": len(pieces[-1])}
-        else:
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise Failed(
-                    "an output is not finite, which JSON cannot express", "ask for binary data"
-                )
-            flat = np.ascontiguousarray(array).reshape(-1)
-            tensor["data"] = flat.tolist() if array.dtype.kind == "O" else flat
-        tensors.append(tensor)
-    text = orjson.dumps({**head, "outputs": tensors}, option=orjson.OPT_SERIALIZE_NUMPY)
-    if not pieces:
-        return text, [(b"content-type", b"application/json")]
-    return b"".join([text, *pieces]), [
-        (b"content-type", b"application/octet-stream"),
-        (b"inference-header-content-length", b"%d" % len(text)),
-    ]

@@ -10,24 +10,13 @@ from threading import Event
 from typing import Any, Protocol
 
 from podium.errors import Failed
-from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.trial import Trial
+from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.labels import READINGS
 from podium.manifests.workload import Workload
 from podium.metrics import Reading
 
 AWAY_SECONDS = 900.0
 """Outage of a storage after which a sweep fails."""
-
-
-def rows(readings: Iterable[Reading]) -> str:
-    """Return readings as documents keep them: name, value and time (ISO 8601) of each, in JSON."""
-    return json.dumps([reading.row for reading in readings])
-
-
-def readings_in(text: str) -> list[Reading]:
-    """Return the readings of such rows."""
-    return [*map(Reading.of, json.loads(text))]
 
 
 class NoMetricsFile(Failed):
@@ -194,7 +183,15 @@ class Documents(ABC):
 
     def readings(self, trial: Trial) -> Sequence[Reading]:
         """Return the readings of a trial that ended; empty if it failed."""
-        return readings_in(trial.annotations.get(READINGS) or "[]")
+        return [*map(Reading.of, json.loads(self._rows(trial)))]
+
+    @staticmethod
+    def _text(readings: Iterable[Reading]) -> str:
+        """Return readings as they are kept: name, value and time (ISO 8601) of each, in JSON."""
+        return json.dumps([reading.row for reading in readings])
+
+    def _rows(self, trial: Trial) -> str:
+        return trial.annotations.get(READINGS) or "[]"
 
     def asked(self, kind: str, name: str) -> str:
         """Return ``stop`` or ``delete`` if somebody, perhaps another process, asked for that."""

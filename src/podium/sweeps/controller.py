@@ -16,8 +16,7 @@ from itertools import chain
 from podium.cluster.base import Cluster
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.manifests.conditions import Conditions, State, status_of, timestamp
-from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.rules import check
+from podium.manifests.experiment import Experiment, Trial, check
 from podium.manifests.experiment.status import (
     Status,
     TrialSummary,
@@ -28,7 +27,6 @@ from podium.manifests.experiment.status import (
     trials_to_start,
 )
 from podium.manifests.experiment.trainer import set_seed
-from podium.manifests.experiment.trial import Trial
 from podium.manifests.fields import present
 from podium.manifests.job_editor import JobEditor
 from podium.manifests.labels import BY_HAND, PBT_GENERATION, PBT_PARENT, REPEATS, SEED
@@ -48,9 +46,8 @@ from podium.search.in_order import NUMBER, SAMPLER, OtherLibrary
 from podium.search.population import GENERATION, PARENT
 from podium.search.search import Search
 from podium.sweeps.base import RunningTrial, TrialResult
-from podium.sweeps.by_hand import Requests
 from podium.sweeps.early_stopping import MedianStop
-from podium.sweeps.records import Records
+from podium.sweeps.records import Records, Requests
 from podium.system.background import Background
 
 _PAUSE_SECONDS = 0.2

@@ -28,17 +28,16 @@ from podium.errors import (
     UnknownKind,
 )
 from podium.manifests.conditions import Conditions, timestamp
+from podium.manifests.experiment import Trial, check
 from podium.manifests.experiment.experiment import TRIAL_LISTS, Experiment
 from podium.manifests.experiment.optimization_job import KIND, experiment_of, status_of_job
 from podium.manifests.experiment.pool import refuse_what_pools_lack
-from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.status import Status, restarted
-from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import KATIB_FINALIZERS, POOL_STATE, READINGS
 from podium.manifests.options.pool import pool_size
 from podium.manifests.resource import Resource
 from podium.metrics import Reading
-from podium.sweeps.base import Documents, Executor, rows
+from podium.sweeps.base import Documents, Executor
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.pod_trial import JobExecutor, refuse_what_pods_lack
 from podium.sweeps.pool import Pool
@@ -163,7 +162,7 @@ class _ApiDocuments(Documents):
     def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
         kind, name, status = resource.kind, resource.name, dict(resource.status)
         if readings:
-            change = {"metadata": {"annotations": {READINGS: rows(readings)}}}
+            change = {"metadata": {"annotations": {READINGS: self._text(readings)}}}
             self._cluster.api.patch(kind, name, change, patience=self._patience)
         known = {*self._written.get((kind, name), {})}
         if kind == "Experiment":  # also what an engine that no longer leads has written late
@@ -532,18 +531,13 @@ def run_all(engines: Sequence[Engine]) -> None:
 
 
 def _is_to_run(experiment: Experiment) -> bool:
+    # Trials of one that reached its goal may still run, when its engine ended before them.
+    left = experiment.status.get("trialsRunning") or experiment.status.get("trialsPending")
     return (
         not experiment.state.finished
         or _has_more_trials(experiment)
-        or _has_running_trials(experiment)
+        or (experiment.state.succeeded and bool(left))
     )
-
-
-def _has_running_trials(experiment: Experiment) -> bool:
-    """Return whether trials of an Experiment that reached its goal still ran when its engine
-    ended."""
-    running = experiment.status.get("trialsRunning") or experiment.status.get("trialsPending")
-    return experiment.state.succeeded and bool(running)
 
 
 def _has_more_trials(experiment: Experiment) -> bool:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.store import write_json
 from podium.errors import PodiumError
-from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.optimization_job import with_status
-from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import OPTIMIZATION_JOB
 from podium.metrics import Reading
-from podium.sweeps.base import AWAY_SECONDS, Documents, readings_in, rows
+from podium.sweeps.base import AWAY_SECONDS, Documents
 
 if TYPE_CHECKING:
     from podium.cluster.kubernetes.leadership import Leadership
@@ -65,7 +64,7 @@ class FileDocuments(Documents):
     def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
         if readings:
             file = self._file(resource, READINGS)
-            file.write_text(rows(readings))
+            file.write_text(self._text(readings))
             self._written(file)
         parts = {"status": dict(resource.status), "spec": dict(resource.spec)}
         self._store.update(resource.kind, resource.name, lambda manifest: manifest.update(parts))
@@ -73,11 +72,11 @@ class FileDocuments(Documents):
             write_json(self.directory / "optimizationjob.json", with_status(resource.manifest))
         self._written(self._file(resource, OBJECT))
 
-    def readings(self, trial: Trial) -> Sequence[Reading]:
+    def _rows(self, trial: Trial) -> str:
         try:
-            return readings_in(self._file(trial, READINGS).read_text())
+            return self._file(trial, READINGS).read_text()
         except FileNotFoundError:
-            return []
+            return "[]"
 
     def asked(self, kind: str, name: str) -> str:
         return self._store.asked(kind, name)

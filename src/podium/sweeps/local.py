@@ -6,18 +6,18 @@ from dataclasses import replace
 
 from podium.cluster.base import R
 from podium.cluster.local.cluster import LocalCluster, Supervisor
-from podium.errors import Conflict, InvalidInput
+from podium.errors import Conflict, InvalidInput, suggestion
 from podium.manifests.conditions import Conditions
-from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.rules import check
+from podium.manifests.experiment import Experiment, check
 from podium.manifests.experiment.status import restarted
 from podium.manifests.labels import SAMPLER
 from podium.manifests.names import random_suffix
-from podium.manifests.options import ended_by, read_settings, settings
-from podium.manifests.options.algorithm import settled
+from podium.manifests.options import ended_by, options_of, read_settings, settings
+from podium.manifests.options.algorithm import settled as with_algorithm
 from podium.manifests.options.pool import pool_size
 from podium.search.in_order import check_sampler
-from podium.sweeps.by_hand import Requests, check_values
+from podium.search.space import Parameter, settled
+from podium.sweeps.records import Requests
 
 
 def _edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experiment:
@@ -71,6 +71,57 @@ def _edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experimen
     return check(edited)
 
 
+def _check_values(experiment: Experiment, values: Mapping[str, object]) -> dict[str, str]:
+    """Return the values of a trial as text, in the order of the space; an inactive parameter has
+    its fixed value.
+
+    Raises:
+        InvalidInput: One is missing, is not of the space, or lies outside of it: the search could
+            not learn from it; or an option refuses trials by hand.
+    """
+    for option in options_of(experiment):
+        option.check_trial_by_hand(experiment)
+    known = {parameter.name: parameter for parameter in experiment.space}
+    for name in values:
+        if name not in known:
+            raise InvalidInput(
+                f"{experiment.name} does not search over {name!r}", suggestion(name, known)
+            )
+    given = {name: _check_value(known[name], str(value)) for name, value in values.items()}
+    if missing := [
+        name for name, parameter in known.items() if name not in given and parameter.counts(given)
+    ]:
+        raise InvalidInput(
+            f"no value is given for {', '.join(missing)}",
+            f"{missing[0]}=VALUE; --like TRIAL fills in",
+        )
+    return settled(experiment.space, given)
+
+
+def _check_value(parameter: Parameter, text: str) -> str:
+    if not parameter.numeric:
+        if text not in parameter.choices:
+            raise InvalidInput(
+                f"{parameter.name}={text} is not among its values",
+                suggestion(text, parameter.choices),
+            )
+        return text
+    ends = f"{parameter.text(parameter.low)} to {parameter.text(parameter.high)}"
+    try:
+        value = float(text)
+    except ValueError:
+        raise InvalidInput(
+            f"{parameter.name}={text} is not a number", f"its space is {ends}"
+        ) from None
+    if not parameter.low <= value <= parameter.high:
+        raise InvalidInput(
+            f"{parameter.name}={text} lies outside of its space", f"its space is {ends}"
+        )
+    if parameter.kind == "int" and not value.is_integer():
+        raise InvalidInput(f"{parameter.name}={text} is not a whole number", f"its space is {ends}")
+    return parameter.nearest(value) if parameter.step else parameter.text(value)
+
+
 class LocalSweeps(LocalCluster):
     """Jobs and Experiments under a directory, which also holds ``{experiments,trials}/<name>/``."""
 
@@ -117,7 +168,7 @@ class LocalSweeps(LocalCluster):
 
     def add_trial(self, experiment: str, values: Mapping[str, object]) -> str:
         found = self.experiment(experiment)
-        assignments = check_values(found, values)
+        assignments = _check_values(found, values)
         if full := ended_by(found):
             hint = f"podium experiment resume {experiment}, with {full.raised}, comes first"
             raise InvalidInput(f"Experiment {experiment} has ended: {found.state.message}", hint)
@@ -141,7 +192,7 @@ class LocalSweeps(LocalCluster):
     def _store(self, resource: R) -> tuple[R, Supervisor]:
         if not isinstance(resource, Experiment):
             return super()._store(resource)
-        chosen = settled(resource) if self.traits.shares_files else resource
+        chosen = with_algorithm(resource) if self.traits.shares_files else resource
         supervisor = self.supervisor(
             chosen
         )  # which checks the Experiment; nothing is stored if that fails

@@ -4,7 +4,7 @@ import re
 import shlex
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -14,7 +14,7 @@ from podium.cluster.local import pushed
 from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.environment import MOST_PROCESSES
 from podium.cluster.local.logs import GrowingFile, Logs
-from podium.errors import InvalidInput, NotFound, require
+from podium.errors import Failed, InvalidInput, NotFound, require
 from podium.manifests.experiment.experiment import Collector, Experiment, Limits
 from podium.manifests.experiment.shell import join, named_folder, redirected, takes_script
 from podium.manifests.experiment.status import created
@@ -23,9 +23,16 @@ from podium.manifests.job_editor import JobEditor, set_env
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import CPU_SHARE, EXPERIMENT, PBT_PARENT, PUSHES, TRIAL
 from podium.manifests.workload import Workload, role_of
-from podium.metrics import UNAVAILABLE, Reading, kept_readings
+from podium.metrics import (
+    UNAVAILABLE,
+    Reading,
+    json_readings,
+    kept_readings,
+    read_events,
+    text_readings,
+)
 from podium.sweeps.base import Executor, NoMetricsFile, Save, TrialIO
-from podium.sweeps.metrics_collector import collect
+from podium.sweeps.metrics_collector import observe
 from podium.sweeps.trials import TrialRun
 from podium.system.machine import cores
 
@@ -279,7 +286,8 @@ class _LocalTrial(TrialIO):
 
     def _posted(self) -> Iterator[Reading]:
         names = self._experiment.objective.metrics
-        return kept_readings(self._tail(self._pushes), names)
+        folder = self._cluster.store.path(self._kind, self._name)
+        return kept_readings(self._tail(folder / pushed.FILE), names)
 
     def stop(self) -> None:
         self._cluster.abandon(self._kind, self._name)
@@ -307,7 +315,8 @@ class _LocalTrial(TrialIO):
             names = self._experiment.objective.metrics
             return self._logs.last_run(self._wrapped.replicas, names)
 
-        found = collect(self._experiment, self._wrapped.metrics, log, self.pushed())
+        readings = _collected(self._experiment, self._wrapped.metrics, log)
+        found = observe(readings, self._experiment.objective.metrics, self.pushed())
         first, *_ = found[1]
         if first.value == UNAVAILABLE and any(first.name == name for name, *_ in self._posted()):
             raise NoMetricsFile(
@@ -321,15 +330,42 @@ class _LocalTrial(TrialIO):
             shutil.copytree(self._logs.folder, self._directory / "logs", dirs_exist_ok=True)
         self._cluster.delete(self._kind, self._name)
 
-    @property
-    def _pushes(self) -> Path:
-        return self._cluster.store.path(self._kind, self._name) / pushed.FILE
-
     def _tail(self, path: Path) -> Iterator[str]:
         file, over = GrowingFile(path), False
         while not over:
             over = self._over.wait(_TAIL)
             yield from file.lines()
+
+
+def _collected(
+    experiment: Experiment, metrics: Sequence[Path], log: Callable[[], Iterable[str]]
+) -> Iterable[Reading]:
+    names, collector = experiment.objective.metrics, experiment.collector
+    if collector.kind == "Push":
+        return ()
+    if collector.kind != "StdOut" and not metrics:
+        labels = dict(experiment.template.primary_pod_labels)
+        raise Failed(
+            f"no pod of the trial has the labels {labels}",
+            "leave primaryPodLabels out, or give a pod these labels",
+        )
+    if collector.kind == "TensorFlowEvent":
+        return read_events(metrics[0], names)
+    if collector.reads_json:
+        return json_readings(_lines(metrics[0]), names)
+    lines = (line for path in metrics for line in _lines(path, names)) if metrics else log()
+    return text_readings(lines, names, collector.filters or None)
+
+
+def _lines(path: Path, holding: Sequence[str] = ()) -> Iterator[str]:
+    if not path.is_file():
+        raise NoMetricsFile(
+            f"the program wrote no metrics file {path.name}",
+            "its path must stand in the container's command, args or env: that is where it is made a local one",
+        )
+    file = GrowingFile(path, holding=holding)
+    yield from file.lines()  # a carriage return ends none
+    yield file.last()
 
 
 class ProcessExecutor(Executor):

@@ -32,9 +32,8 @@ from podium.cluster.kubernetes.pods import JobPods, not_run
 from podium.cluster.kubernetes.store_access import find_access, grant_access
 from podium.cluster.local.cluster import Supervisor
 from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable
-from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment import Experiment, check
 from podium.manifests.experiment.pool import refuse_what_pools_lack
-from podium.manifests.experiment.rules import check
 from podium.manifests.job_kinds import job_manifest
 from podium.manifests.kinds import or_list
 from podium.manifests.labels import EXPERIMENT, POOL_STATE
@@ -91,12 +90,12 @@ class NamespaceSweeps(KubernetesCluster):
         self._pools: dict[str, PoolStore] = {}
 
     @cached_property
-    def loops(self) -> "Loops | None":
+    def loops(self) -> "_Loops | None":
         """The Experiments that this process runs; None where the cluster does that."""
         if self.engine == "cluster" or (self.engine == "auto" and self.runs_experiments):
             return None
         if self._state:
-            return Loops(
+            return _Loops(
                 self,
                 Path(tempfile.mkdtemp(prefix="podium-")),
                 connect(self._state),
@@ -104,9 +103,9 @@ class NamespaceSweeps(KubernetesCluster):
             )
         server = quote(self.api.client.configuration.host.partition("://")[2], safe="")
         home = Settings.from_environment().home / "namespaces" / server / self.api.namespace
-        return Loops(self, home, None, self._lease_seconds)
+        return _Loops(self, home, None, self._lease_seconds)
 
-    def _own(self, kind: str, name: str = "") -> "Loops | None":
+    def _own(self, kind: str, name: str = "") -> "_Loops | None":
         """Return the store of an object's kind; None for the API server, which may have some
         although no engine leads."""
         loops = self.loops if kind in _OWN else None
@@ -243,11 +242,10 @@ class NamespaceSweeps(KubernetesCluster):
 
 
 def _loop_job(experiment: str) -> str:
-    """Return the name of the Job that runs a detached sweep."""
     return f"{experiment}-loop"
 
 
-class Loops(LocalSweeps):
+class _Loops(LocalSweeps):
     """Experiments and trials in files, whose trials' jobs are a namespace's.
 
     Args:
@@ -520,7 +518,7 @@ class _Loop(Supervisor):
         leadership: Held.
     """
 
-    def __init__(self, loops: Loops, experiment: Experiment, leadership: Leadership) -> None:
+    def __init__(self, loops: _Loops, experiment: Experiment, leadership: Leadership) -> None:
         self._loops, self._name, self._leadership = loops, experiment.name, leadership
         self._controller = loops.controller(experiment, leadership)
         self._stopping = threading.Event()

@@ -18,9 +18,8 @@ from podium.cluster.kubernetes.leadership import Leadership
 from podium.cluster.kubernetes.pods import TAIL, JobPods
 from podium.cluster.local.pushed import changed
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
-from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.shell import METRICS_FILE, join, named_folder, redirected
-from podium.manifests.experiment.trial import Trial
 from podium.manifests.fields import items, present
 from podium.manifests.job_editor import JobEditor, merge, set_env
 from podium.manifests.labels import EXPERIMENT, MANAGED_BY, RUN, RUN_NAMESPACE, TRIAL, TRIAL_UID
@@ -29,7 +28,7 @@ from podium.manifests.workload import Workload, role_of
 from podium.metrics import RESUMED, Reading, json_readings, kept_readings, parse_line
 from podium.sweeps.base import Executor, Save, TrialIO
 from podium.sweeps.local_trial import needs_shell, words_of, wrap_command
-from podium.sweeps.metrics_collector import MOST_READINGS, observe, shortened, with_pushed
+from podium.sweeps.metrics_collector import MOST_READINGS, observe, shortened
 from podium.sweeps.print_file import KATIB_DATABASE, PUSHED
 from podium.sweeps.trials import TrialRun
 from podium.system.background import Background
@@ -161,7 +160,7 @@ class _PodTrial(TrialIO):
             if reader.refused:
                 raise reader.refused
         found = chain.from_iterable(reader.readings for reader in self._readers)
-        return observe(with_pushed(found, self._pushed), names)
+        return observe(found, names, self._pushed)
 
     def remove(self) -> None:
         self.stop()
@@ -193,7 +192,6 @@ class _PodTrial(TrialIO):
         return parse_line(line, names, collector.filters)
 
     def read(self, replica: str | None, restarted: Any) -> Iterator[str]:
-        """Yield the lines of a replica's log until the job has ended."""
         job = self._kind, self._name
         is_over = partial(self._cluster.is_over, *job)
         return kubernetes_logs.logs(self._cluster.api, *job, replica, True, is_over, restarted)
@@ -376,26 +374,17 @@ def _job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = 
         job.operator
     ):  # of a failed job what still runs goes, and the pods that failed stay to be read
         editor.run_policy.setdefault("cleanPodPolicy", "Running")
-    reporting = experiment.wrapped_roles(job)
+    reporting, kind = experiment.wrapped_roles(job), experiment.collector.kind
     for role, container in editor.containers(experiment.template.primary_container):
         set_env(container, [{"name": "KATIB_TRIAL_NAME", "value": trial.name}])
-        if experiment.collector.kind == "Push":
+        if kind == "Push":
             _print_file(editor, role, container, METRICS_FILE, image, [PUSHED])
         if role_of(role, job.operator) not in reporting:
             continue
-        if experiment.collector.kind == "File":
+        if kind in ("File", "TensorFlowEvent"):
             wrap_command(container)
-            _print_file(editor, role, container, experiment.collector.path, image)
-        elif experiment.collector.kind == "TensorFlowEvent":
-            wrap_command(container)
-            _print_file(
-                editor,
-                role,
-                container,
-                experiment.collector.path,
-                image,
-                experiment.objective.metrics,
-            )
+            events = experiment.objective.metrics if kind == "TensorFlowEvent" else ()
+            _print_file(editor, role, container, experiment.collector.path, image, events)
         elif needs_shell(
             container
         ):  # which decides what of the output counts: Katib's redirects the last command's

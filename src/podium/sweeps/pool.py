@@ -19,9 +19,8 @@ from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import Leadership
 from podium.cluster.kubernetes.store_access import find_access
 from podium.errors import Conflict, Failed, NotFound, PodiumError
-from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.pool import as_workers_run, pool_job, pool_name
-from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import EXPERIMENT
 from podium.storage import local_path
 from podium.sweeps.base import Executor, RunningTrial, Save, TrialResult
@@ -327,7 +326,6 @@ class Pool(Executor):
                 self._changed.notify_all()
 
     def _give(self) -> None:
-        """Give trials that wait to workers that are free."""
         with self._changed:
             self._waiting = [trial for trial in self._waiting if trial in self._runs]
             pairs = list(zip(sorted(self._free), self._waiting, strict=False))

@@ -17,12 +17,11 @@ from typing import Any
 from podium.cluster.local.store import new_metadata
 from podium.errors import Conflict, NotFound
 from podium.files.documents import load_json, parse
-from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.trial import Trial
+from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.labels import READINGS
 from podium.metrics import Reading
 from podium.storage import connect
-from podium.sweeps.base import Documents, rows
+from podium.sweeps.base import Documents
 
 _EXPERIMENT = "experiment.json"
 
@@ -139,7 +138,7 @@ class PoolStore(Documents):
 
     def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
         if readings:
-            annotations = {**resource.annotations, READINGS: rows(readings)}
+            annotations = {**resource.annotations, READINGS: self._text(readings)}
             resource = resource.with_metadata({**resource.metadata, "annotations": annotations})
         ended = resource.state.finished
         with suppress(Conflict):  # an engine that no longer leads is late: it has ended meanwhile

@@ -1,16 +1,19 @@
 """The records of a sweep: its Experiment and its trials, written while this process may."""
 
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, TypeVar
 
 from podium.cluster.base import Cluster
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
-from podium.manifests.experiment.experiment import Experiment
+from podium.files.documents import parse, read_json
+from podium.files.drafts import appearing
+from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.status import Status, shortened
-from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import SAMPLER
 from podium.metrics import Reading, in_order
 from podium.search.in_order import check_sampler
@@ -202,3 +205,33 @@ class Records:
 def _first(trial: Trial, readings: Sequence[Reading]) -> Sequence[Reading]:
     metric = trial.objective.metric
     return [reading for reading in in_order(readings) if reading.name == metric][:_KEPT_READINGS]
+
+
+class Requests:
+    """Trials that a person asked the process for that runs an Experiment, or will: a file for
+    each, in the Experiment's directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._folder = directory / "asked"
+
+    def add(self, trial: str, values: Mapping[str, str]) -> None:
+        self._folder.mkdir(exist_ok=True)
+        with appearing(self._folder / f"{trial}.json") as draft:
+            draft.write_text(json.dumps(dict(values)) + "\n")
+
+    def all(self) -> dict[str, Mapping[str, str]]:
+        """Return the values by the name of the trial, in the order of the requests."""
+        try:
+            files = sorted(
+                self._folder.glob("[!.]*.json"), key=lambda file: file.stat().st_mtime_ns
+            )
+        except FileNotFoundError:
+            return {}
+        asked: dict[str, Mapping[str, str]] = {}
+        for file in files:
+            with suppress(FileNotFoundError, InvalidInput):
+                asked[file.stem] = parse(dict[str, str], read_json(file), str(file))
+        return asked
+
+    def drop(self, trial: str) -> None:
+        (self._folder / f"{trial}.json").unlink(missing_ok=True)

@@ -7,9 +7,8 @@ from typing import Any
 
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.conditions import SteadyTime
-from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.template import matches
-from podium.manifests.experiment.trial import Trial
 from podium.manifests.workload import Workload
 from podium.metrics import Reading, number
 from podium.sweeps.base import NoMetricsFile, RunningTrial, Save, TrialIO, TrialResult

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,6 @@ from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment.pool import POD_UID, TERMINATED
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import PBT_PARENT
-from podium.metrics import Reading
 from podium.sweeps.base import AWAY_SECONDS, RunningTrial
 from podium.sweeps.local_trial import ProcessExecutor, trial_directory
 from podium.sweeps.pool_store import PoolStore, TrialEnd
@@ -111,7 +110,10 @@ class _Worker:
             if parent := trial.labels.get(PBT_PARENT):
                 self._patiently(partial(self._store.fetch_files, parent, family / parent))
             executor = ProcessExecutor(self._cluster, experiment)
-            run = self._run = executor.run(experiment, trial, _save_nothing, self._stopping)
+            # Nothing is saved: the engine learns of a trial at its end.
+            run = self._run = executor.run(
+                experiment, trial, lambda trial, readings=(): None, self._stopping
+            )
             result = run.run()
             if trial_directory(experiment) and run.trial.is_good:
                 self._patiently(partial(self._store.keep_files, trial.name, family / trial.name))
@@ -131,17 +133,13 @@ class _Worker:
         return TrialEnd.of(run.trial, result.readings, result.refused or ""), log
 
 
-def _save_nothing(trial: Trial, readings: Sequence[Reading] = ()) -> None:
-    """Do nothing: the engine learns of a trial at its end."""
-
-
 def _tail(path: Path) -> bytes:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _MOST_LOG))
         return file.read()
 
 
-def main(url: str) -> None:
+def _main(url: str) -> None:
     with tempfile.TemporaryDirectory(prefix="podium-worker-") as directory:
         worker = _Worker(PoolStore(url), os.environ[POD_UID], Path(directory))
         signal.signal(signal.SIGTERM, lambda *_: worker.stop())
@@ -150,4 +148,4 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    _main(sys.argv[1])

@@ -8,54 +8,43 @@ from typing import Any
 from podium.errors import PodiumError
 from podium.system.background import Background
 
-_Value = float | Mapping[str, float]
-"""A metric's value, or for a metric with a label one for each of the label's values."""
+_Samples = Iterable[tuple[Mapping[str, str], float]]
+"""Labels and value of each sample."""
 
 
-def metric(name: str, text: str, value: _Value, label: str = "") -> str:
+def metric(
+    name: str, text: str, value: float | Mapping[str, float] | _Samples, label: str = ""
+) -> str:
     """Return the lines of one metric.
 
     Args:
         name: Name of the metric; a counter's ends in _total, any other is a gauge.
         text: Help text for people.
-        value: The value, or values by a label's value.
-        label: The name of that label.
+        value: The value, the values by a label's value, or with several labels the samples.
+        label: The name of a single label.
     """
-    samples = (
-        [({label: key}, one) for key, one in value.items()]
-        if isinstance(value, Mapping)
-        else [({}, value)]
-    )
-    return labeled(name, text, samples)
-
-
-def labeled(name: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> str:
-    """Return the lines of a metric with several labels, of any values.
-
-    Args:
-        name: See metric.
-        text: See metric.
-        samples: Labels and value of each.
-    """
+    samples: _Samples
+    if isinstance(value, Mapping):
+        samples = [({label: key}, one) for key, one in value.items()]
+    else:
+        samples = value if isinstance(value, Iterable) else [({}, value)]
     kind = "counter" if name.endswith("_total") else "gauge"
     lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
-    for labels, value in samples:
-        pairs = ",".join(f'{label}="{_escaped(given)}"' for label, given in labels.items())
-        lines.append(f"{name}{{{pairs}}} {value}" if pairs else f"{name} {value}")
+    for labels, one in samples:
+        pairs = ",".join(
+            f'{label}="{given.translate(_ESCAPES)}"' for label, given in labels.items()
+        )
+        lines.append(f"{name}{{{pairs}}} {one}" if pairs else f"{name} {one}")
     return "\n".join(lines) + "\n"
 
 
-_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r'[\\"\n]', lambda found: _ESCAPES[found[0]], text)
 
 
 def read_samples(page: str, name: str) -> Iterator[tuple[dict[str, str], float]]:
     """Yield labels and value of each sample of a metric on a page."""
-    back = {escaped: plain for plain, escaped in _ESCAPES.items()}
+    back = {escaped: chr(plain) for plain, escaped in _ESCAPES.items()}
     for line in page.split("\n"):
         if found := re.fullmatch(rf"{name}(?:\{{(.*)\}})? (\S+)", line):
             labels = {

@@ -27,8 +27,7 @@ from podium.system.processes import (
 )
 
 
-def main(words: Sequence[str]) -> int:
-    """Run the command; return its exit code."""
+def _main(words: Sequence[str]) -> int:
     reads = list(words[:1]) == ["--stdin"]
     words = words[reads:]
     adopt_orphans()
@@ -108,4 +107,4 @@ def _signal_group(group: int, number: int) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_main(sys.argv[1:]))

@@ -11,7 +11,6 @@ from podium.kfp.runs import ServerRuns
 from podium.models import Model
 from podium.models.decision import NotPromoted
 from podium.runner.detached import begin
-from podium.serving.raw import predict_raw, read_raw
 from podium.ui.sources import Sources
 from podium.ui.sweeps import SWEEPS
 
@@ -35,9 +34,12 @@ def _stop_server_run(sources: Sources, fields: Mapping[str, Any], *, run: str) -
     return f"run {run} is being cancelled"
 
 
-def _stop_sweep(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
-    sources.cluster(run).stop("Experiment", name)
-    return f"sweep {name} is being stopped"
+def _stop(
+    sources: Sources, fields: Mapping[str, Any], *, name: str, trial: str = "", run: str = ""
+) -> str:
+    sources.cluster(run).stop("Trial" if trial else "Experiment", trial or name)
+    stopped = f"trial {trial}" if trial else f"sweep {name}"
+    return f"{stopped} is being stopped"
 
 
 def _resume_sweep(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
@@ -60,13 +62,6 @@ def _analyse(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str
     return f"optuna-dashboard shows a copy of the study as of now: {sources.dashboards.open(directory)}"
 
 
-def _stop_trial(
-    sources: Sources, fields: Mapping[str, Any], *, name: str, trial: str, run: str = ""
-) -> str:
-    sources.cluster(run).stop("Trial", trial)
-    return f"trial {trial} is being stopped"
-
-
 def _add_trial(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
     """Start a trial with values of the user's own; a sweep that does not run is resumed for it, in
     a process of its own."""
@@ -78,20 +73,12 @@ def _add_trial(sources: Sources, fields: Mapping[str, Any], *, name: str, run: s
     return f"sweep {name} continues with one more trial"
 
 
-def _note_sweep(sources: Sources, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
-    return _noted(sources, fields, "Experiment", name, run)
-
-
-def _note_trial(
-    sources: Sources, fields: Mapping[str, Any], *, name: str, trial: str, run: str = ""
+def _note(
+    sources: Sources, fields: Mapping[str, Any], *, name: str, trial: str = "", run: str = ""
 ) -> str:
-    return _noted(sources, fields, "Trial", trial, run)
-
-
-def _noted(sources: Sources, fields: Mapping[str, Any], kind: str, name: str, run: str) -> str:
-    text = str(fields.get("note", ""))
-    sources.cluster(run).write_note(kind, name, text)
-    return f"{name} has {'a' if text.strip() else 'no'} note"
+    text, noted = str(fields.get("note", "")), trial or name
+    sources.cluster(run).write_note("Trial" if trial else "Experiment", noted, text)
+    return f"{noted} has {'a' if text.strip() else 'no'} note"
 
 
 def _promote(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
@@ -133,26 +120,16 @@ def _roll_back(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str
     return f"{moved.version} is champion of {name} again, in place of {moved.replaced}"
 
 
-def try_model(sources: Sources, body: bytes, media: str, *, name: str) -> list[dict[str, Any]]:
-    """Return the champion's predictions for raw items.
-
-    Raises:
-        InvalidInput: It takes other items.
-    """
-    kind, content = read_raw(body, media)
-    return predict_raw(sources.registry.predictor(name), kind, content)
-
-
 Action = Callable[..., str]
 
 _OF_SWEEPS: Mapping[str, Action] = {
-    "stop": _stop_sweep,
+    "stop": _stop,
     "resume": _resume_sweep,
     "analyse": _analyse,
     "add": _add_trial,
-    "note": _note_sweep,
-    "trials/{trial}/stop": _stop_trial,
-    "trials/{trial}/note": _note_trial,
+    "note": _note,
+    "trials/{trial}/stop": _stop,
+    "trials/{trial}/note": _note,
 }
 
 ACTIONS: Mapping[str, Action] = {

@@ -31,7 +31,8 @@ from starlette.routing import Route
 
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.files.documents import load_json
-from podium.ui.actions import ACTIONS, Action, try_model
+from podium.serving.raw import predict_raw, read_raw
+from podium.ui.actions import ACTIONS, Action
 from podium.ui.contents import FILES, VIEWS
 from podium.ui.sources import Sources
 from podium.ui.view import View
@@ -66,7 +67,6 @@ class _Looks:
         self._last: dict[str, asyncio.Future[_Look]] = {}
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Run slow work in the pool, so that quick responses do not wait for it."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     async def at(self, page: str, show: Callable[[], View], pause: float) -> _Look:
@@ -247,8 +247,13 @@ class Pages:
 
     async def _try(self, request: Request) -> Response:
         body, media = await _body(request), request.headers.get("content-type", "")
-        said = await asyncio.to_thread(try_model, self._sources, body, media, **request.path_params)
-        return JSONResponse({"predictions": said})
+
+        def predict() -> list[dict[str, Any]]:
+            kind, content = read_raw(body, media)
+            predictor = self._sources.registry.predictor(request.path_params["name"])
+            return predict_raw(predictor, kind, content)
+
+        return JSONResponse({"predictions": await asyncio.to_thread(predict)})
 
 
 def _trouble(request: Request, error: PodiumError) -> Response:

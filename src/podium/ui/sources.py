@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import podium
 from podium.api.cluster_spec import ClusterSpec
@@ -19,9 +20,9 @@ from podium.cluster.base import Cluster
 from podium.cluster.traits import traits_of
 from podium.errors import Failed, InvalidInput
 from podium.kfp.client import Server
-from podium.models import open_registry
+from podium.models import Registry, open_registry
+from podium.prediction import Predictor
 from podium.search.search import JOURNAL
-from podium.ui.models import FollowedRegistry
 from podium.ui.sweeps import FollowedSweep
 
 _START_SECONDS = 60.0
@@ -87,6 +88,49 @@ class _Dashboards:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+_KNOWN_SECONDS = 2.0
+"""Seconds for which a registry's answers are cached: it may be far away, and several pages ask
+it."""
+
+
+class _FollowedRegistry:
+    """A registry that is polled.
+
+    Args:
+        registry: The registry.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self._read = -_KNOWN_SECONDS
+        self._rows: list[dict[str, Any]] = []
+        self._opened: dict[str, tuple[str, Predictor]] = {}
+
+    def rows(self) -> list[dict[str, Any]]:
+        if time.monotonic() - self._read > _KNOWN_SECONDS:
+            overviews = [self.registry[name].overview() for name in self.registry]
+            self._rows = [
+                overview.to_json() | {"path": f"/models/{overview.name}"} for overview in overviews
+            ]
+            self._read = time.monotonic()
+        return self._rows
+
+    def predictor(self, name: str) -> Predictor:
+        """Return the champion of a model, opened once.
+
+        Raises:
+            NotFound: There is none.
+        """
+        champion = self.registry[name].champion
+        if name not in self._opened or self._opened[name][0] != champion.version:
+            self._opened[name] = champion.version, champion.opened
+        return self._opened[name][1]
+
+    def forget(self) -> None:
+        """Read again next time: something was changed."""
+        self._read = -_KNOWN_SECONDS
+
+
 _MOST_OPEN = 32
 """Clusters of runs, and sweeps, that are kept open."""
 
@@ -105,7 +149,7 @@ class Sources:
         self, spec: ClusterSpec, storage: str | None, server: Callable[[], Server] | None
     ) -> None:
         self.spec = spec
-        self.registry = FollowedRegistry(open_registry(storage))
+        self.registry = _FollowedRegistry(open_registry(storage))
         self.dashboards = _Dashboards()
         self._server, self._lock = server, threading.RLock()
         self._cluster_at = lru_cache(_MOST_OPEN)(lambda url: ClusterSpec.of(url).open())

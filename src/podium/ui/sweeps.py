@@ -97,7 +97,11 @@ class FollowedSweep:
         ranked, best, on = leaderboard(trials), best_trial(trials), fronts_of(trials)
         numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
         chosen = {name for name, number in numbers.items() if str(number) in picked}
-        shown = ranked if every else _shown(ranked, chosen)
+        shown = [
+            trial
+            for at, trial in enumerate(ranked)
+            if every or at < _MOST_ROWS or not trial.has_ended or trial.name in chosen
+        ]
         sure = self._standing_of(experiment, ranked)
         board = Leaderboard(
             rows=[row_of(trial, experiment, on, numbers[trial.name], sure) for trial in shown],
@@ -277,11 +281,3 @@ def load_figures() -> None:
     """Import the computation of importance, which takes seconds, before it is needed."""
     with suppress(ImportError):
         import_module("optuna.importance").get_param_importances  # noqa: B018  optuna loads it when it is looked at
-
-
-def _shown(ranked: Sequence[Trial], chosen: Container[str]) -> list[Trial]:
-    return [
-        trial
-        for at, trial in enumerate(ranked)
-        if at < _MOST_ROWS or not trial.has_ended or trial.name in chosen
-    ]

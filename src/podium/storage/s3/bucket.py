@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
@@ -19,10 +19,6 @@ from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.storage.base import Entry, Progress, check_key
 from podium.storage.s3.config import S3Config
 from podium.storage.s3.errors import no_s3, translated
-
-if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse
-
 
 # urllib3 logs each retry as a warning, which Python prints on stderr; only the final result matters to users.
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
@@ -159,7 +155,6 @@ class Bucket:
         )
 
     def create(self) -> None:
-        """Make the bucket if it does not exist."""
         from minio.error import S3Error
 
         with self.translated("create", "the bucket"):
@@ -181,9 +176,9 @@ class Bucket:
             num_parallel_uploads=_PARALLEL,
             progress=_Reporter(progress) if progress else None,
         )
-        if not bare(result.etag):  # a login page answers 200 to anything
+        if not _bare(result.etag):  # a login page answers 200 to anything
             raise no_s3("that an object was written, without an ETag", "write", self.config)
-        return bare(result.etag)
+        return _bare(result.etag)
 
     def reaches(self, other: "Bucket") -> bool:
         """Return whether the other bucket is on the same server, for the same user."""
@@ -209,7 +204,7 @@ class Bucket:
             for start in range(0, entry.size, part)
         ]
         with self.translated("copy", key):
-            return bare(self.client.compose_object(self.name, self._full(key), parts).etag)
+            return _bare(self.client.compose_object(self.name, self._full(key), parts).etag)
 
     def head(self, key: str) -> Entry | None:
         """Describe an object, or return None if there is none."""
@@ -230,7 +225,7 @@ class Bucket:
             )
 
     @contextmanager
-    def opened(self, key: str, **options: Any) -> "Iterator[BaseHTTPResponse]":
+    def opened(self, key: str, **options: Any) -> Iterator[urllib3.BaseHTTPResponse]:
         """Open an object, or the end of it, for reading."""
         with self.translated("read", key):
             response = self.client.get_object(
@@ -279,14 +274,14 @@ class Bucket:
             part = f"<Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part>"
             body = f"<CompleteMultipartUpload>{part}</CompleteMultipartUpload>".encode()
             try:
-                return bare(_field(self._asked("POST", key, {"uploadId": upload}, body), "ETag"))
+                return _bare(_field(self._asked("POST", key, {"uploadId": upload}, body), "ETag"))
             except Exception:
                 self.abort(key, upload)
                 raise
 
     def _asked(
         self, method: str, key: str, query: Mapping[str, str], body: bytes = b""
-    ) -> "BaseHTTPResponse":
+    ) -> urllib3.BaseHTTPResponse:
         from minio.error import S3Error
 
         response = self._ask(method, key, query, body)
@@ -296,7 +291,7 @@ class Bucket:
 
     def _ask(
         self, method: str, key: str, query: Mapping[str, str], body: bytes = b""
-    ) -> "BaseHTTPResponse":
+    ) -> urllib3.BaseHTTPResponse:
         """Send a request that minio-py has no call for."""
         url = self.client.get_presigned_url(
             method=method,
@@ -324,7 +319,7 @@ class Bucket:
         if not item.last_modified:
             raise no_s3("with an object without Last-Modified", "read", self.config)
         key = item.object_name.removeprefix(f"{self.prefix}/" if self.prefix else "")
-        return Entry(key=key, size=item.size, etag=bare(item.etag), modified=item.last_modified)
+        return Entry(key=key, size=item.size, etag=_bare(item.etag), modified=item.last_modified)
 
 
 class _Reporter:
@@ -337,10 +332,10 @@ class _Reporter:
         """Ignore what the caller knows."""
 
 
-def bare(etag: str | None) -> str:
+def _bare(etag: str | None) -> str:
     """Return an etag without quotes."""
     return (etag or "").strip('"')
 
 
-def _field(response: "BaseHTTPResponse", name: str) -> str:
+def _field(response: urllib3.BaseHTTPResponse, name: str) -> str:
     return ElementTree.fromstring(response.data).findtext(f"{{*}}{name}") or ""

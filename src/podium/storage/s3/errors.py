@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from xml.etree import ElementTree
 
-import urllib3
 from urllib3 import exceptions as http
 
 from podium.errors import Conflict, NotFound, PodiumError
@@ -155,10 +154,3 @@ def _unreachable(error: http.HTTPError, what: str, config: S3Config) -> PodiumEr
         f"cannot reach {config.url} to {what}: {why}",
         "is the server up, and AWS_ENDPOINT_URL or MINIO_ENDPOINT right?",
     )
-
-
-def retried(error: Exception) -> bool:
-    """Return whether a failed request was sent more than once."""
-    response = getattr(error, "response", None)
-    retries = getattr(response, "retries", None)
-    return isinstance(retries, urllib3.Retry) and bool(retries.history)

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
+import urllib3
+
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.files.documents import load_json, parse
 from podium.files.drafts import appearing
@@ -28,10 +30,10 @@ from podium.storage.base import (
     check_key,
     check_prefix,
 )
-from podium.storage.s3.bucket import Bucket, bare
+from podium.storage.s3.bucket import Bucket
 from podium.storage.s3.conditional import NOTES, ConditionalWrites
 from podium.storage.s3.config import S3Config, read_config
-from podium.storage.s3.errors import Interrupted, Unsupported, no_s3, retried
+from podium.storage.s3.errors import Interrupted, Unsupported, no_s3
 
 PART = 8 << 20
 """Bytes in each part of an upload; what is not larger is sent in one request. S3 takes up to 10,000
@@ -206,7 +208,7 @@ class S3Storage(Storage):
             except S3Error as error:
                 if error.code == "NoSuchKey":  # MinIO's answer to If-Match where there is no object
                     raise Conflict(f"{key} in {self.url} was deleted meanwhile") from error
-                if error.code != "PreconditionFailed" or not retried(error):
+                if error.code != "PreconditionFailed" or not _was_retried(error):
                     raise
                 # Perhaps we wrote it: the answer to the first attempt was lost, and the second met it.
                 present = self.head(key)
@@ -217,7 +219,6 @@ class S3Storage(Storage):
 
     @contextmanager
     def _note_of_parts(self, key: str, size: int) -> Iterator[None]:
-        """Keep a note of an upload in parts while it lasts."""
         note = f"{_UPLOADS}{uuid.uuid4().hex}"
         written = False
 
@@ -253,7 +254,9 @@ class S3Storage(Storage):
             raise no_s3(
                 "with an object without Content-Length or Last-Modified", "read", self.bucket.config
             ) from None
-        return content, Entry(key=key, size=size, etag=bare(headers.get("etag")), modified=modified)
+        return content, Entry(
+            key=key, size=size, etag=headers.get("etag", "").strip('"'), modified=modified
+        )
 
     def _fetch(self, key: str, target: Path, progress: Progress | None) -> Entry:
         entry = self.bucket.stat(key)
@@ -302,9 +305,10 @@ def _again(work: Callable[[], _T], kind: type[PodiumError]) -> _T:
 
 
 def _holds(entry: Entry, source: bytes | Path) -> bool:
-    if not isinstance(source, bytes):
-        return False
-    return entry.etag == hashlib.md5(source, usedforsecurity=False).hexdigest()
+    return (
+        isinstance(source, bytes)
+        and entry.etag == hashlib.md5(source, usedforsecurity=False).hexdigest()
+    )
 
 
 def _size_of(source: bytes | Path) -> int:
@@ -314,3 +318,10 @@ def _size_of(source: bytes | Path) -> int:
         return source.stat().st_size
     except OSError as error:
         raise PodiumError(f"cannot read {source}: {error.strerror}") from error
+
+
+def _was_retried(error: Exception) -> bool:
+    """Return whether a failed request was sent more than once."""
+    response = getattr(error, "response", None)
+    retries = getattr(response, "retries", None)
+    return isinstance(retries, urllib3.Retry) and bool(retries.history)
