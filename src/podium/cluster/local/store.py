@@ -388,9 +388,14 @@ class Store:
     def list(self, kind: str, labels: dict[str, str] | None = None) -> list[Manifest]:
         """Return the objects of a kind that carry all given labels, oldest first."""
         manifests, wanted = [], (labels or {}).items()
-        for path in self.path(kind, "any").parent.glob("[!.]*/object.json"):
-            with suppress(FileNotFoundError, NotFound):
-                manifest = _read_object(path)
+        folder = self.path(kind, "any").parent
+        # A directory may hold the trials of hundreds of sweeps; their names begin with their sweep's.
+        start = f"{labels[EXPERIMENT]}-" if kind == "Trial" and labels and EXPERIMENT in labels else ""
+        for name in os.listdir(folder) if folder.exists() else ():
+            if name.startswith(".") or not name.startswith(start):
+                continue
+            with suppress(FileNotFoundError, NotADirectoryError, NotFound):
+                manifest = _read_object(folder / name / "object.json")
                 if wanted <= (manifest["metadata"].get("labels") or {}).items():
                     manifests.append(self._settle(manifest))
         return sorted(
