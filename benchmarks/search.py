@@ -5,8 +5,9 @@
     python benchmarks/search.py --problems hartmann6 car --algorithms tpe optuna --seeds 5
 
 What is not installed has no rows; `optunahub` is OptunaHub's AutoSampler, loaded from GitHub, or from the folder
-`package` of a copy of optunahub-registry that OPTUNAHUB_REGISTRY names. Each search is done twice: one trial after the other, and by eight workers on a
-simulated clock, each of which takes the next point when its trial ends; suggestions cost no time on that clock.
+`package` of a copy of optunahub-registry that OPTUNAHUB_REGISTRY names. Each search is done twice: one trial after the
+other, and by eight workers on a simulated clock, each of which takes the next point when its trial ends; suggestions
+cost no time on that clock.
 Regret is the distance of the best trial so far to the optimum, as a share of that of a random point (the median of
 2,000): 1 is chance, 0 the optimum. Where eight workers search, the time is counted in trials: that in which they would
 do so many random points. Finished searches are kept in `--file` and not done again; `auto` is the algorithm that it
@@ -242,7 +243,7 @@ def optunahub(space: list[Parameter], seed: int) -> Searcher:
 
 
 def smac(space: list[Parameter], seed: int) -> Searcher:
-    """Return SMAC3's facade for hyperparameters; its first ten points for each are a Sobol sequence, a quarter of 100 at most."""
+    """Return SMAC3's facade for hyperparameters, for 100 trials, of which a quarter at most are its Sobol sequence."""
     from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
     from smac import HyperparameterOptimizationFacade, Scenario
     from smac.runhistory.dataclasses import TrialInfo, TrialValue

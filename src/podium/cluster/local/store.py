@@ -390,7 +390,8 @@ class Store:
         manifests, wanted = [], (labels or {}).items()
         folder = self.path(kind, "any").parent
         # A directory may hold the trials of hundreds of sweeps; their names begin with their sweep's.
-        start = f"{labels[EXPERIMENT]}-" if kind == "Trial" and labels and EXPERIMENT in labels else ""
+        sweep = (labels or {}).get(EXPERIMENT) if kind == "Trial" else None
+        start = f"{sweep}-" if sweep else ""
         for name in os.listdir(folder) if folder.exists() else ():
             if name.startswith(".") or not name.startswith(start):
                 continue
