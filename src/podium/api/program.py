@@ -12,7 +12,6 @@ from typing import Any
 
 from podium.api.function_source import MODULE, FunctionSource
 from podium.api.space import Choice, Dimension, Float, Value
-from podium.code.bundle import pack, store
 from podium.code.call import Call
 from podium.code.reference import Code
 from podium.errors import InvalidInput
@@ -86,11 +85,11 @@ class Program:
             InvalidInput: The code is too large, or cannot be packed.
         """
         files = self.files()
-        return (
-            replace(self, code=store(pack(self.root, files), storage))
-            if files or self.root
-            else self
-        )
+        if not files and not self.root:
+            return self
+        from podium.code.bundle import pack, store
+
+        return replace(self, code=store(pack(self.root, files), storage))
 
     @classmethod
     def of(

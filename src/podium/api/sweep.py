@@ -42,7 +42,6 @@ from podium.manifests.options import (
     settings,
 )
 from podium.storage import absolute
-from podium.sweeps.namespace import detach as leave
 from podium.system.settings import Settings
 from podium.training.standing import Standing, standing
 
@@ -575,7 +574,9 @@ def begin(
         if experiment.name != known and experiment.asked:
             earlier = list(cluster.trials(known))
         if detach and not cluster.outlives_client("Experiment"):
-            url = leave(cluster, experiment)
+            from podium.sweeps import namespace
+
+            url = namespace.detach(cluster, experiment)
             cluster.close()
             return Sweep(ClusterSpec(url=url), experiment.name)
         created = cluster.create(experiment)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from itertools import count
 from typing import Any
@@ -120,12 +121,12 @@ class Leaderboard:
             for row in self.rows
         ]
 
-    @property
+    @cached_property
     def several(self) -> bool:
         """Whether the trials have several objectives, and a result."""
         return any(row.front for row in self.rows)
 
-    @property
+    @cached_property
     def heads(self) -> list[str]:
         """Heads of the columns; one that begins with > is right-aligned, for numbers."""
         started = [">STARTED"] * any(row.number for row in self.rows)
@@ -135,7 +136,7 @@ class Leaderboard:
         values[at:at] = [_INTERVAL] * self.has_intervals
         return [*started, *front, "TRIAL", "STATE", *values, ">SECONDS"]
 
-    @property
+    @cached_property
     def has_intervals(self) -> bool:
         return any(row.interval for row in self.rows)
 

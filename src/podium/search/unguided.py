@@ -85,6 +85,7 @@ RANDOM = Algorithm(
     settings={"random_state": SEED},
     distributions=("logUniform", "normal", "logNormal"),
     sampler=_random_sampler,
+    history=1000,
     takes_several=True,
     takes_conditions=True,
 )

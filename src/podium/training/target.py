@@ -12,7 +12,6 @@ from podium.cluster.kubernetes.store_access import Access, find_access, grant_ac
 from podium.cluster.traits import traits_of
 from podium.code.reference import Code
 from podium.code.wrap import with_code
-from podium.data import artifact_files
 from podium.errors import Conflict, Denied, InvalidInput, PodiumError, Unavailable
 from podium.manifests.labels import RUN_NAMESPACE
 from podium.manifests.placement import Pods, place
@@ -136,6 +135,8 @@ def data_url(data: str, step: StepContext, cluster: Cluster) -> str:
             f"nor write {step.storage}",
             hint,
         )
+    from podium.data import artifact_files
+
     copied = step.url("data")
     say(f"copying the data to {copied}, where the pods of {cluster.url} read them")
     artifact_files.copy(data, copied, held_out=False)

@@ -80,6 +80,7 @@ class JobController(Controller):
             self._complete()
         else:
             self._create_pods(now)
+            self._count(now)
 
     def fail(self, reason: str, message: str) -> None:
         active = [pod for pod in self.pods if pod.active]

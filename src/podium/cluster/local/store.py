@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -39,7 +40,7 @@ def read_json(path: Path, kind: type[T]) -> T:
         Damaged: It holds something else.
     """
     try:
-        value = json.loads(path.read_text())
+        value = json.loads(path.read_bytes())
     except (ValueError, RecursionError):  # also bytes that are not UTF-8
         value = None
     return value if isinstance(value, kind) else _refuse(path)
@@ -96,7 +97,7 @@ def _refuse(path: Path) -> NoReturn:
 def write_json(path: Path, value: object) -> None:
     """Replace a file atomically with JSON whose outer levels are indented."""
     with appearing(path) as draft:
-        draft.write_text(_indented(value, 2, "\n ") + "\n")
+        draft.write_bytes((_indented(value, 2, "\n ") + "\n").encode())
 
 
 def _indented(value: object, levels: int, separator: str) -> str:
@@ -169,6 +170,12 @@ POLL_SECONDS = 0.2
 Token = tuple[int, int] | None
 
 
+@lru_cache(maxsize=1024)
+def _joined(folder: Path, name: str) -> Path:
+    # Making a path takes longer than looking at the file, several times a trial for each.
+    return folder / name
+
+
 class Store:
     """The objects under one directory; safe to use from several threads, readable from several
     processes.
@@ -184,7 +191,8 @@ class Store:
         self.trials_go_on = (
             False  # without the process that began them, where their jobs are a namespace's
         )
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._changed: dict[tuple[str, str], threading.Condition] = {}
         self._lease: _Lease | None = None
         self._given_up: set[tuple[str, str]] = set()
 
@@ -203,7 +211,11 @@ class Store:
             raise NotFound(
                 f"no {kind} {cut(name, 100)} in {self.directory}", _names_hint(self, kind)
             )
-        return self._folders[kind] / name
+        return _joined(self._folders[kind], name)
+
+    def _file(self, kind: str, name: str) -> Path:
+        """Return the file of an object."""
+        return _joined(self.path(kind, name), "object.json")
 
     def create(self, manifest: Manifest) -> Manifest:
         """Store a new object, supervised by this process from now on; metadata is filled in as an
@@ -215,7 +227,7 @@ class Store:
         kind, metadata = manifest["kind"], manifest["metadata"]
         stored = manifest | {"metadata": metadata | new_metadata(metadata)}
         directory = self.path(kind, metadata["name"])
-        with self.alone(), self._changed:
+        with self.alone(), self._lock:
             if (directory / "object.json").exists():
                 raise Conflict(
                     f"{kind} {metadata['name']} exists in {self.directory}",
@@ -225,12 +237,12 @@ class Store:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.claim(kind, metadata["name"])
             write_json(directory / "object.json", stored)
-            self._changed.notify_all()
+            self._notify(kind, metadata["name"])
         return stored
 
     def claim(self, kind: str, name: str) -> None:
         """Record that this process supervises an object now; to be called alone."""
-        with self._changed:
+        with self._lock:
             if self._lease is None:
                 _drop_dead(self.directory / "supervisors")
                 for grave in self.directory.glob(
@@ -290,7 +302,7 @@ class Store:
         return str(record.get("lease"))
 
     def exists(self, kind: str, name: str) -> bool:
-        return is_dns_1123(name) and (self.path(kind, name) / "object.json").exists()
+        return is_dns_1123(name) and self._file(kind, name).exists()
 
     def read(self, kind: str, name: str) -> Manifest:
         """Return an object; one that had not ended when its process died is Failed.
@@ -347,7 +359,7 @@ class Store:
 
     def _load(self, kind: str, name: str) -> Manifest:
         try:
-            return _read_object(self.path(kind, name) / "object.json")
+            return _read_object(self._file(kind, name))
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound(
                 f"no {kind} {name} in {self.directory}", _names_hint(self, kind)
@@ -362,23 +374,29 @@ class Store:
         Raises:
             NotFound: There is none, or it was deleted meanwhile.
         """
-        with self._changed:
+        with self._lock:
             manifest = self._load(kind, name)
             before = json.dumps(manifest)
             change(manifest)
             if json.dumps(manifest) != before:
                 metadata = manifest["metadata"]
                 metadata["resourceVersion"] = str(int(metadata.get("resourceVersion", "0")) + 1)
-                write_json(self.path(kind, name) / "object.json", manifest)
-                self._changed.notify_all()
+                write_json(self._file(kind, name), manifest)
+                self._notify(kind, name)
         return manifest
 
     def list(self, kind: str, labels: dict[str, str] | None = None) -> list[Manifest]:
         """Return the objects of a kind that carry all given labels, oldest first."""
         manifests, wanted = [], (labels or {}).items()
-        for path in self.path(kind, "any").parent.glob("[!.]*/object.json"):
-            with suppress(FileNotFoundError, NotFound):
-                manifest = _read_object(path)
+        folder = self.path(kind, "any").parent
+        # A directory may hold the trials of hundreds of sweeps; their names begin with their sweep's.
+        sweep = (labels or {}).get(EXPERIMENT) if kind == "Trial" else None
+        start = f"{sweep}-" if sweep else ""
+        for name in os.listdir(folder) if folder.exists() else ():
+            if name.startswith(".") or not name.startswith(start):
+                continue
+            with suppress(FileNotFoundError, NotADirectoryError, NotFound):
+                manifest = _read_object(folder / name / "object.json")
                 if wanted <= (manifest["metadata"].get("labels") or {}).items():
                     manifests.append(self._settle(manifest))
         return sorted(
@@ -393,10 +411,11 @@ class Store:
         """Remove an object and its files; a missing object is not an error."""
         directory = self.path(kind, name)
         grave = directory.with_name(f".{name}.{secrets.token_hex(4)}")
-        with self._changed:
+        with self._lock:
             with suppress(FileNotFoundError):
                 directory.rename(grave)
-            self._changed.notify_all()
+            self._notify(kind, name)
+            self._changed.pop((kind, name), None)
         shutil.rmtree(grave, ignore_errors=True)
 
     def ask(self, what: str, kind: str, name: str) -> None:
@@ -423,11 +442,12 @@ class Store:
             timeout: Seconds at most; the same token comes back then.
         """
         deadline = time.monotonic() + timeout
-        with self._changed:
+        with self._lock:
+            changed = self._changed.setdefault((kind, name), threading.Condition(self._lock))
             while (token := self._token(kind, name)) == seen and (
                 left := deadline - time.monotonic()
             ) > 0:
-                self._changed.wait(min(left, POLL_SECONDS))
+                changed.wait(min(left, POLL_SECONDS))
         return token
 
     def changes(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Manifest]:
@@ -456,16 +476,20 @@ class Store:
             left = POLL_SECONDS * 5 if deadline is None else max(0.0, deadline - time.monotonic())
             self.wait_for_change(kind, name, token, min(POLL_SECONDS * 5, left))
 
+    def _notify(self, kind: str, name: str) -> None:
+        if changed := self._changed.get((kind, name)):
+            changed.notify_all()
+
     def close(self) -> None:
         """Give up the claim on everything this process supervised."""
-        with self._changed:
+        with self._lock:
             if self._lease:
                 self._lease.release()
                 self._lease = None
 
     def _token(self, kind: str, name: str) -> Token:
         try:
-            file = os.stat(self.path(kind, name) / "object.json")
+            file = os.stat(self._file(kind, name))
         except (FileNotFoundError, NotADirectoryError):
             return None
         return file.st_ino, file.st_mtime_ns

@@ -9,7 +9,6 @@ from typing import Any
 
 from podium.errors import InvalidInput
 from podium.files.documents import load_yaml, read_text
-from podium.files.yaml_loader import dump
 from podium.manifests.experiment.optimization_job import as_experiment
 from podium.manifests.fields import mapping, text
 from podium.manifests.resource import Resource
@@ -166,6 +165,8 @@ def each_of(name_or_text: str) -> list[str]:
     kinds = [mapping(document).get("kind") for document in documents]
     if kinds.count("Experiment") < 2 or set(kinds) - {"Experiment", "ConfigMap"}:
         return [name_or_text]
+    from podium.files.yaml_loader import dump
+
     beside = [document for document in documents if is_config_map(document)]
     return [
         "---\n".join(map(dump, [document, *beside]))

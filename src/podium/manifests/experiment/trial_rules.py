@@ -118,8 +118,6 @@ def _trainer_refuses(experiment: Experiment) -> Iterator[Violation]:
 
 
 def _refused(experiment: Experiment, given: Mapping[str, str]) -> Violation | None:
-    from podium.trainer.config import parse
-
     if (job := sample_trial(experiment, "trial", given)) is None:
         return None
     wrapped = [container.path for _, container in experiment.wrapped_containers()]
@@ -129,6 +127,8 @@ def _refused(experiment: Experiment, given: Mapping[str, str]) -> Violation | No
         has_variable = ("$" if in_shell else "$(") in line  # whose value is not known
         if has_variable or not filled.uses_builtin_trainer:
             continue
+        from podium.trainer.config import parse
+
         try:
             flags = shlex.split(line) if in_shell else list(words)
             parse(flags[flags.index("podium.trainer") + 1 :])

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from podium.errors import InvalidInput, suggestion
 from podium.files.documents import load_yaml
-from podium.files.yaml_loader import dump
 from podium.manifests.fields import mapping
 from podium.manifests.labels import SWEEP
 from podium.manifests.options.algorithm import ChosenAlgorithm
@@ -113,7 +112,11 @@ def annotation(values: Values) -> dict[str, str]:
     plain = {
         name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
     }
-    return {SWEEP: dump(plain)} if plain else {}
+    if not plain:
+        return {}
+    from podium.files.yaml_loader import dump
+
+    return {SWEEP: dump(plain)}
 
 
 def annotated(annotations: Any, values: Values) -> dict[str, str]:
