@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from podium.errors import InvalidInput
 from podium.files.documents import parse, read_json
-from podium.metrics import Constraint, Goal, objective_value
+from podium.metrics.goals import Constraint, Goal, objective_value
 from podium.training.origin import Origin
 
 if TYPE_CHECKING:
