@@ -47,7 +47,7 @@ from podium.scoring.scores import check_count, check_predictions
 
 if TYPE_CHECKING:
     from podium.data.held_out import HeldOut, TestInputs
-    from podium.models.model import Model
+    from podium.models.championship import Championship
 
 
 class VersionJobs(Protocol):
@@ -450,7 +450,7 @@ def _prepare(
     return taken, *unseen(taken, held_out.groups, seen), notes
 
 
-def check_comparable(model: "Model", data: str) -> None:
+def check_comparable(model: "Championship", data: str) -> None:
     """Refuse a dataset on which no version of a model could be compared with the champion, before
     anything is trained.
 
