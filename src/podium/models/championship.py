@@ -88,9 +88,7 @@ class Championship:
             Damaged: A file of it is missing or damaged; the champion stays.
             Conflict: The champion changed: compare again.
         """
-        challenger = self._complete(version)
-        require_trusted(challenger)
-        challenger.verify()
+        self._require_intact(version)
         return self.ledger.move("promotion", CHAMPION, version, evidence=evidence, expect=(expect,))
 
     def challenge(
@@ -152,11 +150,14 @@ class Championship:
             and mostly(str(record.evidence.get("test_part")), test_part)
         ]
 
-    def _complete(self, version: str) -> Version:
+    def _require_intact(self, version: str) -> None:
+        """Read every byte of a version; raises as set_champion."""
         state, _ = self.ledger.read()
-        if complete := self.ledger.load(check_name("version", version), state):
-            return complete
-        raise self._missing(version, state)
+        complete = self.ledger.load(check_name("version", version), state)
+        if complete is None:
+            raise self._missing(version, state)
+        require_trusted(complete)
+        complete.verify()
 
     def _missing(self, version: str, state: State) -> NotFound:
         models, url = list(self.storage.children("models")), self.storage.url

@@ -18,7 +18,7 @@ from podium.models.document import check_name, warn_once
 from podium.models.ledger import CHAMPION, Ledger, State
 from podium.models.mlflow import champion_in_mlflow, check_tracking
 from podium.models.record import Record
-from podium.models.signature import PublicKey, require_trusted
+from podium.models.signature import PublicKey
 from podium.models.upkeep import GRACE, Finding, Garbage
 from podium.models.upload import Content, Upload
 from podium.models.version import Facts, Version
@@ -405,9 +405,7 @@ class Model(Championship):
                 f"{current.version} is the first champion of {self.name}",
                 "name a version: --to VERSION",
             )
-        version = self._complete(target)
-        require_trusted(version)
-        version.verify()
+        self._require_intact(target)
         expect = (current.version,)
         record = self.ledger.move(
             "rollback", CHAMPION, target, evidence={"reason": reason}, expect=expect

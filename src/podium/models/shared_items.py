@@ -8,9 +8,7 @@ in use.
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import isclose
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -28,7 +26,7 @@ from podium.data.seen import (
     unseen,
 )
 from podium.display.text import are, listed, plural
-from podium.errors import Damaged, InvalidInput, PodiumError
+from podium.errors import Damaged, InvalidInput
 from podium.files.documents import foreign, load_json
 from podium.models.task import (
     Task,
@@ -39,10 +37,8 @@ from podium.models.version import PREDICTIONS, TARGET, Version
 from podium.prediction import PREPROCESSING
 from podium.prediction.command import CommandModel
 from podium.scoring import (
-    METRICS,
     Metric,
 )
-from podium.scoring.comparison import figure_interval
 from podium.scoring.scores import check_count, check_predictions
 
 if TYPE_CHECKING:
@@ -367,26 +363,6 @@ def predictions(versions: Sequence[Version], data: str | None) -> SharedItems:
     """
     items = TestItems.stored(versions) if data is None else TestItems.of_data(data)
     return items.common(versions)
-
-
-def stored_intervals(version: Version) -> dict[str, tuple[float, float]]:
-    """Return the 95 % interval of each figure of a version, from its stored predictions; nothing
-    for a figure that these do not give, or that has too few items."""
-    try:
-        seen = TestItems.stored([version]).common([version])
-    except PodiumError:
-        return {}
-    intervals = {}
-    for name, value in version.metrics.items():
-        metric = METRICS.get(name)
-        if metric is None or metric.kind != seen.kind:
-            continue
-        with suppress(PodiumError):
-            predicted = seen.of(metric)[0]
-            interval = figure_interval(metric, seen.target, predicted, seen.groups)
-            if interval and isclose(metric.value(seen.target, predicted), value, rel_tol=1e-6):
-                intervals[name] = interval
-    return intervals
 
 
 def _numbered(target: np.ndarray) -> tuple[str, ...]:
