@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import podium.models.fresh as fresh
 import podium.models.signature as signature
-from podium.data.seen import LEAST_ITEMS
+from podium.data.test_part import LEAST_ITEMS
 from podium.display.text import apart, digits, exact, figure, listed, p_words
 from podium.errors import InvalidInput, require
 from podium.metrics.goals import Constraint
