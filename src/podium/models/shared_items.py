@@ -15,6 +15,7 @@ import numpy as np
 
 from podium.data import sealed
 from podium.data.artifact import describe
+from podium.data.held_out import HeldOut, TestInputs
 from podium.data.schema import DatasetInfo
 from podium.data.seen import (
     SEEN,
@@ -42,7 +43,6 @@ from podium.scoring import (
 from podium.scoring.scores import check_count, check_predictions
 
 if TYPE_CHECKING:
-    from podium.data.held_out import HeldOut, TestInputs
     from podium.models.championship import Championship
 
 
@@ -175,15 +175,13 @@ class TestItems:
     """Measures a version on them, or reads its stored predictions."""
 
     @classmethod
-    def of_data(cls, data: str, jobs: "VersionJobs | None" = None) -> "TestItems":
+    def of_data(cls, data: str, jobs: VersionJobs | None = None) -> "TestItems":
         """Return the test items of a dataset, on which each version is measured once.
 
         Args:
             data: URI of the dataset, or of its test part.
             jobs: Where a predict command runs; None runs it on this machine.
         """
-        from podium.data.held_out import HeldOut
-
         held_out = HeldOut.open(data)
         known: dict[str, Measured] = {}
 
@@ -373,7 +371,7 @@ def _numbered(target: np.ndarray) -> tuple[str, ...]:
     )
 
 
-def _measure(version: Version, held_out: "HeldOut", jobs: "VersionJobs | None") -> Measured:
+def _measure(version: Version, held_out: HeldOut, jobs: VersionJobs | None) -> Measured:
     """Measure a version on a test part.
 
     Raises:
@@ -410,8 +408,8 @@ def _measure(version: Version, held_out: "HeldOut", jobs: "VersionJobs | None") 
 
 
 def _prepare(
-    version: Version, held_out: "HeldOut"
-) -> "tuple[TestInputs, np.ndarray, int, tuple[str, ...]]":
+    version: Version, held_out: HeldOut
+) -> tuple[TestInputs, np.ndarray, int, tuple[str, ...]]:
     """Return the test items as a version takes them, which of them are new to it, how many of the
     others only nearly equal what it has seen, and what is not known.
 
@@ -438,8 +436,6 @@ def check_comparable(model: "Championship", data: str) -> None:
         InvalidInput: It is of another task than the model, the champion cannot be measured on its
             test items, or hardly any of them is new to the champion.
     """
-    from podium.data.held_out import HeldOut
-
     Task.of(describe(data)).require_same_model(model)
     champion = model.find_champion()
     if champion is not None:
@@ -478,7 +474,7 @@ def _preprocessing(version: Version) -> Mapping[str, Any]:
     return own if "kind" in own else {}
 
 
-def _stored_for(version: Version, held_out: "HeldOut") -> np.ndarray | None:
+def _stored_for(version: Version, held_out: HeldOut) -> np.ndarray | None:
     """Return the stored predictions of a version if they are for these items and classes."""
     facts = version.facts.dataset
     same = (facts.test_digest, facts.classes) == (held_out.info.test_digest, held_out.info.classes)
@@ -509,9 +505,9 @@ def _stored_array(version: Version, file: str) -> np.ndarray:
 
 def _run_version(
     version: Version,
-    taken: "TestInputs",
+    taken: TestInputs,
     classes: tuple[str, ...],
-    jobs: "VersionJobs | None" = None,
+    jobs: VersionJobs | None = None,
 ) -> np.ndarray:
     """Run a version on test items.
 
