@@ -162,7 +162,7 @@ def _judge(
     metric = choose_metric(source.metric, info.kind)
     trained.check_data(source.uri, info)
     held_out, classes = HeldOut.open(source.data), len(info.classes) or None
-    own = _own_preprocessing(directory.path)
+    own = directory.load(PREPROCESSING) or {}
     taken = held_out.inputs_for(own, source.uri)
     seen = directory.seen
     if trained.dataset:
@@ -232,8 +232,3 @@ def _predict(
 def _decided(predicted: np.ndarray, directory: Path, info: DatasetInfo) -> np.ndarray:
     threshold = open_model(directory).threshold
     return threshold.decide(predicted, info.classes) if threshold else predicted
-
-
-def _own_preprocessing(directory: Path) -> Mapping[str, Any]:
-    file = directory / PREPROCESSING
-    return load_json(file.read_bytes(), str(file)) if file.is_file() else {}
