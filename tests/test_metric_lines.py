@@ -15,11 +15,11 @@ from podium.metrics import (
     format_metrics,
     matches,
     number,
-    objective_value,
     parse_line,
     read_json,
     read_text,
 )
+from podium.metrics.goals import objective_value
 
 
 def observed(

@@ -20,7 +20,7 @@ What a step is made of:
 What is around it:
 
 - ``world``: the ranks, whether the others still live, what they send each other, and the sum of
-  their gradients; ``ranks``: which rank this is; ``open_mpi``: where rank 0 of an MPIJob is
+  their gradients; ``ranks``: which rank this is, and where they meet
 - ``processor``: threads, memory, precision
 - ``checkpoint``: resume, and inherit from another training
 - ``output``: the model directory; ``onnx_graph``: model.onnx

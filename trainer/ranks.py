@@ -11,13 +11,16 @@ one machine the ranks meet at its loopback address; MASTER_ADDR and MASTER_PORT 
 several, rank 0 of Open MPI tells the others its address.
 """
 
+import ctypes
 import os
+import socket
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 
 from podium.errors import InvalidInput, require
-from podium.trainer import open_mpi
 
 ONE_PROCESS = ("", "1", "auto", "cpu")
 """Values of PET_NPROC_PER_NODE that a node of one process fits; auto and cpu leave the number to
@@ -28,6 +31,8 @@ _PORTS = 15_000
 
 _HINT = "the PyTorch operator, Kubeflow Trainer and torchrun set them"
 
+_OPEN_MPI = "libmpi.so.40"
+"""Of Open MPI 4 and 5."""
 
 _MPIRUN = "mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=29500 …, where HOST runs rank 0"
 
@@ -172,7 +177,7 @@ def _of_launcher(launcher: _Launcher, environ: Mapping[str, str]) -> Ranks:
     here = environ.get(launcher.here, str(count)).partition("(")[0]  # Slurm: 2(x4)
     address = environ.get("MASTER_ADDR") or ("127.0.0.1" if here == str(count) else "")
     if not address and launcher == _LAUNCHERS[0] and environ is os.environ:
-        address = open_mpi.address_of_first(own)
+        address = _address_of_first(own)
     if not address:
         raise InvalidInput(
             f"{launcher.size} is {count}, {here} of them here, but MASTER_ADDR is not set",
@@ -181,6 +186,31 @@ def _of_launcher(launcher: _Launcher, environ: Mapping[str, str]) -> Ranks:
     started = "-".join(environ.get(name, "") for name in launcher.job)
     port = _number(environ, "MASTER_PORT", _PORTS + zlib.crc32(started.encode()) % _PORTS)
     return Ranks(rank=own, size=count, local=local, address=address, port=port)
+
+
+@cache
+def _address_of_first(rank: int) -> str:
+    """Return the address of rank 0, as Open MPI tells it to all ranks where machines have no names,
+    as the pods of an MPIJob; each rank has to ask.
+
+    Empty if the library is not there, or rank 0 knows no address but loopback.
+    """
+    try:
+        library = ctypes.CDLL(_OPEN_MPI, mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return ""
+    own = ""
+    with suppress(OSError):  # the others wait for what it says, also where its name has no address
+        own = socket.gethostbyname(socket.gethostname()) if rank == 0 else ""
+    told = ctypes.create_string_buffer(b"" if own.startswith("127.") else own.encode(), 16)
+    char, world = (
+        ctypes.byref(ctypes.c_char.in_dll(library, f"ompi_mpi_{name}"))
+        for name in ("char", "comm_world")
+    )
+    library.MPI_Init(None, None)
+    library.MPI_Bcast(told, len(told), char, 0, world)
+    library.MPI_Finalize()
+    return told.value.decode()
 
 
 def _number(environ: Mapping[str, str], name: str, default: int) -> int:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from podium.errors import InvalidInput
-from podium.training.dataset import DataSettings, prepare
+from podium.training.dataset import DataSettings
+from podium.training.preparation import prepare
 
 
 def test_lines_become_a_dataset(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from podium.data.hashes import hash_items
 from podium.data.split import Split
 from podium.data.suspects import _Overlap, find_overlaps
 from podium.errors import InvalidInput
-from podium.training.dataset import _check_overlaps
+from podium.training.preparation import _check_overlaps
 
 
 def selections(table: np.ndarray, words: np.ndarray, **index: list[int]) -> dict[str, Selection]:

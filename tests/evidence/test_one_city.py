@@ -12,7 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from podium.data.held_out import HeldOut
 from podium.errors import InvalidInput
 from podium.models import open_registry
-from podium.training.dataset import DataSettings, check_data
+from podium.training.dataset import DataSettings
+from podium.training.preparation import check_data
 
 pytestmark = pytest.mark.whole
 

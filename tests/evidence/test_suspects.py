@@ -28,8 +28,8 @@ from podium.data.schema import Column, InputDescription
 from podium.data.split import Split
 from podium.data.suspects import find_answers, near_duplicates
 from podium.errors import InvalidInput
+from podium.steps.examples import _shown as shown_item
 from podium.steps.prepare_data import DataSettings, prepare_data
-from podium.training.examples import _shown as shown_item
 
 Prepare = Callable[..., tuple[DatasetInfo, str]]
 

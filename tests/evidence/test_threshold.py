@@ -25,7 +25,8 @@ from podium.models.shared_items import predictions
 from podium.models.task import decision_threshold
 from podium.scoring import METRICS, OnnxModel, find_metric
 from podium.scoring.threshold import Threshold
-from podium.training.dataset import DataSettings, prepare
+from podium.training.dataset import DataSettings
+from podium.training.preparation import prepare
 
 
 @pytest.fixture

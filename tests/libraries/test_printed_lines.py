@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from podium.doctor import Reader, examine_log
-from podium.metrics import less_is_better, read_text
+from podium.metrics import read_text
+from podium.metrics.goals import less_is_better
 from podium.metrics.libraries import BY_HAND, LIBRARIES, Library, library_of, printed_by
 
 PRINTED = sorted(Path(__file__).parent.glob("printed/*.txt"))

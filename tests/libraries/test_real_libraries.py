@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sweep_manifests import job, space, write_experiment
 
-from podium.metrics import less_is_better
+from podium.metrics.goals import less_is_better
 from podium.metrics.libraries import LIBRARIES
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from podium.kfp.parameters import Parameters
 from podium.kfp.values import check_values
 from podium.pipelines import load
 from podium.runner.checks import check_here
-from podium.training import dataset
+from podium.training import preparation
 
 LATER = [
     ("train_and_promote", "metric=threshold:roc_auc", "roc_auc does not follow from decided"),
@@ -216,7 +216,7 @@ def test_data_that_do_not_fit_are_refused_before_a_run(
 def test_columns_of_a_large_table_are_known_before_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dataset, "SMALL", 100)
+    monkeypatch.setattr(preparation, "SMALL", 100)
     monkeypatch.chdir(tmp_path)
     write_data()
     with pytest.raises(PodiumError, match="has no column 'lefft'"):

@@ -10,7 +10,7 @@ import pytest
 from sklearn import metrics as reference
 
 from podium.errors import InvalidInput
-from podium.metrics import is_share, less_is_better
+from podium.metrics.goals import is_share, less_is_better
 from podium.scoring import Metric
 from podium.scoring.metrics import METRICS, find_metric
 

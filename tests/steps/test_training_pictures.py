@@ -13,10 +13,10 @@ from test_predict_models import jobs, judge, save
 
 from podium.reports import render
 from podium.steps.evaluate import evaluate
+from podium.steps.examples import ALTOGETHER, LARGEST, MOST, pictures_among
 from podium.steps.promote import promote
 from podium.steps.sweep import SweepSettings, sweep
 from podium.steps.upload_model import upload_model
-from podium.training.examples import ALTOGETHER, LARGEST, MOST, Picture
 from podium.training.handover import Evaluation
 
 TRAINER = """
@@ -121,7 +121,7 @@ def found(directory: Path, files: dict[str, bytes]) -> list[str]:
     for name, content in files.items():
         (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_bytes(content)
-    return [picture.name for picture in Picture.among(directory, files)]
+    return [picture.name for picture in pictures_among(directory, files)]
 
 
 @pytest.mark.parametrize(("files", "kept", "why"), [

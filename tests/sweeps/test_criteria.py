@@ -21,7 +21,7 @@ from podium.manifests.experiment import Experiment, Trial, check, customize, fro
 from podium.manifests.labels import NUMBER
 from podium.manifests.options import annotation, describe
 from podium.manifests.rules import RUNNERS
-from podium.metrics import Constraint
+from podium.metrics.goals import Constraint
 from podium.search.pareto import Value, fronts
 from podium.search.search import Search
 from podium.search.space import Parameter

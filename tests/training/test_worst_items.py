@@ -12,7 +12,7 @@ from podium.data.profile import Profile
 from podium.data.schema import Column, DatasetInfo, FileInfo, InputInfo, PartInfo, TargetInfo
 from podium.data.split import Split
 from podium.scoring.scores import Scores
-from podium.training.examples import Example, Points
+from podium.steps.examples import points_of, worst_examples
 
 CLASSES = ("cat", "dog", "elk")
 
@@ -69,7 +69,7 @@ def regressed(target: Any, predictions: Any) -> Scores:
 def test_the_surest_mistakes_come_first() -> None:
     scores = classified([0, 1, 2, 0], [[0.9, 0.1, 0], [0.6, 0.4, 0], [0.2, 0.7, 0.1], [0, 0, 1]])
     part = Split(inputs={"x": np.zeros((9, 2))}, target=np.zeros(9))
-    found = Example.worst(dataset("array"), part, scores, np.array([5, 6, 7, 8]))
+    found = worst_examples(dataset("array"), part, scores, np.array([5, 6, 7, 8]))
     assert [(each.item, each.target, each.predicted, each.score) for each in found] == [
         (8, "cat", "elk", 0.0), (7, "elk", "dog", 0.1), (6, "dog", "cat", 0.4),
     ]  # fmt: skip
@@ -77,7 +77,7 @@ def test_the_surest_mistakes_come_first() -> None:
 
 def test_mistakes_without_probabilities_have_no_score() -> None:
     part = Split(inputs={"x": np.zeros((3, 2))}, target=np.zeros(3))
-    found = Example.worst(
+    found = worst_examples(
         dataset("array"), part, classified([0, 1, 2], [0, 2, 0]), np.array([0, 1, 2])
     )
     assert [(each.item, each.predicted, each.score) for each in found] == [
@@ -90,7 +90,7 @@ def test_numbers_come_by_their_mean_error() -> None:
     columns = (Column(name="age", kind="number", center=0.5),
                Column(name="plan", kind="category", categories=("basic", "pro")))  # fmt: skip
     part = Split(inputs={"x": np.array([[1, 0], [2, 1], [3, 7]])}, target=np.zeros(3))
-    found = Example.worst(
+    found = worst_examples(
         dataset("table", "regression", columns), part, scores, np.array([0, 1, 2])
     )
     assert [(each.item, each.score, each.target, each.predicted) for each in found] == [
@@ -111,7 +111,7 @@ def test_a_sentence_is_shown_by_its_vocabulary(
 ) -> None:
     info = dataset("tokens", preprocessing=preprocessing)
     part = Split(inputs={"x": np.array([[1, 2, 0, 9]])}, target=np.zeros(1))
-    (found,) = Example.worst(info, part, classified([0], [1]), np.array([0]))
+    (found,) = worst_examples(info, part, classified([0], [1]), np.array([0]))
     assert (found.text, found.row, found.image) == (text, None, None)
 
 
@@ -119,7 +119,7 @@ def test_a_sentence_is_shown_by_its_vocabulary(
 def test_a_picture_is_shown_over_its_whole_range(pixels: Any) -> None:
     picture = np.array(pixels, np.uint8 if isinstance(pixels[0][0], int) else np.float32)
     part = Split(inputs={"x": picture[None]}, target=np.zeros(1))
-    (found,) = Example.worst(dataset("image"), part, classified([0], [1]), np.array([0]))
+    (found,) = worst_examples(dataset("image"), part, classified([0], [1]), np.array([0]))
     assert found.image
     shown = np.array(Image.open(io.BytesIO(base64.b64decode(found.image.partition(",")[2]))))
     spread = picture.max() - picture.min()
@@ -129,8 +129,8 @@ def test_a_picture_is_shown_over_its_whole_range(pixels: Any) -> None:
 
 def test_points_are_thinned_evenly_from_end_to_end() -> None:
     numbers = np.arange(100.0)
-    (points,) = Points.of(regressed(numbers, numbers + 1), most=12)
+    (points,) = points_of(regressed(numbers, numbers + 1), most=12)
     assert points.true == [0, 9, 18, 27, 36, 45, 54, 63, 72, 81, 90, 99]
     assert points.predicted == [number + 1 for number in points.true]
-    two = Points.of(regressed([[1, 2], [3, 4]], [[5, 6], [7, 8]]))
+    two = points_of(regressed([[1, 2], [3, 4]], [[5, 6], [7, 8]]))
     assert [(each.true, each.predicted) for each in two] == [([1, 3], [5, 7]), ([2, 4], [6, 8])]

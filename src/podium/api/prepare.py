@@ -8,7 +8,8 @@ from podium.data.dataset import Dataset
 from podium.data.in_memory import located
 from podium.display.terminal import doing
 from podium.system.settings import Settings
-from podium.training.dataset import DataSettings, prepare
+from podium.training.dataset import DataSettings
+from podium.training.preparation import prepare
 
 
 def prepare_data(

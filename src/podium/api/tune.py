@@ -42,7 +42,8 @@ from podium.manifests.options import settings as option_settings
 from podium.manifests.options.base import Values
 from podium.manifests.placement import Pods
 from podium.manifests.placement import place as placed
-from podium.metrics import STRICT_FORMAT, Goal
+from podium.metrics import STRICT_FORMAT
+from podium.metrics.goals import Goal
 from podium.metrics.libraries import Library, library_of
 from podium.search.algorithms import AUTO
 from podium.storage import absolute, local_path

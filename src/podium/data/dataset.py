@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from PIL.Image import Image
 
 from podium.data import artifact, preprocessing
+from podium.data.contract_check import draft, draft_target
 from podium.data.look import draw_split
 from podium.data.schema import PARTS, DatasetInfo
 from podium.data.split import Split
@@ -20,7 +22,6 @@ from podium.storage import absolute
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-    from PIL.Image import Image
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -28,7 +29,7 @@ class DatasetPart(Split):
     """A part of a prepared dataset, as a picture or as a DataFrame too."""
 
     @property
-    def picture(self) -> "Image":
+    def picture(self) -> Image:
         """The first images of each class, or histograms of all columns and of the target."""
         assert self.info
         return draw_split(self, self.info)
@@ -125,8 +126,6 @@ class Dataset:
         Raises:
             InvalidInput: It is no table.
         """
-        from podium.data.contract_check import draft, draft_target
-
         recipe = preprocessing.read(self.info.preprocessing, f"{self.uri}/dataset.json")
         if not isinstance(recipe, preprocessing.TablePreprocessing):
             raise InvalidInput(

@@ -5,21 +5,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
 
 from podium.data.blocks import blocks, mean_and_std
 from podium.data.schema import PARTS, Array, Column, DatasetInfo, InputInfo
+from podium.data.split import Split
 from podium.display.text import digits
 from podium.errors import InvalidInput, PodiumError
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-    from podium.data.split import Split
-
 
 BINS = 16
 """Bars of a histogram, from the smallest number to the largest."""
@@ -69,7 +65,7 @@ def statistics(info: DatasetInfo, load: "Callable[[str], Split]") -> dict[str, A
     return {**facts, "parts": parts}
 
 
-def _measure(part: "Split", info: DatasetInfo) -> dict[str, Any]:
+def _measure(part: Split, info: DatasetInfo) -> dict[str, Any]:
     measured: dict[str, Any] = {
         "count": len(part),
         "bytes": sum(array.nbytes for array in (*part.inputs.values(), part.target)),
@@ -88,7 +84,7 @@ def _measure(part: "Split", info: DatasetInfo) -> dict[str, Any]:
     return measured
 
 
-def _target_numbers(part: "Split") -> _Numbers:
+def _target_numbers(part: Split) -> _Numbers:
     return _measure_numbers(
         lambda: (block.reshape(len(block), -1) for block in blocks(part.target))
     )
@@ -210,7 +206,7 @@ _MOST_PANELS = 40
 INK, PAPER, BAR = 0, 255, 96
 
 
-def save_picture(part: "Split", target: Path) -> None:
+def save_picture(part: Split, target: Path) -> None:
     """Write a picture of a part as PNG: a grid of its images, or histograms of all columns and of
     the target.
 
@@ -234,16 +230,14 @@ def image_input(info: DatasetInfo) -> str | None:
     )
 
 
-def draw_split(part: "Split", info: DatasetInfo) -> "Image":
+def draw_split(part: Split, info: DatasetInfo) -> Image.Image:
     """Draw the first images of each class, or histograms of all columns and of the target."""
     return _picture_grid(part, info) if image_input(info) else _histogram_sheet(part, info)
 
 
-def _picture_grid(part: "Split", info: DatasetInfo) -> "Image":
+def _picture_grid(part: Split, info: DatasetInfo) -> Image.Image:
     """Draw the first images of each class, one row per class, labeled with its name; of a
     regression, one row for each range of targets."""
-    from PIL import Image, ImageDraw, ImageFont
-
     name = image_input(info)
     assert name is not None
     rows = _rows(part, info)
@@ -261,7 +255,7 @@ def _picture_grid(part: "Split", info: DatasetInfo) -> "Image":
     return sheet
 
 
-def _rows(part: "Split", info: DatasetInfo) -> Mapping[str, NDArray[np.int64]]:
+def _rows(part: Split, info: DatasetInfo) -> Mapping[str, NDArray[np.int64]]:
     target = np.asarray(part.target)
     if info.kind == "classification":
         return {
@@ -276,10 +270,8 @@ def _rows(part: "Split", info: DatasetInfo) -> Mapping[str, NDArray[np.int64]]:
     }
 
 
-def _to_picture(item: Array, info: DatasetInfo) -> "Image":
+def _to_picture(item: Array, info: DatasetInfo) -> Image.Image:
     """Return an image of the dataset as a picture; those of ink on black turn into ink on white."""
-    from PIL import Image
-
     pixels = item
     if pixels.dtype != np.uint8:
         low, span = float(item.min()), float(np.ptp(item)) or 1.0
@@ -289,10 +281,8 @@ def _to_picture(item: Array, info: DatasetInfo) -> "Image":
     return Image.fromarray(np.ascontiguousarray(pixels)).convert("RGB")
 
 
-def _fit(picture: "Image", side: int = CELL) -> "Image":
+def _fit(picture: Image.Image, side: int = CELL) -> Image.Image:
     """Enlarge a picture by a whole number, or reduce it, so that it fits into a square."""
-    from PIL import Image
-
     longest = max(picture.size)
     if longest <= side:
         times = side // longest
@@ -304,10 +294,8 @@ def _fit(picture: "Image", side: int = CELL) -> "Image":
     return picture
 
 
-def _histogram_sheet(part: "Split", info: DatasetInfo) -> "Image":
+def _histogram_sheet(part: Split, info: DatasetInfo) -> Image.Image:
     """Draw a histogram of each column of each input, and of the target."""
-    from PIL import Image, ImageDraw, ImageFont
-
     charts = list(_charts(part, info))[:_MOST_PANELS]
     across = min(PANELS, len(charts))
     width, height = PANEL
@@ -330,7 +318,7 @@ def _histogram_sheet(part: "Split", info: DatasetInfo) -> "Image":
     return sheet
 
 
-def _charts(part: "Split", info: DatasetInfo) -> "list[tuple[str, str, str, Sequence[int]]]":
+def _charts(part: Split, info: DatasetInfo) -> "list[tuple[str, str, str, Sequence[int]]]":
     """Return title, text at the left and right end, and counts of each histogram, the target
     first."""
     charts: list[tuple[str, str, str, Sequence[int]]] = []
@@ -363,7 +351,7 @@ def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def terminal_view(part: "Split", info: DatasetInfo) -> str:
+def terminal_view(part: Split, info: DatasetInfo) -> str:
     """Draw one image of each of the first ten classes in braille characters, at most 14 columns and
     7 lines each; of a regression, the first ten images."""
     name = image_input(info)

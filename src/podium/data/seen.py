@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from podium.data.near import NearItems
+from podium.data.test_part import LEAST_ITEMS
 from podium.errors import Damaged, InvalidInput, NotFound
 from podium.files.documents import foreign
 from podium.storage import Storage
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from podium.data.held_out import HeldOut, TestInputs
-    from podium.data.near import NearItems
 
 SEEN = "seen.npz"
 """File of a dataset, of a version, and of a model directory of podium's trainer: SeenItems of train
@@ -32,24 +33,19 @@ _MOST_LAYERS = 8
 """Datasets, the newest, whose items are found by what nearly equals one, where weights went on from
 night to night."""
 
-LEAST_ITEMS = 10
-"""Fewer test items that a model has not seen are no basis for a figure or a comparison."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class SeenItems:
     """Items that a model has seen in training."""
 
-    hashes: "np.ndarray"
+    hashes: np.ndarray
     """Hashes of items and of their groups, uint64 [n], ascending."""
 
-    near: "tuple[NearItems, ...]" = ()
+    near: tuple[NearItems, ...] = ()
     """The same items, found by what nearly equals one."""
 
     def plus(self, other: "SeenItems | None") -> "SeenItems":
         """Return what is in either."""
-        import numpy as np
-
         if other is None:
             return self
         more = tuple(layer for layer in other.near if not any(layer.same(own) for own in self.near))
@@ -57,14 +53,12 @@ class SeenItems:
             hashes=np.union1d(self.hashes, other.hashes), near=(self.near + more)[:_MOST_LAYERS]
         )
 
-    def also(self, hashes: "np.ndarray") -> "SeenItems":
+    def also(self, hashes: np.ndarray) -> "SeenItems":
         """Return it with further hashes."""
         return self.plus(SeenItems(hashes=hashes))
 
     def to_bytes(self) -> bytes:
         """Return the content of SEEN."""
-        import numpy as np
-
         stream, layers = io.BytesIO(), [layer.to_arrays() for layer in self.near]
         named = {
             f"{name}{at}": array for at, layer in enumerate(layers) for name, array in layer.items()
@@ -79,10 +73,6 @@ class SeenItems:
         Raises:
             Damaged: It is something else.
         """
-        import numpy as np
-
-        from podium.data.near import NearItems
-
         with foreign(f"{name} does not tell which items were seen", Damaged):
             with np.load(io.BytesIO(content), allow_pickle=False) as stored:
                 arrays = {key: stored[key] for key in stored.files}
@@ -93,8 +83,8 @@ class SeenItems:
             return cls(hashes=hashes, near=tuple(map(NearItems.from_arrays, layers.values())))
 
     def fresh(
-        self, inputs: "Mapping[str, np.ndarray]", hashes: "np.ndarray", groups: "np.ndarray | None"
-    ) -> "tuple[np.ndarray, int]":
+        self, inputs: Mapping[str, np.ndarray], hashes: np.ndarray, groups: np.ndarray | None
+    ) -> tuple[np.ndarray, int]:
         """Return which items [m] are new, and how many of the others only nearly equal what was
         seen.
 
@@ -103,8 +93,6 @@ class SeenItems:
             hashes: Of each.
             groups: Hash of the group of each, if there are groups.
         """
-        import numpy as np
-
         known = np.isin(hashes, self.hashes)
         if groups is not None:
             known |= np.isin(groups, self.hashes)
@@ -125,7 +113,7 @@ class TooFewItems(InvalidInput):
         )
 
 
-def require_items(fair: "np.ndarray") -> None:
+def require_items(fair: np.ndarray) -> None:
     """Refuse a test part of which too little is left.
 
     Args:
@@ -140,8 +128,8 @@ def require_items(fair: "np.ndarray") -> None:
 
 
 def unseen(
-    taken: "TestInputs", groups: "np.ndarray | None", seen: "SeenItems | None"
-) -> "tuple[np.ndarray, int]":
+    taken: "TestInputs", groups: np.ndarray | None, seen: "SeenItems | None"
+) -> tuple[np.ndarray, int]:
     """Return which test items a model has not seen, bool [m], and how many only nearly equal what
     it has seen.
 
@@ -150,8 +138,6 @@ def unseen(
         groups: Hash of the group of each item of the whole test part, if there are groups.
         seen: What the model has seen; None if it is not known.
     """
-    import numpy as np
-
     if seen is None:
         return np.ones(len(taken.kept), bool), 0
     return seen.fresh(taken.inputs, taken.hashes(), None if groups is None else groups[taken.kept])
@@ -176,21 +162,17 @@ def read_seen(storage: Storage) -> "SeenItems | None":
     return SeenItems.from_bytes(content, storage.join(SEEN))
 
 
-def parse_hashes(content: bytes, name: str) -> "np.ndarray":
+def parse_hashes(content: bytes, name: str) -> np.ndarray:
     """Read hashes [n] or [n, k]; never a pickle, which could run any code.
 
     Raises:
         Damaged: It is not an array of hashes.
     """
-    import numpy as np
-
     with foreign(f"{name} is not an array", Damaged):
         return _checked_hashes(np.load(io.BytesIO(content), allow_pickle=False), name)
 
 
-def _checked_hashes(array: "np.ndarray", name: str) -> "np.ndarray":
-    import numpy as np
-
+def _checked_hashes(array: np.ndarray, name: str) -> np.ndarray:
     if not isinstance(array, np.ndarray) or array.dtype != np.uint64 or array.ndim not in (1, 2):
         raise Damaged(f"{name} is not an array of 64-bit hashes")
     return array
@@ -198,8 +180,6 @@ def _checked_hashes(array: "np.ndarray", name: str) -> "np.ndarray":
 
 def write_test_items(held_out: "HeldOut", directory: Path) -> None:
     """Write TEST_ITEMS to a directory."""
-    import numpy as np
-
     np.save(
         directory / TEST_ITEMS, np.stack([held_out.hashes(), held_out.units, held_out.keys], axis=1)
     )

@@ -1,10 +1,13 @@
 """Which test part a figure is of, in a short text: the set of its items, whatever their order and
-their file's name."""
+their file's name; and how many items one needs."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
+
+LEAST_ITEMS = 10
+"""Fewer test items that a model has not seen are no basis for a figure or a comparison."""
 
 _MOST = 0.5
 """Share of a test part's items from which it is still the earlier one, grown."""

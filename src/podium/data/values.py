@@ -180,20 +180,6 @@ def to_text(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> pa.Arr
     return text
 
 
-def without_exponents(text: pa.Array) -> pa.Array:
-    """Return texts of a column of numbers with 1e5 as 100000 and 1e-05 as 0.00001, as another
-    program writes them."""
-    found = pc.match_substring_regex(text, r"^[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d\d?$")
-    if not pc.any(found).as_py():
-        return text
-    encoded = pc.if_else(found, text, _NO_TEXT).dictionary_encode()
-    plain = [
-        np.format_float_positional(float(number), trim="-")
-        for number in encoded.dictionary.to_pylist()
-    ]
-    return pc.coalesce(pa.array(plain, pa.string()).take(encoded.indices), text)
-
-
 def _trimmed(values: pa.Array, missing: Sequence[str]) -> pa.Array:
     """Return plain values as text as they are written, without spaces around it, null where they
     are missing."""

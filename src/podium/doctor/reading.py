@@ -17,11 +17,10 @@ from podium.metrics import (
     Reading,
     compile_format,
     fold,
-    less_is_better,
-    objective_value,
     parse_line,
     read_json,
 )
+from podium.metrics.goals import less_is_better, objective_value
 from podium.metrics.libraries import Library, printed_by
 
 STRATEGIES = ("min", "max", "latest")

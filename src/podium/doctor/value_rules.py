@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from podium.doctor.name_rules import escaped, line_numbers
 from podium.doctor.reading import Line, Log
 from podium.manifests.rules import Rules, Violation
-from podium.metrics import STRICT_FORMAT, number, objective_value
+from podium.metrics import STRICT_FORMAT, number
+from podium.metrics.goals import objective_value
 
 VALUE_RULES = Rules[Log]()
 rule = VALUE_RULES.rule

@@ -13,18 +13,16 @@ the end.
 
 import math
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from podium.display.text import exact
 from podium.errors import Failed, InvalidInput
 from podium.files.documents import load_json
+from podium.metrics.goals import UNAVAILABLE, number
 
 DEFAULT_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d*(\.\d+)?([Ee][+-]?\d+)?)"
 """Katib's own metricsFormat. The value may be empty: ``loss=nan`` is stored as an empty string."""
@@ -40,9 +38,6 @@ _QUICK = {
 _MOST_QUICK = 256
 """Characters of a line that Python's engine is given."""
 
-UNAVAILABLE = "unavailable"
-"""Value that Katib stores for a metric that was never reported."""
-
 PACE = "pace: "
 """Begins the line in which podium's trainer says how fast it is; no metric is in it."""
 
@@ -50,21 +45,8 @@ RESUMED = "resumed: "
 """Begins the line in which podium's trainer says where it goes on. The metric lines of the epochs
 before follow it again: what an earlier pod printed may be gone with it."""
 
-_LESS = {
-    "loss", "error", "err", "rmse", "mse", "mae", "perplexity", "time", "seconds", "latency", "cost", "regret",
-    "logloss", "mlogloss", "merror", "rmsle", "mape", "l1", "l2", "wer", "cer", "nll", "ppl", "bpb", "bpc", "brier",
-    "ece", "eer", "fid", "msle", "smape", "deviance", "divergence", "distance",
-}  # fmt: skip
-_NEGATED = re.compile(
-    r"((val|valid|test|eval)[\W_]+)?neg_(log_loss|(mean|median|root|max)_\w*error|brier)"
-)
-"""What scikit-learn calls losses of which more is better: neg_log_loss, neg_mean_squared_error."""
-
-_SHARE = re.compile(r"acc|precision|recall|f1|auc|iou", re.IGNORECASE)
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
-_CONSTRAINT = re.compile(r"\s*([\w /@'.-]*?\w)\s*(<=|>=|<|>)\s*(\S+)\s*")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([Ee][+-]?\d+)?", re.ASCII)
 
 
 class Reading(NamedTuple):
@@ -87,93 +69,6 @@ class Reading(NamedTuple):
     def row(self) -> list[str]:
         """Name, value and time (ISO 8601), as they are kept in JSON."""
         return [self.name, self.value, self.time.isoformat()]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Goal:
-    """A metric to optimize and its direction."""
-
-    metric: str
-    maximize: bool
-
-    @classmethod
-    def read(cls, text: str, *, any_name: bool = False) -> "Goal":
-        """Read ``accuracy``, ``min:loss`` or ``max:score``; without a direction the name decides.
-
-        Args:
-            any_name: Whether any library's name of a metric is valid, such as ``valid_0's auc``.
-
-        Raises:
-            InvalidInput: The name is empty, or has characters that no metric line can have.
-        """
-        prefix, colon, rest = text.partition(":")
-        name = rest if colon and prefix in ("min", "max") else text
-        if not re.fullmatch(r"[\w /@'.-]+" if any_name else r"[\w-]+", name) or not re.search(
-            r"\w", name
-        ):
-            raise InvalidInput(
-                f"an objective is the name of a metric, but got {text!r}", "accuracy, or min:loss"
-            )
-        if colon:
-            return cls(metric=name, maximize=prefix == "max")
-        return cls(metric=name, maximize=not less_is_better(name))
-
-    @property
-    def direction(self) -> str:
-        """``max`` or ``min``."""
-        return "max" if self.maximize else "min"
-
-    def __str__(self) -> str:
-        return f"{self.direction}imize {self.metric}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Constraint:
-    """A bound on a metric of a trial."""
-
-    metric: str
-    sign: str
-    """``<=``, ``<``, ``>=`` or ``>``."""
-
-    limit: float
-
-    @classmethod
-    def read(cls, text: str) -> "Constraint":
-        """Read ``latency_ms<=20``.
-
-        Raises:
-            InvalidInput: It is something else.
-        """
-        match = _CONSTRAINT.fullmatch(text)
-        limit = number(match[3]) if match else None
-        if match is None or limit is None:
-            raise InvalidInput(
-                f"a constraint is a metric, <=, <, >= or >, and a number, not {text!r}",
-                "latency_ms<=20",
-            )
-        return cls(metric=match[1], sign=match[2], limit=limit)
-
-    def broken_by(self, value: float) -> float:
-        """Return by how much a value breaks it, as a share of the limit so that constraints weigh
-        alike."""
-        beyond = (value - self.limit if "<" in self.sign else self.limit - value) / (
-            abs(self.limit) or 1.0
-        )
-        return sys.float_info.min if beyond == 0 and "=" not in self.sign else beyond
-
-    def __str__(self) -> str:
-        return f"{self.metric}{self.sign}{exact(self.limit)}"
-
-
-def less_is_better(name: str) -> bool:
-    """Guess by the words in a metric's name whether less of it is better."""
-    words = re.split(r"[\W_]+", name.lower())
-    return not _NEGATED.match(name.lower()) and not _LESS.isdisjoint(words)
-
-
-def is_share(name: str) -> bool:
-    """Guess by a metric's name whether its values lie between 0 and 1."""
-    return _SHARE.search(name) is not None
 
 
 def format_metrics(*, time: datetime | None = None, **values: float) -> str:
@@ -245,14 +140,6 @@ def _digits(value: float) -> str:
     """Format with four decimals; with four significant digits where fewer than two would remain,
     such as an rmse of 5.213e-05."""
     return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.4g}"
-
-
-def number(text: str) -> float | None:
-    """Return a metric's text as a finite number, or None."""
-    if not _NUMBER.fullmatch(text):
-        return None
-    value = float(text)
-    return value if math.isfinite(value) else None
 
 
 @cache
@@ -493,11 +380,6 @@ def fold(readings: Iterable[Reading], names: Sequence[str]) -> dict[str, dict[st
             if end is None or size < end[0] or (size == end[0] and time < end[1]):
                 folded[name][how], ends[how][name] = reading.value, (size, time)
     return folded
-
-
-def objective_value(metric: Mapping[str, str], strategy: str) -> float | None:
-    """Return the number that the strategy ``min``, ``max`` or ``latest`` selects, or None."""
-    return number(metric.get(strategy, UNAVAILABLE))
 
 
 def _with_objective(readings: list[Reading], names: Sequence[str]) -> list[Reading]:

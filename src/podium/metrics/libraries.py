@@ -1,5 +1,5 @@
 """Output formats of well-known libraries, metricsFormats for those that Katib's own format does not
-read, and names of packages."""
+read."""
 
 import re
 from collections.abc import Sequence
@@ -7,16 +7,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from podium.errors import InvalidInput, suggestion
-
-PACKAGES = {
-    "podium": "pkg:pypi/podium-ml",
-    "python": "pkg:generic/python",
-    **{
-        name: f"pkg:pypi/{name}"
-        for name in ("torch", "torchvision", "onnxruntime", "onnx", "numpy", "scikit-learn")
-    },
-}
-"""Package URLs by the names under which a training records versions, the most telling first."""
 
 _CALL = r"(?:[A-Za-z][\w.]*\()?"
 """NumPy and PyTorch print numbers in a dict as np.float64(0.93), tensor(0.93)."""

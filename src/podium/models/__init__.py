@@ -1,6 +1,7 @@
 """A model registry that needs only a storage: versions, champion, promotion rule, history; see
 docs/registry.md."""
 
+from podium.models.championship import Championship
 from podium.models.decision import Decision, NotPromoted, Promotion
 from podium.models.ledger import CHAMPION
 from podium.models.model import Model, Overview, Versions
@@ -11,6 +12,7 @@ from podium.models.version import FileRecord, Version
 
 __all__ = [
     "CHAMPION",
+    "Championship",
     "Decision",
     "FileRecord",
     "Model",

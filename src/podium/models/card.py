@@ -1,16 +1,21 @@
 """The model card of a version, in Markdown: only what its registry recorded, and no advice."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from math import isclose
 from typing import Any
 
 from podium.display.text import brief, figure, one_line, size, when
+from podium.errors import PodiumError
 from podium.files.documents import load_json
 from podium.models.lineage import Lineage
 from podium.models.model import Model
 from podium.models.record import Record
-from podium.models.shared_items import stored_intervals
+from podium.models.shared_items import TestItems
 from podium.models.task import decision_threshold
 from podium.models.version import Version
+from podium.scoring import METRICS
+from podium.scoring.comparison import figure_interval
 
 _MOST_CLASSES = 30
 """Limit above which the card has no table of classes."""
@@ -85,7 +90,7 @@ def _taken(version: Version) -> list[str]:
 
 
 def _figures(version: Version) -> list[str]:
-    facts, intervals = version.facts, stored_intervals(version)
+    facts, intervals = version.facts, _intervals(version)
     figures = {
         name: value for name, value in version.metrics.items() if isinstance(value, int | float)
     }
@@ -108,6 +113,26 @@ def _figures(version: Version) -> list[str]:
         notes.append(f"A constant guess ({facts.constant.guess}): {figure(facts.constant.value)}.")
     notes += [f"It decides for {told}." for told in [decision_threshold(version)] if told]
     return [*lines, *(["", _text(" ".join(notes))] if notes else [])]
+
+
+def _intervals(version: Version) -> dict[str, tuple[float, float]]:
+    """Return the 95 % interval of each figure of a version, from its stored predictions; nothing
+    for a figure that these do not give, or that has too few items."""
+    try:
+        seen = TestItems.stored([version]).common([version])
+    except PodiumError:
+        return {}
+    intervals = {}
+    for name, value in version.metrics.items():
+        metric = METRICS.get(name)
+        if metric is None or metric.kind != seen.kind:
+            continue
+        with suppress(PodiumError):
+            predicted = seen.of(metric)[0]
+            interval = figure_interval(metric, seen.target, predicted, seen.groups)
+            if interval and isclose(metric.value(seen.target, predicted), value, rel_tol=1e-6):
+                intervals[name] = interval
+    return intervals
 
 
 def _classes(version: Version) -> list[str]:

@@ -42,8 +42,8 @@ from podium.scoring.comparison import Changes, by_class, figure_interval, flips,
 from podium.scoring.threshold import THRESHOLD
 
 if TYPE_CHECKING:
+    from podium.models.championship import Championship
     from podium.models.live import LiveItems
-    from podium.models.model import Model
 
 
 _JUMP = 3.5
@@ -273,7 +273,7 @@ def chosen_metric(text: str, version: Version, kind: str) -> Metric:
 
 
 def contest(
-    model: "Model",
+    model: "Championship",
     version: str,
     rule: str,
     data: str | None,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import podium.models.fresh as fresh
 import podium.models.signature as signature
-from podium.data.seen import LEAST_ITEMS
+from podium.data.test_part import LEAST_ITEMS
 from podium.display.text import apart, digits, exact, figure, listed, p_words
 from podium.errors import InvalidInput, require
-from podium.metrics import Constraint
+from podium.metrics.goals import Constraint
 from podium.models.decision import Case, Condition, Criterion
 from podium.models.version import Version
 from podium.system.plugins import Table

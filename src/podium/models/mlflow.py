@@ -13,7 +13,7 @@ from podium.system.pod import POD_NAME
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from podium.models.model import Model
+    from podium.models.championship import Championship
 
 CHAMPION = "champion"
 _INSTALL = "pip install 'podium-ml[mlflow]', or mlflow-skinny"
@@ -48,7 +48,7 @@ def check_tracking(uri: str, *, here: bool = False) -> None:
         raise InvalidInput(f"tracking={uri} needs MLflow", _INSTALL)
 
 
-def champion_in_mlflow(model: "Model", moved: Record, tracking: str = "") -> str:
+def champion_in_mlflow(model: "Championship", moved: Record, tracking: str = "") -> str:
     """Move the alias champion in MLflow's registry after the champion was moved by hand.
 
     Args:
@@ -75,7 +75,7 @@ def champion_in_mlflow(model: "Model", moved: Record, tracking: str = "") -> str
     return f"MLflow's alias {CHAMPION} at {uri} is version {version}"
 
 
-def _logged_to(model: "Model", *versions: str | None) -> str:
+def _logged_to(model: "Championship", *versions: str | None) -> str:
     """Return the address of MLflow that the first of these versions was logged to, as the history
     says; else empty."""
     logged = {

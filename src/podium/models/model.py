@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import podium.models.approval as approval
 import podium.models.upkeep as upkeep
-from podium.data.test_part import mostly
 from podium.display.notebook import data_frame, table
 from podium.display.terminal import echo
 from podium.display.text import figure, size, when
-from podium.errors import Conflict, Damaged, InvalidInput, NotFound
-from podium.models.decision import Decision, NotPromoted, Promotion
+from podium.errors import Damaged, InvalidInput, NotFound
+from podium.models.championship import Championship
+from podium.models.decision import NotPromoted, Promotion
 from podium.models.document import check_name, warn_once
 from podium.models.ledger import CHAMPION, Ledger, State
 from podium.models.mlflow import champion_in_mlflow, check_tracking
 from podium.models.record import Record
-from podium.models.signature import PublicKey, require_trusted
+from podium.models.signature import PublicKey
 from podium.models.upkeep import GRACE, Finding, Garbage
 from podium.models.upload import Content, Upload
 from podium.models.version import Facts, Version
-from podium.storage import Storage
 from podium.storage.base import Progress
 
 if TYPE_CHECKING:
@@ -131,17 +130,12 @@ class Versions(Sequence[Version]):
         return table(self.HEADS, self.rows(), title=f"{len(self)} versions of {self.name}")
 
 
-class Model:
+class Model(Championship):
     """A model of a registry: what a person does with it, decided by its history and written to it.
 
     Raises:
         InvalidInput: It is not a model name.
     """
-
-    def __init__(self, storage: Storage, name: str) -> None:
-        self.storage = storage
-        self.name = check_name("model name", name)
-        self.ledger = Ledger(storage, name)
 
     def upload(
         self,
@@ -193,39 +187,6 @@ class Model:
         """Return a version by its id or an alias."""
         return self.version(ref)
 
-    def version(self, ref: str = CHAMPION) -> Version:
-        """Return a version by its id or by an alias.
-
-        Raises:
-            NotFound: There is neither; the hint lists what there is.
-            Damaged: The document or metadata.json does not match its checksum.
-        """
-        check_name("version or alias", ref)
-        state, _ = self.ledger.read()
-        held = state.aliases.get(ref)
-        if version := self.ledger.load(held.version if held else ref, state):
-            return version
-        if held:
-            raise NotFound(
-                f"the {ref} of {self.name} in {self.storage.url} was {held.version}, which is gone",
-                f"podium models list {self.name} shows the versions that are left",
-            )
-        raise self._missing(ref, state)
-
-    def find_champion(self) -> Version | None:
-        """Return the champion; None if there is none, or if its version is gone.
-
-        Raises:
-            Damaged: The document or the version's metadata.json is.
-        """
-        state, _ = self.ledger.read()
-        held = state.aliases.get(CHAMPION)
-        champion = self.ledger.load(held.version, state) if held else None
-        if held and champion is None:
-            url = self.storage.url
-            warn_once(f"the champion of {self.name} in {url} is {held.version}, which is gone")
-        return champion
-
     def overview(self) -> Overview:
         """Return the model as a list of models shows it; what is damaged costs a warning."""
         state, facts = State(), Facts()
@@ -244,14 +205,6 @@ class Model:
             value=facts.value,
             since=held.time if held else None,
         )
-
-    def aliases(self) -> dict[str, Record]:
-        """Return the record of each alias's last move, by alias."""
-        return dict(self.ledger.read()[0].aliases)
-
-    def records(self) -> list[Record]:
-        """Return every promotion, refusal, rollback, alias move and deletion, oldest first."""
-        return self.ledger.records()
 
     @property
     def history(self) -> "DataFrame":
@@ -384,79 +337,6 @@ class Model:
             echo(notice, err=True)
         return promotion
 
-    def set_champion(self, version: str, evidence: Mapping[str, Any], expect: str | None) -> Record:
-        """Make a version champion, after verifying every byte of it, if the champion is still the
-        expected one.
-
-        Args:
-            version: The challenger; it must be complete.
-            evidence: The decision and its figures, for the history.
-            expect: The champion it was compared with; None if there was none, or none that still
-                exists.
-
-        Returns:
-            The new record; the current one if the version is champion already.
-
-        Raises:
-            NotFound: There is no such version.
-            Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have; the champion
-                stays.
-            Damaged: A file of it is missing or damaged; the champion stays.
-            Conflict: The champion changed: compare again.
-        """
-        challenger = self._complete(version)
-        require_trusted(challenger)
-        challenger.verify()
-        return self.ledger.move("promotion", CHAMPION, version, evidence=evidence, expect=(expect,))
-
-    def challenge(
-        self,
-        version: str,
-        judge: Callable[[Version, Version | None, Sequence[Record]], Decision],
-        evidence: Mapping[str, Any] | None = None,
-    ) -> Promotion:
-        """Promote a version if it beats the champion; compare again if the champion changes
-        meanwhile.
-
-        Args:
-            version: The challenger, already uploaded.
-            judge: Decides between the challenger and a champion, or about a first champion; it also
-                gets the earlier comparisons on this test part.
-            evidence: Kept in the history beside the decision: run id, dataset digest, …;
-                ``test_part`` says which test part it is.
-
-        Raises:
-            NotFound: There is no such version.
-            Damaged: A file of the challenger or the champion is.
-        """
-        challenger, test_part = self.version(version), (evidence or {}).get("test_part")
-        compared = self.comparisons(test_part)
-        while True:
-            champion = self.find_champion()
-            expect = champion.version if champion else None
-            decision = judge(challenger, champion, compared)
-            metric = decision.figures["metric"]["name"]
-            if champion and test_part:
-                decision = _noting_other_part(decision, champion, test_part)
-            if champion and champion.facts.metric.name not in (None, metric):
-                decision = decision.noting(
-                    f"{champion.version} was chosen by {champion.facts.metric.name}; both are compared by {metric}"
-                )
-            if expect == challenger.version:
-                # The step fired twice, or was retried after it won: the record is ours already.
-                return Promotion(
-                    decision=decision, record=self.aliases().get(CHAMPION), champion=expect
-                )
-            grounds = {**(evidence or {}), **decision.evidence()}
-            if not decision.promote:
-                self.ledger.refuse(challenger.version, expect, grounds)
-                return Promotion(decision=decision, record=None, champion=expect)
-            try:
-                record = self.set_champion(challenger.version, grounds, expect)
-            except Conflict:
-                continue  # another challenger won meanwhile: beat that one
-            return Promotion(decision=decision, record=record, champion=expect)
-
     def measured_since(self, version: Version) -> Record | None:
         """Return the last comparison that measured a version, as champion, on another test part
         than its own."""
@@ -469,17 +349,6 @@ class Model:
             and record.evidence.get("test_part") not in (None, own)
         ]
         return later[-1] if later else None
-
-    def comparisons(self, test_part: str | None) -> list[Record]:
-        """Return every challenge on a test part, or on one that has most of its items, oldest
-        first."""
-        return [
-            record
-            for record in self.records()
-            if test_part
-            and record.event in ("promotion", "refusal")
-            and mostly(str(record.evidence.get("test_part")), test_part)
-        ]
 
     def alias(self, alias: str, version: str | Version, reason: str = "") -> Version:
         """Point an alias of your own at a version, or at the target of another alias; return the
@@ -536,9 +405,7 @@ class Model:
                 f"{current.version} is the first champion of {self.name}",
                 "name a version: --to VERSION",
             )
-        version = self._complete(target)
-        require_trusted(version)
-        version.verify()
+        self._require_intact(target)
         expect = (current.version,)
         record = self.ledger.move(
             "rollback", CHAMPION, target, evidence={"reason": reason}, expect=expect
@@ -613,44 +480,6 @@ class Model:
     def _repr_html_(self) -> str:
         return self.versions._repr_html_()
 
-    def _complete(self, version: str) -> Version:
-        state, _ = self.ledger.read()
-        if complete := self.ledger.load(check_name("version", version), state):
-            return complete
-        raise self._missing(version, state)
-
-    def _missing(self, version: str, state: State) -> NotFound:
-        models, url = list(self.storage.children("models")), self.storage.url
-        if self.name not in models:
-            names = ", ".join(models) or "none"
-            return NotFound(f"there is no model {self.name} in {url}", f"models there: {names}")
-        if version == CHAMPION:
-            return self._no_champion()
-        known = ", ".join([*state.versions][-5:]) or "none"
-        aliases = ", ".join(state.aliases) or "none"
-        return NotFound(
-            f"model {self.name} has no version {version} in {url}",
-            f"versions: {known}; aliases: {aliases}",
-        )
-
-    def _no_champion(self) -> NotFound:
-        return NotFound(
-            f"model {self.name} has no champion in {self.storage.url}",
-            f"podium models promote {self.name} VERSION",
-        )
-
 
 def _id(version: str | Version) -> str:
     return version.version if isinstance(version, Version) else version
-
-
-def _noting_other_part(decision: Decision, champion: Version, test_part: str) -> Decision:
-    """Note it if the champion's own figure is of another test part than this comparison."""
-    metric, now = decision.figures["metric"]["name"], decision.figures.get("champion_value")
-    before = champion.facts.metrics.get(metric)
-    own = champion.facts.dataset.test_part or champion.facts.dataset.test_digest
-    if own in (None, test_part) or now is None or before is None:
-        return decision
-    return decision.noting(
-        f"a new test part: the champion's {metric} was {figure(before)} at upload, and is {figure(now)} on this one"
-    )

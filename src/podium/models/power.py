@@ -10,25 +10,24 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from math import lgamma, log, log1p
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from podium.data.schema import DatasetInfo
 from podium.display.text import figure
 from podium.errors import InvalidInput
+from podium.models.comparison import chosen_metric
 from podium.models.criteria import CRITERIA
 from podium.models.decision import Case, Earlier
 from podium.models.model import Model
 from podium.models.rule import PromotionRule, figures, shrunk_figures
+from podium.models.shared_items import SharedItems, predictions
 from podium.scoring.comparison import Comparison, difference
 from podium.scoring.families import Array, FunctionMetric, Metric, only_right
 from podium.scoring.intervals import resamples
 from podium.scoring.metrics import METRICS
 from podium.scoring.threshold import split
-
-if TYPE_CHECKING:
-    from podium.data.schema import DatasetInfo
-    from podium.models.shared_items import SharedItems
 
 _ENOUGH = 0.8
 """Power of a difference that counts as one that can be shown."""
@@ -136,7 +135,7 @@ def _check_rule(rule: PromotionRule) -> None:
         )
 
 
-def of_data(info: "DatasetInfo", rule: str, metric: str = "") -> Detectable | None:
+def of_data(info: DatasetInfo, rule: str, metric: str = "") -> Detectable | None:
     """Return what the test part of data can show of a first model by accuracy; None where that is
     not known: by another metric, of items that count in groups, or of more than MOST.
 
@@ -168,9 +167,6 @@ def of_model(
         NotFound: The model has no champion, or there is no such version.
         InvalidInput: The rule does not decide by this test part, or another version is needed.
     """
-    from podium.models.comparison import chosen_metric
-    from podium.models.shared_items import predictions
-
     parsed, champion = PromotionRule.parse(rule), model.champion
     _check_rule(parsed)
     others = [model.version(against)] if against else reversed(model.versions)
@@ -225,7 +221,7 @@ def _of_accuracy(
 
 
 def _of_versions(
-    rule: PromotionRule, metric: Metric, seen: "SharedItems", earlier: Earlier | None = None
+    rule: PromotionRule, metric: Metric, seen: SharedItems, earlier: Earlier | None = None
 ) -> Detectable:
     """Return what the test items of two versions can show, the champion first: exactly for
     accuracy of single items, else by drawing the items.
@@ -359,7 +355,7 @@ def _likely_counts(items: int, rate: float) -> tuple[Array, Array]:
 
 
 def _drawn(
-    metric: Metric, seen: "SharedItems", champion: Array, other: Array
+    metric: Metric, seen: SharedItems, champion: Array, other: Array
 ) -> Iterator[tuple[float, float | None]]:
     """Yield the difference of a metric, other minus champion, and its standard error, on draws of
     the items, or their groups, with replacement; of a function of one's own without the error,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.display.text import figure
 from podium.errors import InvalidInput, suggestion
-from podium.metrics import Constraint
+from podium.metrics.goals import Constraint
 from podium.models.criteria import CRITERIA, LIKELY, measured
 from podium.models.decision import Case, Condition, Criterion, Decision, Earlier
 from podium.models.version import Version

@@ -9,8 +9,8 @@ import re
 import uuid
 from typing import Any
 
-from podium.metrics.libraries import PACKAGES
 from podium.models.version import Version
+from podium.system.machine import PACKAGES
 
 _MODEL, _DATA, _IMAGE = "model", "data:training", "image:training"
 

@@ -8,15 +8,14 @@ in use.
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import isclose
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from podium.data import sealed
 from podium.data.artifact import describe
+from podium.data.held_out import HeldOut, TestInputs
 from podium.data.schema import DatasetInfo
 from podium.data.seen import (
     SEEN,
@@ -28,7 +27,7 @@ from podium.data.seen import (
     unseen,
 )
 from podium.display.text import are, listed, plural
-from podium.errors import Damaged, InvalidInput, PodiumError
+from podium.errors import Damaged, InvalidInput
 from podium.files.documents import foreign, load_json
 from podium.models.task import (
     Task,
@@ -39,15 +38,12 @@ from podium.models.version import PREDICTIONS, TARGET, Version
 from podium.prediction import PREPROCESSING
 from podium.prediction.command import CommandModel
 from podium.scoring import (
-    METRICS,
     Metric,
 )
-from podium.scoring.comparison import figure_interval
 from podium.scoring.scores import check_count, check_predictions
 
 if TYPE_CHECKING:
-    from podium.data.held_out import HeldOut, TestInputs
-    from podium.models.model import Model
+    from podium.models.championship import Championship
 
 
 class VersionJobs(Protocol):
@@ -179,15 +175,13 @@ class TestItems:
     """Measures a version on them, or reads its stored predictions."""
 
     @classmethod
-    def of_data(cls, data: str, jobs: "VersionJobs | None" = None) -> "TestItems":
+    def of_data(cls, data: str, jobs: VersionJobs | None = None) -> "TestItems":
         """Return the test items of a dataset, on which each version is measured once.
 
         Args:
             data: URI of the dataset, or of its test part.
             jobs: Where a predict command runs; None runs it on this machine.
         """
-        from podium.data.held_out import HeldOut
-
         held_out = HeldOut.open(data)
         known: dict[str, Measured] = {}
 
@@ -369,26 +363,6 @@ def predictions(versions: Sequence[Version], data: str | None) -> SharedItems:
     return items.common(versions)
 
 
-def stored_intervals(version: Version) -> dict[str, tuple[float, float]]:
-    """Return the 95 % interval of each figure of a version, from its stored predictions; nothing
-    for a figure that these do not give, or that has too few items."""
-    try:
-        seen = TestItems.stored([version]).common([version])
-    except PodiumError:
-        return {}
-    intervals = {}
-    for name, value in version.metrics.items():
-        metric = METRICS.get(name)
-        if metric is None or metric.kind != seen.kind:
-            continue
-        with suppress(PodiumError):
-            predicted = seen.of(metric)[0]
-            interval = figure_interval(metric, seen.target, predicted, seen.groups)
-            if interval and isclose(metric.value(seen.target, predicted), value, rel_tol=1e-6):
-                intervals[name] = interval
-    return intervals
-
-
 def _numbered(target: np.ndarray) -> tuple[str, ...]:
     return (
         ()
@@ -397,7 +371,7 @@ def _numbered(target: np.ndarray) -> tuple[str, ...]:
     )
 
 
-def _measure(version: Version, held_out: "HeldOut", jobs: "VersionJobs | None") -> Measured:
+def _measure(version: Version, held_out: HeldOut, jobs: VersionJobs | None) -> Measured:
     """Measure a version on a test part.
 
     Raises:
@@ -434,8 +408,8 @@ def _measure(version: Version, held_out: "HeldOut", jobs: "VersionJobs | None") 
 
 
 def _prepare(
-    version: Version, held_out: "HeldOut"
-) -> "tuple[TestInputs, np.ndarray, int, tuple[str, ...]]":
+    version: Version, held_out: HeldOut
+) -> tuple[TestInputs, np.ndarray, int, tuple[str, ...]]:
     """Return the test items as a version takes them, which of them are new to it, how many of the
     others only nearly equal what it has seen, and what is not known.
 
@@ -450,7 +424,7 @@ def _prepare(
     return taken, *unseen(taken, held_out.groups, seen), notes
 
 
-def check_comparable(model: "Model", data: str) -> None:
+def check_comparable(model: "Championship", data: str) -> None:
     """Refuse a dataset on which no version of a model could be compared with the champion, before
     anything is trained.
 
@@ -462,8 +436,6 @@ def check_comparable(model: "Model", data: str) -> None:
         InvalidInput: It is of another task than the model, the champion cannot be measured on its
             test items, or hardly any of them is new to the champion.
     """
-    from podium.data.held_out import HeldOut
-
     Task.of(describe(data)).require_same_model(model)
     champion = model.find_champion()
     if champion is not None:
@@ -502,7 +474,7 @@ def _preprocessing(version: Version) -> Mapping[str, Any]:
     return own if "kind" in own else {}
 
 
-def _stored_for(version: Version, held_out: "HeldOut") -> np.ndarray | None:
+def _stored_for(version: Version, held_out: HeldOut) -> np.ndarray | None:
     """Return the stored predictions of a version if they are for these items and classes."""
     facts = version.facts.dataset
     same = (facts.test_digest, facts.classes) == (held_out.info.test_digest, held_out.info.classes)
@@ -533,9 +505,9 @@ def _stored_array(version: Version, file: str) -> np.ndarray:
 
 def _run_version(
     version: Version,
-    taken: "TestInputs",
+    taken: TestInputs,
     classes: tuple[str, ...],
-    jobs: "VersionJobs | None" = None,
+    jobs: VersionJobs | None = None,
 ) -> np.ndarray:
     """Run a version on test items.
 

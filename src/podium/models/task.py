@@ -11,7 +11,7 @@ from podium.prediction import PREPROCESSING
 from podium.scoring.threshold import THRESHOLD, Threshold
 
 if TYPE_CHECKING:
-    from podium.models.model import Model
+    from podium.models.championship import Championship
     from podium.models.version import Version
 
 _LEAST_CLASSES = 2
@@ -62,13 +62,13 @@ class Task:
                 version.name, f"{name} knows {listed(own)}, but {data} has {listed(self.classes)}"
             )
 
-    def require_same_model(self, model: "Model") -> None:
+    def require_same_model(self, model: "Championship") -> None:
         """Refuse a model of another task: that of its champion, or else of its first version.
 
         Raises:
             InvalidInput: It says what differs.
         """
-        version = model.find_champion() or next(iter(model.versions), None)
+        version = model.find_champion() or next(iter(model.ledger.versions()), None)
         if version is not None:
             self.require_same(version)
 

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from podium.data import artifact
+from podium.data import artifact, preprocessing
+from podium.data.preprocessing import Preprocessing
 from podium.data.profile import Profile
 from podium.data.rows import Problem
 from podium.data.schema import DatasetInfo
@@ -23,15 +24,13 @@ from podium.files.documents import load_json, parse
 from podium.prediction.command import FILE as COMMAND
 from podium.prediction.command import CommandModel
 from podium.prediction.directory import ONNX, ModelDirectory
-from podium.prediction.predictions import Outcome, Predictions, decided
+from podium.prediction.predictions import Outcome, Predictions, UnknownValues, decided
 from podium.scoring import OnnxModel
 from podium.scoring.threshold import THRESHOLD, Threshold
 from podium.storage import absolute
 
 if TYPE_CHECKING:
     from podium.data.items import Batch
-    from podium.data.preprocessing import Preprocessing
-    from podium.prediction.predictions import UnknownValues
 
 PREPROCESSING = "preprocessing.json"
 """File of a model directory or a version: the preprocessing, and the target's name and classes."""
@@ -142,7 +141,7 @@ class Predictor:
         data: str | Path = "",
         delimiter: str = "",
         encoding: str = "utf-8",
-        on_unknown: "Callable[[UnknownValues], None] | None" = None,
+        on_unknown: Callable[[UnknownValues], None] | None = None,
         on_batch: "Callable[[Batch, NDArray[Any]], None] | None" = None,
     ) -> Iterator[Outcome | Problem]:
         """Predict raw data one after the other, without keeping any: for files larger than memory.
@@ -166,8 +165,6 @@ class Predictor:
             InvalidInput: The model does not say how raw data becomes inputs, or takes other data.
             Failed: The model fails on these inputs.
         """
-        from podium.prediction.predictions import UnknownValues
-
         recipe, classes = self._prepared(str(data))
         unknown = UnknownValues(recipe, self._known_ranges())
 
@@ -227,8 +224,6 @@ class Predictor:
         return inputs[0].name
 
     def _of_items(self, items: list[str], data: str, *, named: bool = True) -> Predictions:
-        from podium.prediction.predictions import UnknownValues
-
         recipe, classes = self._prepared(data)
         unknown = UnknownValues(recipe, self._known_ranges())
         results, names, problems = (
@@ -258,10 +253,8 @@ class Predictor:
         )
 
     @property
-    def preprocessing(self) -> "Preprocessing | None":
+    def preprocessing(self) -> Preprocessing | None:
         """Preprocessing of raw data to its inputs; None if the model has none."""
-        from podium.data import preprocessing
-
         described = self._described
         return preprocessing.read(
             described if "kind" in described else {}, f"{PREPROCESSING} of {self.name}"
@@ -270,8 +263,6 @@ class Predictor:
     def _prepared(self, data: str) -> "tuple[Preprocessing, tuple[str, ...] | None]":
         """Return how raw data becomes inputs, as the model or a dataset says, and the names of the
         classes."""
-        from podium.data import preprocessing
-
         described, where = self._described, f"{PREPROCESSING} of {self.name}"
         if data:
             described, where = (

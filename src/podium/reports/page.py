@@ -16,8 +16,8 @@ from urllib.parse import quote
 import podium.reports.plots as plots
 from podium import __version__
 from podium.display.templates import environment, kept
-from podium.metrics.libraries import PACKAGES
 from podium.reports.leaderboard import Leaderboard
+from podium.system.machine import PACKAGES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ def check_here(values: Mapping[str, Any], code: str = "") -> None:
     from podium.cluster.local.cluster import LocalCluster
     from podium.models import PromotionRule
     from podium.models.mlflow import check_tracking
-    from podium.training.dataset import check_data
+    from podium.training.preparation import check_data
 
     settings = check_values(values, here=True)
     for location in settings.data.locations if settings.data else ():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from podium.data.artifact import describe, load, load_target
+from podium.data.held_out import HeldOut, seen_in_training
 from podium.data.schema import DatasetInfo
 from podium.data.sealed import holds_sealed, save_labels
 from podium.data.seen import SEEN, near_words, require_items, unseen, write_test_items
@@ -25,16 +26,19 @@ from podium.models.version import PREDICTIONS, TARGET
 from podium.prediction import PREPROCESSING, PROFILE
 from podium.prediction.predictor import write_preprocessing, write_profile
 from podium.scoring import Metric, Scores, choose_metric
+from podium.scoring.calibration import calibration
+from podium.scoring.constant import constant_guess
 from podium.scoring.threshold import require_tunable, split
 from podium.steps.candidate import Candidate, Judged
+from podium.steps.examples import pictures_among, points_of, worst_examples
 from podium.training.base import say
-from podium.training.examples import Example, Picture, Points
 from podium.training.handover import (
     DataSummary,
     EvaluatedDataset,
     Evaluation,
     MetricChoice,
     PartScores,
+    Picture,
     ScoredCandidate,
     TrialTable,
     Winner,
@@ -188,8 +192,8 @@ def _winner_scores(
         left_out=tested.left_out,
         confusion=matrix,
         classes=per_class(matrix, info.classes),
-        examples=Example.worst(info, tested.part, scores, tested.items),
-        points=Points.of(scores) if info.kind == "regression" else [],
+        examples=worst_examples(info, tested.part, scores, tested.items),
+        points=points_of(scores) if info.kind == "regression" else [],
         calibration=_calibration(scores) if info.kind == "classification" else {},
         constant=_constant(scores, metric, info),
         threshold=threshold,
@@ -197,8 +201,6 @@ def _winner_scores(
 
 
 def _constant(scores: Scores, metric: Metric, info: DatasetInfo) -> dict[str, Any]:
-    from podium.scoring.constant import constant_guess
-
     found = constant_guess(metric, scores.target, scores.of(metric), info.classes)
     if found is None:
         return {}
@@ -207,8 +209,6 @@ def _constant(scores: Scores, metric: Metric, info: DatasetInfo) -> dict[str, An
 
 
 def _calibration(scores: Scores) -> dict[str, Any]:
-    from podium.scoring.calibration import calibration
-
     found = calibration(scores.target, scores.predictions)
     return asdict(found) if found else {}
 
@@ -301,8 +301,6 @@ def _test(
     predictions: Path,
     metric: Metric,
 ) -> _Tested:
-    from podium.data.held_out import HeldOut, seen_in_training
-
     candidate, info, held_out = winner.candidate, winner.candidate.info, HeldOut.open(test)
     part = held_out.part
     shutil.rmtree(predictions, ignore_errors=True)  # an earlier attempt may have left files
@@ -315,7 +313,7 @@ def _test(
         entries = candidate.directory.fetch(directory)
         files = {name: sha256_of(directory / name)[0] for name in entries}
         recorded = read_json(directory / _ENVIRONMENT) if _ENVIRONMENT in files else {}
-        pictures = Picture.among(directory, files)
+        pictures = pictures_among(directory, files)
         predicted = candidate.predict(
             part, "test", copy=directory, target=predictions / PREDICTIONS
         )

@@ -2,21 +2,20 @@
 
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from podium.data.options import of_pipeline
 from podium.data.schema import DatasetInfo
 from podium.data.sealed import seal
 from podium.errors import PodiumError
 from podium.models.document import name_for
+from podium.models.power import MOST, Detectable, of_data, of_model
+from podium.models.registry import open_registry
 from podium.steps.fingerprint_data import keep_prepared
 from podium.storage import local_path
 from podium.training.base import say
-from podium.training.dataset import DataSettings, check_model, prepare
+from podium.training.dataset import DataSettings
 from podium.training.identity import StepContext
-
-if TYPE_CHECKING:
-    from podium.models.power import Detectable
+from podium.training.preparation import check_model, prepare
 
 __all__ = ["DataSettings", "prepare_data"]
 
@@ -83,12 +82,9 @@ def prepare_data(
 
 def _power(
     info: DatasetInfo, rule: str, metric: str, model_name: str, step: StepContext | None
-) -> "Detectable | None":
+) -> Detectable | None:
     """Return what the test part can show: by the champion and another version where there are such
     of the same test items, else of a first model."""
-    from podium.models import open_registry
-    from podium.models.power import MOST, of_data, of_model
-
     if step and info.parts["test"].count <= MOST:
         with suppress(PodiumError):
             model = open_registry(step.storage).model(model_name)

@@ -8,14 +8,18 @@ from typing import Any
 
 from podium.data.artifact import describe
 from podium.errors import PodiumError
-from podium.models import Decision, Model, PromotionRule, Registry, open_registry
+from podium.models.championship import Championship
 from podium.models.comparison import judge
+from podium.models.decision import Decision
 from podium.models.document import name_for
+from podium.models.ledger import names_below
 from podium.models.mlflow import check_tracking
+from podium.models.rule import PromotionRule
 from podium.models.shared_items import VersionJobs
 from podium.models.task import is_alike
 from podium.models.version import version_prefix
 from podium.scoring import find_metric
+from podium.storage import connect
 from podium.training.base import say
 from podium.training.handover import Evaluation
 from podium.training.identity import ATTEMPT, StepContext
@@ -78,8 +82,7 @@ def promote(
     metric = find_metric(parsed.metric) if parsed.metric else find_metric(own.name, own.maximize)
     parsed.check(metric)
     info = describe(data)
-    registry = open_registry(step.storage)
-    model = registry.model(model_name or name_for(info.name))
+    model = Championship(connect(step.storage), model_name or name_for(info.name))
     evidence = {"run_id": step.run.id, "dataset": info.digest, "test_part": info.test_part}
     evidence |= {"tracking": tracking} if tracking else {}
     evidence |= (
@@ -99,7 +102,7 @@ def promote(
         say(f"warning: the report could not be written: {report}: {error.strerror}")
     for said in (*decided.reasons, f"{model.name} {version}: {result['outcome']}"):
         say(said)
-    if not model_name and (other := _alike(registry, model, version)):
+    if not model_name and (other := _alike(model, version)):
         say(
             f"{model.name} is a new model, named after its dataset; {other} predicts the same from the same "
             f"columns: model_name={other} challenges its champion"
@@ -119,7 +122,7 @@ def _named(figure: str, metric: str) -> str:
     return {"value": metric, "champion_value": f"champion_{metric}"}.get(figure, figure)
 
 
-def _run_of(model: Model, version: str) -> str | None:
+def _run_of(model: Championship, version: str) -> str | None:
     """Return the run that made a version, without its attempt; None for one uploaded by hand."""
     with suppress(PodiumError):  # deleted since it was compared with: what is decided is decided
         run = model.version(version).facts.run_id
@@ -127,21 +130,22 @@ def _run_of(model: Model, version: str) -> str | None:
     return None
 
 
-def _alike(registry: Registry, model: Model, version: str) -> str:
+def _alike(model: Championship, version: str) -> str:
     """Return the name of another model whose champion predicts what the first version of a model
     predicts; empty if there is none, or it cannot be told: what is decided is decided."""
     with suppress(PodiumError):
-        own = model.version(version) if len(model.versions) == 1 else None
-        for other in registry.select() if own else ():
+        own = model.version(version) if len(model.ledger.versions()) == 1 else None
+        others = {*names_below(model.storage, "models")} - {model.name} if own else set()
+        for name in sorted(others):
             with suppress(PodiumError):  # another team's may be damaged, or not for our eyes
-                champion = other.find_champion() if other.name != model.name else None
+                champion = Championship(model.storage, name).find_champion()
                 if own and champion and is_alike(own, champion):
-                    return other.name
+                    return name
     return ""
 
 
 def _decision(
-    model: Model, version: str, champion: str | None, decision: Decision, *, promoted: bool
+    model: Championship, version: str, champion: str | None, decision: Decision, *, promoted: bool
 ) -> dict[str, Any]:
     return {
         "outcome": "promoted" if promoted else "kept",

@@ -1,8 +1,18 @@
-"""The machine this process runs on."""
+"""The machine this process runs on, and the packages that a training records."""
 
 import math
 import os
 from pathlib import Path
+
+PACKAGES = {
+    "podium": "pkg:pypi/podium-ml",
+    "python": "pkg:generic/python",
+    **{
+        name: f"pkg:pypi/{name}"
+        for name in ("torch", "torchvision", "onnxruntime", "onnx", "numpy", "scikit-learn")
+    },
+}
+"""Package URLs by the names under which a training records versions, the most telling first."""
 
 
 def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:

@@ -36,12 +36,3 @@ def read_settings(kind: type[T], values: Mapping[str, Any]) -> T:
     """
     names = (field.name for field in fields(kind))  # type: ignore[arg-type]
     return kind(**{name: values[name] for name in names if values.get(name) is not None})
-
-
-def require_seed(seed: int) -> None:
-    """Refuse a seed that a random number generator does not take.
-
-    Raises:
-        InvalidInput: It is negative or has more than 32 bits.
-    """
-    require(0 <= seed < 2**32, "0 <= seed < 2**32", seed=seed)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from podium.errors import InvalidInput
 from podium.files.documents import parse, read_json
-from podium.metrics import Constraint, Goal, objective_value
-from podium.training.examples import Example, Picture, Points
+from podium.metrics.goals import Constraint, Goal, objective_value
 from podium.training.origin import Origin
 
 if TYPE_CHECKING:
@@ -80,6 +79,31 @@ class _ClassScores:
     recall: float | None
     f1: float | None
     items: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """A test item and what was predicted for it."""
+
+    item: int
+    """Its index in the test part."""
+    target: str
+    predicted: str
+    score: float | None
+    """Probability of the true class, or absolute error."""
+    image: str | None = None
+    """A PNG as a data URL."""
+    row: dict[str, str] | None = None
+    """Values by column."""
+    text: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Points:
+    """True and predicted numbers of some items, for a plot."""
+
+    true: list[float]
+    predicted: list[float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,6 +347,17 @@ class TrialTable:
             InvalidInput: A field is missing or of another type; the message names file and field.
         """
         return parse(cls, read_json(path), str(path))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A picture as it goes into the report."""
+
+    name: str
+    media: str
+    """image/png or image/jpeg; an SVG may hold scripts, and is never shown."""
+
+    base64: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,13 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from podium.data import preprocessing
+from podium.data.artifact import DatasetInfo, describe
+from podium.data.held_out import HeldOut, seen_in_training
 from podium.data.seen import (
     SEEN,
     TEST_ITEMS,
@@ -32,15 +37,11 @@ from podium.prediction.predictor import (
     write_preprocessing,
     write_profile,
 )
+from podium.scoring import OnnxModel, Scores, choose_metric, score_predictions
+from podium.scoring.constant import constant_guess
 from podium.training.handover import EvaluatedDataset, per_class
 from podium.training.origin import Origin
 from podium.training.trained import TrainedMetrics
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from podium.data.schema import DatasetInfo
-    from podium.scoring import OnnxModel, Scores
 
 WRITTEN = (CARD, METADATA, PREDICTIONS, SIGNATURE, TARGET, TEST_ITEMS)
 """Left out: what podium itself writes to a version, as in a directory that `podium models export`
@@ -93,8 +94,6 @@ class ModelSource:
             Failed: The model fails on the inputs.
             Conflict: The version exists with other content, or was judged otherwise.
         """
-        from podium.data.artifact import describe
-
         if version:
             check_name("version", version)
         original = ModelDirectory(self.uri)
@@ -122,10 +121,7 @@ class ModelSource:
         return stored
 
 
-def _open(directory: ModelDirectory, uri: str) -> "OnnxModel | CommandModel":
-    from podium.data import preprocessing
-    from podium.scoring import OnnxModel
-
+def _open(directory: ModelDirectory, uri: str) -> OnnxModel | CommandModel:
     beside = directory.path / PREPROCESSING
     if beside.is_file():
         preprocessing.read(
@@ -158,22 +154,15 @@ def _describe(directory: ModelDirectory, source: ModelSource, url: str) -> dict[
 
 
 def _judge(
-    opened: "OnnxModel | CommandModel", directory: ModelDirectory, source: ModelSource, judged: Path
+    opened: OnnxModel | CommandModel, directory: ModelDirectory, source: ModelSource, judged: Path
 ) -> Mapping[str, Any]:
     """Score a model on the test part, and write what is stored of that to a directory; return the
     metadata."""
-    import numpy as np
-
-    from podium.data.artifact import describe
-    from podium.data.held_out import HeldOut, seen_in_training
-    from podium.scoring import choose_metric, score_predictions
-    from podium.scoring.constant import constant_guess
-
     info, trained = describe(source.data), TrainedMetrics.read(directory)
     metric = choose_metric(source.metric, info.kind)
     trained.check_data(source.uri, info)
     held_out, classes = HeldOut.open(source.data), len(info.classes) or None
-    own = _own_preprocessing(directory.path)
+    own = directory.load(PREPROCESSING) or {}
     taken = held_out.inputs_for(own, source.uri)
     seen = directory.seen
     if trained.dataset:
@@ -223,12 +212,12 @@ def _judge(
 
 
 def _predict(
-    opened: "OnnxModel | CommandModel",
-    inputs: "Mapping[str, np.ndarray]",
+    opened: OnnxModel | CommandModel,
+    inputs: Mapping[str, np.ndarray],
     own: Any,
-    info: "DatasetInfo",
+    info: DatasetInfo,
     name: str,
-) -> "np.ndarray":
+) -> np.ndarray:
     names = tuple(map(str, own)) if isinstance(own, list) and own else info.classes
     if set(names) != set(info.classes):
         raise InvalidInput(
@@ -240,11 +229,6 @@ def _predict(
     return by_name(predicted, names, info.classes) if names else predicted
 
 
-def _decided(predicted: "np.ndarray", directory: Path, info: "DatasetInfo") -> "np.ndarray":
+def _decided(predicted: np.ndarray, directory: Path, info: DatasetInfo) -> np.ndarray:
     threshold = open_model(directory).threshold
     return threshold.decide(predicted, info.classes) if threshold else predicted
-
-
-def _own_preprocessing(directory: Path) -> Mapping[str, Any]:
-    file = directory / PREPROCESSING
-    return load_json(file.read_bytes(), str(file)) if file.is_file() else {}

@@ -23,7 +23,7 @@ from podium.manifests.job_kinds import (
 )
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.workload import Workload
-from podium.metrics import less_is_better
+from podium.metrics.goals import less_is_better
 from podium.training.identity import RunIdentity
 from podium.training.target import DEADLINE, KEPT, TRAINER_IMAGE, LaunchTarget
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from podium.errors import InvalidInput
+from podium.errors import InvalidInput, require
 from podium.manifests.experiment import Experiment
 from podium.manifests.experiment.build import adapt, decided, tuned_for_numbers, usual_epochs
 from podium.manifests.experiment.shell import is_shell
@@ -23,7 +23,7 @@ from podium.manifests.options import read_settings
 from podium.manifests.options.folds import Folds
 from podium.manifests.workload import Workload, uses_builtin_trainer
 from podium.prediction.directory import ModelDirectory
-from podium.training.base import require_at_least, require_seed
+from podium.training.base import require_at_least
 from podium.training.identity import RunIdentity, StepContext
 from podium.training.origin import Origin
 from podium.training.own_files import complete
@@ -87,7 +87,7 @@ class SweepSettings:
         check_choice(self.job_kind, self.trial_workers)
         require_at_least(self, max_trials=1, parallel_trials=1, trial_epochs=-1, trial_workers=0)
         Folds.of(read_settings({"confirm": self.confirm or None, "folds": self._folds}))
-        require_seed(self.seed)
+        _require_seed(self.seed)
 
     @property
     def model(self) -> str:
@@ -238,7 +238,7 @@ class TrainSettings:
     def __post_init__(self) -> None:
         require_at_least(self, epochs=-1, workers=-1)
         check_choice(self.job_kind, self.workers)
-        require_seed(self.seed)
+        _require_seed(self.seed)
         if not all(isinstance(word, str) for word in self.command):
             raise InvalidInput(
                 f"command is a list of words, but got {self.command!r}", '["python", "train.py"]'
@@ -409,3 +409,7 @@ class PlannedTraining:
             install_requirements=target.install_requirements,
         ).write()
         return TrainingResult.of(self.output)
+
+
+def _require_seed(seed: int) -> None:
+    require(0 <= seed < 2**32, "0 <= seed < 2**32", seed=seed)

@@ -6,7 +6,7 @@ from podium.errors import InvalidInput
 from podium.files.documents import parse
 from podium.manifests.experiment import Experiment, Trial, fronts_of, leaderboard
 from podium.manifests.options.objectives import Criteria
-from podium.metrics import Goal
+from podium.metrics.goals import Goal
 from podium.training.handover import TableParameter, TrialRow, TrialTable
 from podium.training.standing import standing
 from podium.training.trained import TrainedMetrics

@@ -21,7 +21,6 @@ from podium.data.values import (
     to_flags,
     to_numbers,
     to_text,
-    without_exponents,
 )
 from podium.errors import InvalidInput
 
@@ -72,7 +71,7 @@ class Field:
                 numbers[beyond] = np.nan
             return numbers, pa.nulls(len(bad), pa.string()) if self.loose else bad
         text = to_flags(values, missing) if self.type == "boolean" else to_text(values, missing)
-        text = without_exponents(text) if self.type in NUMBERS else text
+        text = _without_exponents(text) if self.type in NUMBERS else text
         return text, pa.nulls(len(text), pa.string())
 
 
@@ -334,3 +333,18 @@ def _center(numbers: NDArray[np.float64]) -> float:
     low, middle, high = np.quantile(numbers, (0.25, 0.5, 0.75), method="lower").tolist()
     spread = high - low or float(numbers.std())
     return middle if abs(middle) > _OFFSET * spread > 0 else 0.0
+
+
+def _without_exponents(text: pa.Array) -> pa.Array:
+    """Return texts of a column of numbers with 1e5 as 100000 and 1e-05 as 0.00001, as another
+    program writes them."""
+    found = pc.match_substring_regex(text, r"^[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d\d?$")
+    if not pc.any(found).as_py():
+        return text
+    nothing = pa.nulls(1, pa.string())[0]  # pa.scalar would import pandas
+    encoded = pc.if_else(found, text, nothing).dictionary_encode()
+    plain = [
+        np.format_float_positional(float(number), trim="-")
+        for number in encoded.dictionary.to_pylist()
+    ]
+    return pc.coalesce(pa.array(plain, pa.string()).take(encoded.indices), text)

@@ -35,7 +35,7 @@ from podium.manifests.resource import Resource
 from podium.manifests.rules import Rules, Violation, raise_for
 from podium.manifests.structure import wrong_types
 from podium.manifests.workload import Container, Replica, Workload
-from podium.metrics import objective_value
+from podium.metrics.goals import objective_value
 from podium.search.algorithms import Choice
 from podium.search.space import Parameter
 

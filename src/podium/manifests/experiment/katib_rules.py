@@ -15,7 +15,8 @@ from podium.manifests.options import OPTIONS, SweepOption
 from podium.manifests.options.base import UnderKatib
 from podium.manifests.rules import KATIB, Rules, Violation
 from podium.manifests.structure import unknown_fields
-from podium.metrics import STRICT_FORMAT, is_share, number, parse_line
+from podium.metrics import STRICT_FORMAT, number, parse_line
+from podium.metrics.goals import is_share
 from podium.search.space import DISTRIBUTIONS
 
 EXPERIMENT_RULES = Rules[Experiment]()

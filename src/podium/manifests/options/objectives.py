@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from podium.display.text import exact
 from podium.errors import InvalidInput, suggestion
 from podium.manifests.options.base import Setting, SweepOption, UnderKatib, Values
-from podium.metrics import Constraint, Goal, objective_value
+from podium.metrics.goals import Constraint, Goal, objective_value
 from podium.search.algorithms import ALGORITHMS
 from podium.search.pareto import Value
 

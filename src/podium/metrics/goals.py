@@ -1,0 +1,127 @@
+"""A metric to optimize, a bound on one, and what their names and texts mean."""
+
+import math
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from podium.display.text import exact
+from podium.errors import InvalidInput
+
+UNAVAILABLE = "unavailable"
+"""Value that Katib stores for a metric that was never reported."""
+
+_LESS = {
+    "loss", "error", "err", "rmse", "mse", "mae", "perplexity", "time", "seconds", "latency", "cost", "regret",
+    "logloss", "mlogloss", "merror", "rmsle", "mape", "l1", "l2", "wer", "cer", "nll", "ppl", "bpb", "bpc", "brier",
+    "ece", "eer", "fid", "msle", "smape", "deviance", "divergence", "distance",
+}  # fmt: skip
+_NEGATED = re.compile(
+    r"((val|valid|test|eval)[\W_]+)?neg_(log_loss|(mean|median|root|max)_\w*error|brier)"
+)
+"""What scikit-learn calls losses of which more is better: neg_log_loss, neg_mean_squared_error."""
+
+_SHARE = re.compile(r"acc|precision|recall|f1|auc|iou", re.IGNORECASE)
+_CONSTRAINT = re.compile(r"\s*([\w /@'.-]*?\w)\s*(<=|>=|<|>)\s*(\S+)\s*")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([Ee][+-]?\d+)?", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """A metric to optimize and its direction."""
+
+    metric: str
+    maximize: bool
+
+    @classmethod
+    def read(cls, text: str, *, any_name: bool = False) -> "Goal":
+        """Read ``accuracy``, ``min:loss`` or ``max:score``; without a direction the name decides.
+
+        Args:
+            any_name: Whether any library's name of a metric is valid, such as ``valid_0's auc``.
+
+        Raises:
+            InvalidInput: The name is empty, or has characters that no metric line can have.
+        """
+        prefix, colon, rest = text.partition(":")
+        name = rest if colon and prefix in ("min", "max") else text
+        if not re.fullmatch(r"[\w /@'.-]+" if any_name else r"[\w-]+", name) or not re.search(
+            r"\w", name
+        ):
+            raise InvalidInput(
+                f"an objective is the name of a metric, but got {text!r}", "accuracy, or min:loss"
+            )
+        if colon:
+            return cls(metric=name, maximize=prefix == "max")
+        return cls(metric=name, maximize=not less_is_better(name))
+
+    @property
+    def direction(self) -> str:
+        """``max`` or ``min``."""
+        return "max" if self.maximize else "min"
+
+    def __str__(self) -> str:
+        return f"{self.direction}imize {self.metric}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constraint:
+    """A bound on a metric of a trial."""
+
+    metric: str
+    sign: str
+    """``<=``, ``<``, ``>=`` or ``>``."""
+
+    limit: float
+
+    @classmethod
+    def read(cls, text: str) -> "Constraint":
+        """Read ``latency_ms<=20``.
+
+        Raises:
+            InvalidInput: It is something else.
+        """
+        match = _CONSTRAINT.fullmatch(text)
+        limit = number(match[3]) if match else None
+        if match is None or limit is None:
+            raise InvalidInput(
+                f"a constraint is a metric, <=, <, >= or >, and a number, not {text!r}",
+                "latency_ms<=20",
+            )
+        return cls(metric=match[1], sign=match[2], limit=limit)
+
+    def broken_by(self, value: float) -> float:
+        """Return by how much a value breaks it, as a share of the limit so that constraints weigh
+        alike."""
+        beyond = (value - self.limit if "<" in self.sign else self.limit - value) / (
+            abs(self.limit) or 1.0
+        )
+        return sys.float_info.min if beyond == 0 and "=" not in self.sign else beyond
+
+    def __str__(self) -> str:
+        return f"{self.metric}{self.sign}{exact(self.limit)}"
+
+
+def less_is_better(name: str) -> bool:
+    """Guess by the words in a metric's name whether less of it is better."""
+    words = re.split(r"[\W_]+", name.lower())
+    return not _NEGATED.match(name.lower()) and not _LESS.isdisjoint(words)
+
+
+def is_share(name: str) -> bool:
+    """Guess by a metric's name whether its values lie between 0 and 1."""
+    return _SHARE.search(name) is not None
+
+
+def number(text: str) -> float | None:
+    """Return a metric's text as a finite number, or None."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def objective_value(metric: Mapping[str, str], strategy: str) -> float | None:
+    """Return the number that the strategy ``min``, ``max`` or ``latest`` selects, or None."""
+    return number(metric.get(strategy, UNAVAILABLE))

@@ -1,0 +1,330 @@
+"""Prepare a dataset: read a source, divide it, write one artifact."""
+
+import logging
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from podium.data import artifact, artifact_files, preprocessing
+from podium.data.artifact import DatasetInfo, Split
+from podium.data.artifact_files import Extras, count_classes
+from podium.data.blocks import Selection
+from podium.data.contract_check import differences
+from podium.data.hashes import Hashes, hash_items, hash_labels
+from podium.data.held_out import HeldOut
+from podium.data.near import NearItems
+from podium.data.options import of_pipeline, written
+from podium.data.profile import Profile
+from podium.data.seen import SeenItems
+from podium.data.sources.fetching import is_small
+from podium.data.sources.known import DATASETS
+from podium.data.sources.source import Raw
+from podium.data.splits import Division, divide
+from podium.data.suspects import (
+    MOST_ROWS,
+    find_answers,
+    find_overlaps,
+    near_duplicates,
+    near_sentences,
+    sample,
+)
+from podium.errors import InvalidInput
+from podium.files.documents import load_json, parse
+from podium.models.document import name_for
+from podium.models.registry import open_registry
+from podium.models.shared_items import check_comparable
+from podium.models.version import Version
+from podium.prediction import PREPROCESSING, PROFILE
+from podium.scoring import METRICS
+from podium.scoring.comparison import small_test_part
+from podium.scoring.metrics import require_kind
+from podium.scoring.threshold import require_tunable, split
+from podium.storage import local_path
+from podium.system.settings import Settings
+from podium.training.dataset import DataSettings
+
+log = logging.getLogger("podium.data")
+summary = logging.getLogger("podium.data.summary")
+
+SMALL = 4 << 20
+"""Bytes of data that are read as a whole before a run begins."""
+
+
+def check_data(
+    settings: DataSettings,
+    *,
+    metric: str,
+    model_name: str,
+    storage: str,
+    columns: Sequence[str] = (),
+) -> DatasetInfo | None:
+    """Refuse before a run what `prepare_data` would refuse, as far as that takes seconds at most.
+
+    Args:
+        storage: URL of the registry's storage; one that is elsewhere is not asked.
+        columns: Which the test items must have.
+
+    Returns:
+        What the data hold; None if they are remote, large, or the known ones.
+
+    Raises:
+        PodiumError: As prepare_data. Of a large table only its columns are looked at.
+    """
+    paths = [local_path(location) for location in settings.locations]
+    if settings.dataset in DATASETS or None in paths:
+        return None
+    if settings.is_prepared:
+        info = artifact.describe(settings.dataset)
+        _check_metric(metric, info.kind, info.classes)
+        for column in columns:
+            HeldOut.open(settings.dataset).column(column)
+        return info
+    with (
+        tempfile.TemporaryDirectory(prefix="podium-") as scratch,
+        of_pipeline(settings.data_options),
+        _heard(),
+    ):
+        if columns and settings.kind != "images":
+            file = settings.reader.open(settings.location, settings.options, Path(scratch))
+            for column in columns:
+                file.require(column, role="a slice of the rule")
+        if not all(is_small(path, SMALL) for path in paths if path):
+            settings.reader.check(settings.options)
+            settings.reader.open(settings.location, settings.options, Path(scratch))
+            return None
+        info = prepare(settings, f"{scratch}/data", f"{scratch}/test", None, metric)
+        if local_path(storage):
+            check_model(
+                model_name or name_for(info.name), storage, f"{scratch}/test", info, settings
+            )
+        return info
+
+
+def check_model(
+    name: str, storage: str, test: str, info: DatasetInfo, settings: DataSettings
+) -> None:
+    """Refuse a test part that is for another task than the model of this name, or hardly allows a
+    comparison.
+
+    Where no contract says what columns hold, they are compared with those that the champion was
+    trained on.
+    """
+    model = open_registry(storage).model(name)
+    champion = model.find_champion()
+    if champion and info.meaning == "table" and not settings.data_options.get("contract"):
+        _compare_columns(champion, info)
+    check_comparable(model, test)
+
+
+def _compare_columns(champion: Version, info: DatasetInfo) -> None:
+    beside = {
+        file: load_json(champion.read(file), f"{file} of {champion.title}")
+        for file in (PREPROCESSING, PROFILE)
+        if file in champion.files
+    }
+    own = beside.get(PREPROCESSING, {})
+    before = preprocessing.read(
+        own if "kind" in own else {}, f"{PREPROCESSING} of {champion.title}"
+    )
+    now = preprocessing.read(info.preprocessing, info.name)
+    profile = parse(Profile, beside[PROFILE], PROFILE) if PROFILE in beside else None
+    table = preprocessing.TablePreprocessing
+    for said in (
+        differences(before, profile, now)
+        if isinstance(before, table) and isinstance(now, table)
+        else ()
+    ):
+        log.warning("other data than those of %s: %s", champion.title, said)
+
+
+def prepare(
+    settings: DataSettings,
+    target: str | Path,
+    test: str | Path | None = None,
+    cache: Path | None = None,
+    metric: str = "",
+) -> DatasetInfo:
+    """Write a dataset artifact, as `prepare_data` does, and nothing else."""
+    if settings.is_prepared:
+        info = artifact.describe(settings.dataset)
+        _check_metric(metric, info.kind, info.classes)
+        return artifact_files.copy(settings.dataset, target, test)
+    source, options, limit = settings.reader, settings.options, settings.limit or None
+    source.check(options)
+    with tempfile.TemporaryDirectory(prefix="podium-") as scratch, _heard() as warnings:
+        folder = cache or Settings.from_environment().cache if source.cached else Path(scratch)
+        raw = source.read(settings.location, options, folder)
+        _check_metric(metric, raw.kind, raw.classes)
+        division = divide(raw, options, limit=limit)
+        raw = raw if raw.fit is None else raw.fit(division.index["train"])
+        own: dict[str, Split | None] = {"validation": raw.validation, "test": raw.test}
+        parts = {part: Selection(part=whole) for part, whole in own.items() if whole is not None}
+        parts |= {
+            part: Selection(part=raw.items, index=index) for part, index in division.index.items()
+        }
+        hashes = {part: hash_items(items) for part, items in parts.items()}
+        accepted = options.allow_duplicates or raw.published
+        _check_overlaps(parts, hashes, accepted=accepted, by_hash=division.by_hash)
+        _report(parts, raw, division, hashes)
+        return artifact_files.write(
+            target,
+            parts,
+            name=raw.name,
+            kind=raw.kind,
+            classes=raw.classes,
+            inputs=raw.descriptions,
+            target_name=raw.target_name,
+            preprocessing=raw.preprocessing,
+            source=raw.source,
+            split=division.how,
+            seed=options.split_seed,
+            limit=limit,
+            test=test,
+            warnings=warnings,
+            extras=_extras(raw, division, parts, hashes, options.gap, accepted=accepted),
+        )
+
+
+@contextmanager
+def _heard() -> Iterator[list[str]]:
+    """Collect what the data room warns of: whoever takes the dataset from a cache is told again."""
+    warnings: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
+    log.addHandler(handler)
+    try:
+        yield warnings
+    finally:
+        log.removeHandler(handler)
+
+
+def _check_metric(text: str, kind: str, classes: Sequence[str]) -> None:
+    tune, text = split(text)
+    if known := METRICS.get(text.rpartition(":")[2]):
+        require_kind(known, kind)
+        if tune:
+            require_tunable(known, classes)
+
+
+def _check_overlaps(
+    parts: Mapping[str, Selection],
+    hashes: Mapping[str, Hashes],
+    *,
+    accepted: bool,
+    by_hash: bool,
+) -> None:
+    """Refuse items in two parts, or report them: where parts follow from hashes, these became equal
+    as inputs only."""
+    overlaps = tuple(map(str, find_overlaps(parts, hashes)))
+    if overlaps and not (accepted or by_hash):
+        raise InvalidInput(
+            "; ".join(overlaps),
+            "remove the duplicates, keep them together by a group, or accept them: data_options.allow_duplicates=true",
+        )
+    for overlap in overlaps:
+        log.warning("%s", overlap if accepted else f"as inputs, {overlap}")
+
+
+def _extras(
+    raw: Raw,
+    division: Division,
+    parts: Mapping[str, Selection],
+    hashes: Mapping[str, Hashes],
+    gap: float,
+    *,
+    accepted: bool,
+) -> Extras:
+    """Return what tells later which items a model has seen, and the test items as they came."""
+    learned = ("train", "validation")
+    seen = np.union1d(hashes["train"], hashes["validation"])
+    keys = {
+        part: hashes[part]
+        if raw.keys is None or part not in division.index
+        else raw.keys[division.index[part]]
+        for part in parts
+    }
+    groups = (
+        {part: raw.groups[at] for part, at in division.index.items()}
+        if raw.groups is not None
+        else {}
+    )
+    hashed = {part: hash_labels(labels) for part, labels in {**groups, **raw.part_groups}.items()}
+    if (
+        not hashed
+        and not accepted
+        and any(of.meaning == "tokens" for of in raw.descriptions.values())
+    ):
+        hashed = keys  # sentences of the same words are one
+    if accepted:
+        seen = np.setdiff1d(seen, hashes["test"])
+    if hashed:
+        seen = np.union1d(
+            seen, np.concatenate([of for part, of in hashed.items() if part in learned])
+        )
+    near = None if accepted else NearItems.of([parts[part] for part in learned], raw.descriptions)
+    return Extras(
+        seen=SeenItems(hashes=seen, near=() if near is None else (near,)),
+        groups=hashed,
+        keys=keys,
+        times={part: raw.times[at] for part, at in division.index.items()}
+        if raw.times is not None
+        else {},
+        gap=gap,
+        originals=raw.originals(division.index.get("test")) if raw.originals else None,
+    )
+
+
+def _report(
+    parts: Mapping[str, Selection],
+    raw: Raw,
+    division: Division,
+    hashes: Mapping[str, Hashes],
+) -> None:
+    """Say what of the division may be a mistake, and where it lies in time."""
+    counts = {name: count_classes(name, part, len(raw.classes)) for name, part in parts.items()}
+    _report_classes(counts, raw.classes)
+    for name, described in raw.descriptions.items():
+        if described.meaning == "table":
+            rows, target = (sample(parts["train"], of, MOST_ROWS) for of in (name, "target"))
+            for column in find_answers(rows, target, described.columns):
+                log.warning(
+                    "column %s looks like the answer, since it predicts %s alone; unless it is known when the "
+                    "model is used, leave it out: %s",
+                    column,
+                    raw.target_name,
+                    written("drop", column),
+                )
+    said = [] if raw.published else near_duplicates(parts, raw.descriptions)
+    if raw.keys is not None and any(of.meaning == "tokens" for of in raw.descriptions.values()):
+        said += near_sentences(raw.keys, hashes, division.index)
+    if small := small_test_part(len(parts["test"]), counts["test"], raw.kind):
+        said.append(small)
+    for sentence in said:
+        log.warning("%s", sentence)
+    if raw.times is not None:
+        spans = {part: raw.times[at] for part, at in division.index.items()}
+        summary.info(
+            "divided %s: train until %s, validation from %s until %s, test from %s until %s",
+            division.how,
+            _time(spans["train"].max()),
+            _time(spans["validation"].min()),
+            _time(spans["validation"].max()),
+            _time(spans["test"].min()),
+            _time(spans["test"].max()),
+        )
+
+
+def _time(moment: Any) -> str:
+    return str(moment).removesuffix("T00:00:00.000000")
+
+
+def _report_classes(counts: Mapping[str, tuple[int, ...]], classes: tuple[str, ...]) -> None:
+    for part, of_part in counts.items():
+        missing = [name for name, count in zip(classes, of_part, strict=False) if not count]
+        if missing:
+            more = f" and {len(missing) - 5} more classes" if len(missing) > 5 else ""
+            log.warning("the %s part has no item of %s%s", part, ", ".join(missing[:5]), more)
