@@ -4,7 +4,7 @@ model."""
 import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -43,7 +43,6 @@ from podium.manifests.options import (
 )
 from podium.storage import absolute
 from podium.sweeps.namespace import detach as leave
-from podium.system.settings import Settings
 from podium.training.standing import Standing, standing
 
 if TYPE_CHECKING:
@@ -511,14 +510,13 @@ def sweep(
         with suppress(PodiumError):  # the trainer says what is wrong with the data
             if describe_data(str(data)).kind == "regression":
                 changed = tuned_for_numbers(changed)
-    begun = begin(
-        changed,
-        ClusterSpec.of(cluster, images=images),
-        exact=name is not None,
+    begun = SweepPlan(
+        experiment=changed,
+        spec=ClusterSpec.of(cluster, images=images),
         data=data,
         output=output,
-        detach=detach,
-    )
+        exact=name is not None,
+    ).start(detach=detach)
     return begun.wait() if wait and not detach else begun
 
 
@@ -533,67 +531,71 @@ def _either(short: str, value: int | None, name: str, other: int | None) -> int 
     return other if value is None else value
 
 
-def ready(
-    experiment: Experiment, cluster: Cluster, *, exact: bool, data: object, output: object
-) -> Experiment:
-    """Return an Experiment as the cluster can run it, under a free name; arguments as of begin."""
-    home = Settings.from_environment().home
-    experiment = experiments.ready(experiment, cluster, home, data=data, output=output, say=say)
-    if exact:
-        return experiment
-    free = experiments.free_name(cluster, "Experiment", experiment.name)
-    return experiment.with_metadata({**experiment.metadata, "name": free})
+@dataclass(frozen=True, kw_only=True)
+class SweepPlan:
+    """A sweep that is about to start."""
 
+    experiment: Experiment
+    spec: ClusterSpec
+    data: object
+    """The user's argument."""
 
-def begin(
-    experiment: Experiment,
-    spec: ClusterSpec,
-    *,
-    exact: bool,
-    data: object = None,
-    output: object = None,
-    detach: bool = False,
-) -> Sweep:
-    """Create an Experiment and return at once.
+    output: object
+    """The user's argument."""
 
-    Args:
-        exact: Whether the name must be free; else a number is appended to a name that is taken.
-        data: The user's argument.
-        output: The user's argument.
-        detach: Whether it has to outlive this process.
+    exact: bool
+    """Whether the name must be free; else a number is appended to a name that is taken."""
 
-    Raises:
-        InvalidInput: It breaks a rule, or cannot go on without this process; nothing was started.
-        Conflict: There is one of this name.
-    """
-    experiment = named(experiment)
-    advice = _look_at_data(data, experiment)
-    cluster = spec.open()
-    try:
-        known, earlier = experiment.name, list[Trial]()
-        experiment = ready(experiment, cluster, exact=exact, data=data, output=output)
-        if experiment.name != known and experiment.asked:
-            earlier = list(cluster.trials(known))
-        if detach and not cluster.outlives_client("Experiment"):
-            url = leave(cluster, experiment)
+    def ready(self, cluster: Cluster) -> Experiment:
+        """Return the Experiment as the cluster can run it, under a free name.
+
+        Raises:
+            BrokenRules: Katib would refuse it or never end it.
+            InvalidInput: There is no dataset where it would be.
+        """
+        experiment = experiments.ready(named(self.experiment), cluster, self.data, self.output)
+        if self.exact:
+            return experiment
+        free = experiments.free_name(cluster, "Experiment", experiment.name)
+        return experiment.with_metadata({**experiment.metadata, "name": free})
+
+    def start(self, *, detach: bool = False) -> Sweep:
+        """Create the Experiment and return at once.
+
+        Args:
+            detach: Whether it has to outlive this process.
+
+        Raises:
+            InvalidInput: It breaks a rule, or cannot go on without this process; nothing was
+                started.
+            Conflict: There is one of this name.
+        """
+        known, advice = self.experiment.name, _look_at_data(self.data, self.experiment)
+        cluster, earlier = self.spec.open(), list[Trial]()
+        try:
+            experiment = self.ready(cluster)
+            if known and experiment.name != known and experiment.asked:
+                earlier = list(cluster.trials(known))
+            if detach and not cluster.outlives_client("Experiment"):
+                url = leave(cluster, experiment)
+                cluster.close()
+                return Sweep(ClusterSpec(url=url), experiment.name)
+            created = cluster.create(experiment)
+        except BaseException:
             cluster.close()
-            return Sweep(ClusterSpec(url=url), experiment.name)
-        created = cluster.create(experiment)
-    except BaseException:
-        cluster.close()
-        raise
-    for warning in filter(None, (*warnings_of(experiment), advice)):
-        say(warning)
-    if earlier and (said := forecast(experiment, earlier)):
-        say(f"{said}, as in {known}")
-    say(f"Experiment {experiment.name}, at {cluster.url}")
-    for title, text in describe(created).items():
-        say(f"{title}: {text}")
-    if created.choice and cluster.outlives_client("Experiment"):
-        say(f"Katib itself would run {experiment.algorithm.name}")
-    begun = Sweep(spec, experiment.name, cluster)
-    begun.session.keep_open("Experiment", begun.name)
-    return begun
+            raise
+        for warning in filter(None, (*warnings_of(experiment), advice)):
+            say(warning)
+        if earlier and (said := forecast(experiment, earlier)):
+            say(f"{said}, as in {known}")
+        say(f"Experiment {experiment.name}, at {cluster.url}")
+        for title, text in describe(created).items():
+            say(f"{title}: {text}")
+        if created.choice and cluster.outlives_client("Experiment"):
+            say(f"Katib itself would run {experiment.algorithm.name}")
+        begun = Sweep(self.spec, experiment.name, cluster)
+        begun.session.keep_open("Experiment", begun.name)
+        return begun
 
 
 def _look_at_data(data: object, experiment: Experiment) -> str:
