@@ -16,7 +16,6 @@ from podium.errors import Failed, PodiumError, Unavailable
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
-from podium.manifests.kueue import lost_patches
 from podium.manifests.labels import (
     COMPLETION_INDEX,
     EXPERIMENT,
@@ -449,7 +448,7 @@ class Watchman:
             made_by = f"{job}-{NODE}-0" if _job_of(resource).kind == TRAINJOB else ""
             if trouble := self._refusal(job, uid, made_by, created_at(resource)):
                 yield (
-                    (replace(trouble, hint=_PATCHES_LOST) if lost_patches(resource) else trouble),
+                    (replace(trouble, hint=_PATCHES_LOST) if _lost_patches(resource) else trouble),
                     (job, "refused"),
                 )
 
@@ -512,6 +511,15 @@ class Watchman:
                 )
             self.warned = True
             return []
+
+
+def _lost_patches(resource: Resource) -> bool:
+    """Return whether a TrainJob that a queue has admitted has no runtimePatches: podium's always
+    have some."""
+    if not isinstance(resource, Workload) or resource.kind != TRAINJOB:
+        return False
+    admitted = bool(resource.queue) and not resource.suspended
+    return admitted and not resource.spec.get("runtimePatches")
 
 
 def not_run(namespace: str) -> tuple[str, str]:
