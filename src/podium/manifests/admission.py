@@ -399,11 +399,6 @@ _TRAINJOB_SPEC: Schema = {
     "managedBy": TEXT,
 }
 
-TRAINJOB_REFUSED = Rules[Workload]()
-refused_trainjob = TRAINJOB_REFUSED.rule(
-    "fail", "Trainer, JobSet or the API server refuses it.", "refused-by-trainer", refuses=True
-)
-
 
 @refused_trainjob
 def _runtime(job: Workload) -> Iterator[Violation]:
