@@ -9,12 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from podium.api import experiments
-from podium.api.best import Best, model_of
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
 from podium.api.sweep_list import ListedSweep
-from podium.api.trials import TrialProgress, TrialReader, failed, leaderboard_of, measured
+from podium.api.trials import (
+    Best,
+    TrialProgress,
+    TrialReader,
+    failed,
+    leaderboard_of,
+    model_of,
+    plain,
+)
 from podium.cluster.base import Cluster
 from podium.display.notebook import LiveCell, Log, data_frame, in_notebook, say
 from podium.display.terminal import doing
@@ -130,8 +137,8 @@ class Sweep(Launched):
         rows = [
             {
                 own["trial"]: row.name,
-                **{name: _number(row.parameters.get(name, "")) for name in names},
-                **{name: _number(value) for name, value in row.metrics.items()},
+                **{name: plain(row.parameters.get(name, "")) for name in names},
+                **{name: plain(value) for name, value in row.metrics.items()},
                 own["state"]: row.state,
                 **dict(
                     zip(
@@ -157,30 +164,15 @@ class Sweep(Launched):
         Raises:
             NotFound: There is none yet.
         """
-        return self._of_trial(self.best_trial)
+        return Best.of(self.best_trial, self.experiment)
 
     @property
     def front(self) -> list[Best]:
         """The Pareto front, best in the first objective first: no other trial is better in one
         objective, and as good in the others. With one objective it is the best trial; empty as long
         as there is no result."""
-        return [self._of_trial(trial) for trial in pareto_front(self.cluster.trials(self.name))]
-
-    def _of_trial(self, trial: Trial) -> Best:
-        values = {name: _number(value) for name, value in trial.parameters.items()}
-        metrics = {
-            name: _number(value)
-            for name, value in measured(trial, self.experiment).items()
-            if value
-        }
-        assert trial.value is not None
-        return Best(
-            name=trial.name,
-            parameters=values,
-            metrics=metrics,
-            value=trial.value,
-            model=model_of(trial),
-        )
+        front, experiment = pareto_front(self.cluster.trials(self.name)), self.experiment
+        return [Best.of(trial, experiment) for trial in front]
 
     @property
     def best_trial(self) -> Trial:
@@ -635,13 +627,3 @@ def open_sweep(name: str, *, cluster: str | Path | ClusterSpec | None = None) ->
     opened = Sweep(ClusterSpec.of(cluster), name)
     opened.experiment  # noqa: B018  raises NotFound
     return opened
-
-
-def _number(text: str) -> float | int | str | None:
-    """Convert Kubernetes' text to a number; other text stays, and empty text is None."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text or None
