@@ -12,7 +12,7 @@ from podium.api import experiments
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
-from podium.api.sweep_list import ListedSweep
+from podium.api.sweep_list import sweep_row
 from podium.api.trials import (
     Best,
     TrialProgress,
@@ -83,12 +83,11 @@ class Sweep(Launched):
     @property
     def status(self) -> str:
         """``Created``, ``Running``, ``Stopped``, ``Succeeded`` or ``Failed``."""
-        experiment = self.experiment
-        return experiment.state.phase
+        return self.experiment.state.phase
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values: what the shell, ``podium mcp`` and the page show of it."""
-        return ListedSweep.of(self.cluster, self.experiment).to_json()
+        return sweep_row(self.cluster, self.experiment)
 
     @property
     def note(self) -> str:

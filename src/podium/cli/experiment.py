@@ -275,16 +275,16 @@ def list_(spec: "ClusterSpec", as_json: bool) -> None:
       podium experiment list --json
       podium experiment list --cluster kubernetes://team
     """
-    from podium.api.sweep_list import ListedSweep, list_sweeps
+    from podium.api.sweep_list import HEADS, list_sweeps, sweep_cells
     from podium.display.tables import Row, screen_width, table
 
     sweeps = list_sweeps(spec)
-    rows = [Row(phase=sweep.state.capitalize(), cells=sweep.cells()) for sweep in sweeps]
-    heads, drop = ListedSweep.HEADS, ("ALGORITHM", "BEGAN (UTC)", "METRIC", ">BEST", "STATE")
+    rows = [Row(phase=sweep["state"].capitalize(), cells=sweep_cells(sweep)) for sweep in sweeps]
+    drop = ("ALGORITHM", "BEGAN (UTC)", "METRIC", ">BEST", "STATE")
     output(
         as_json,
-        [sweep.to_json() for sweep in sweeps],
-        lambda: table(heads, rows, width=screen_width(), drop=drop, shorten="NAME"),
+        sweeps,
+        lambda: table(HEADS, rows, width=screen_width(), drop=drop, shorten="NAME"),
     )
 
 

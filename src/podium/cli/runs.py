@@ -34,7 +34,6 @@ from podium.kfp.parameters import pairs
 from podium.system.settings import STORAGE
 
 if TYPE_CHECKING:
-    from podium.api.sweep_list import ListedSweep
     from podium.kfp.runs import ServerRun
     from podium.runner.run import Run
     from podium.runner.runs import Runs, StoredRun, StoredRuns
@@ -91,12 +90,12 @@ def list_(
         return
     tagged = [run for run in podium.runs().all if set(tags) <= set(run.record.tags)]
     rows = [run.to_json() | {"bytes": run.size} for run in tagged]
-    rows += [] if tags else [sweep.to_json() for sweep in _sweeps()]
+    rows += [] if tags else _sweeps()
     rows.sort(key=lambda row: datetime.fromisoformat(row["began"]))
     output(as_json, rows, lambda: _drawn(rows))
 
 
-def _sweeps() -> "list[ListedSweep]":
+def _sweeps() -> list[dict[str, Any]]:
     """Return the sweeps of this machine's local cluster; of none if a file of it is damaged, which
     hides no run."""
     from podium.api.sweep_list import list_sweeps
