@@ -552,14 +552,10 @@ def _jobs_of(api: Api, resource: Resource, pods: list[Any]) -> list[tuple[str, l
     Args:
         resource: A PyTorchJob, Job, Trial or Experiment.
     """
-    want = _pods_of(_job_of(resource))
+    want = max(1, _job_of(resource).pod_count)
     if resource.kind != "Experiment":
         return [(resource.name, pods, want)]
     trials = map(Trial.parse, api.objects("Trial", f"{EXPERIMENT}={resource.name}"))
     running = [trial.name for trial in trials if not trial.state.finished]
     labels = [(pod, (pod.metadata.labels or {}).get(_JOB_SELECTOR["Trial"])) for pod in pods]
     return [(name, [pod for pod, trial in labels if trial == name], want) for name in running]
-
-
-def _pods_of(job: Workload) -> int:
-    return max(1, sum(replica.count for replica in job.replicas))
