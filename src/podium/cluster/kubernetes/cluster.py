@@ -146,7 +146,7 @@ class KubernetesCluster(Cluster):
         admitted.
 
         The training operator adds a container to a PyTorchJob's Workers that "restricted" refuses
-        (INIT_CONTAINER).
+        (``init-pytorch``).
         """
         refused = (
             kind == "PyTorchJob" and workers and (self._labels() or {}).get(ENFORCE) == RESTRICTED

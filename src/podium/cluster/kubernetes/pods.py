@@ -27,16 +27,6 @@ from podium.manifests.labels import (
     SUGGESTION,
     TRIAL,
 )
-from podium.manifests.pod_security import (
-    COLLECTOR,
-    COLLECTOR_HINT,
-    EARLY_STOPPING_CONTAINER,
-    EARLY_STOPPING_HINT,
-    INIT_CONTAINER,
-    INIT_HINT,
-    SUGGESTION_CONTAINER,
-    SUGGESTION_HINT,
-)
 from podium.manifests.resource import Resource
 from podium.manifests.trainjob import NODE
 from podium.manifests.workload import Workload
@@ -46,13 +36,31 @@ REFUSED = ("FailedCreatePod", "FailedCreate", "TrainJobResourcesCreationFailed")
 controller, Trainer."""
 
 _ADDED_HINTS = {
-    INIT_CONTAINER: INIT_HINT,
-    COLLECTOR: COLLECTOR_HINT,
-    EARLY_STOPPING_CONTAINER: EARLY_STOPPING_HINT,
-    SUGGESTION_CONTAINER: SUGGESTION_HINT,
+    # The training operator adds it to the Workers of a PyTorchJob that has a Master (kubeflow/trainer
+    # v1.9.3: pkg/controller.v1/pytorch/initcontainer.go).
+    "init-pytorch": (
+        "the training operator adds this container to the Workers of PyTorchJobs: give it the template of "
+        "deploy/training-operator (docs/cluster-teams.md), or launch a TrainJob (job_kind=trainjob), or no Workers"
+    ),
+    # Katib adds it to the pods of trials for StdOut and File (katib v0.19.0: pkg/webhook/v1beta1/pod).
+    "metrics-logger-and-collector": (
+        "apply deploy/katib (docs/cluster-teams.md), or set init.controller.injectSecurityContext: true in "
+        "katib-config, and runAsUser in the pods of trials"
+    ),
+    # Katib adds it to the suggestion service of an Experiment with spec.earlyStopping; its configuration
+    # has no field for a securityContext (katib v0.19.0: pkg/apis/config/v1beta1, EarlyStoppingConfig).
+    "early-stopping": (
+        "apply deploy/katib (docs/cluster-teams.md), or take earlyStopping out of the Experiment"
+    ),
+    # The suggestion service, which runs an algorithm for Katib (katib v0.19.0:
+    # pkg/controller.v1beta1/consts).
+    "suggestion": (
+        "apply deploy/katib (docs/cluster-teams.md), or give the suggestions in katib-config a "
+        "securityContext with runAsUser (kubeflow/katib#2613)"
+    ),
 }
-"""Hint for each container that controllers add, by name; the first one that a refusal names
-applies."""
+"""Hint for each container without a securityContext that controllers add, by name; the first one
+that a refusal names applies."""
 
 _INTERNAL = "Internal error occurred"
 """Prefix of the API server's message for every error 500, including a webhook that does not
