@@ -21,8 +21,7 @@ from podium.runner import child, process
 from podium.runner.interpreter import Interpreter
 from podium.runner.process import RunningPipeline
 from podium.runner.record import RunRecord, StepRecord
-from podium.runner.steps import Cache
-from podium.runner.steps import Process as StepProcess
+from podium.runner.steps import Cache, Process as StepProcess
 from podium.storage.s3 import conditional, lock
 from podium.storage.s3.conditional import ConditionalWrites
 from podium.sweeps.controller import ExperimentController

@@ -36,11 +36,10 @@ from podium.manifests.options import (
     documented,
     prepare,
     read_settings,
+    settings as option_settings,
 )
-from podium.manifests.options import settings as option_settings
 from podium.manifests.options.base import Values
-from podium.manifests.placement import Pods
-from podium.manifests.placement import place as placed
+from podium.manifests.placement import Pods, place as placed
 from podium.metrics import STRICT_FORMAT, Goal
 from podium.metrics.libraries import Library, library_of
 from podium.search.algorithms import AUTO
