@@ -28,8 +28,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import torch
-from accuracy import mean_and_deviation, test_accuracy
-from accuracy import train as train_to
+from accuracy import mean_and_deviation, test_accuracy, train as train_to
 from machine import describe
 
 import podium

@@ -25,8 +25,7 @@ from typing import Any
 
 from accuracy import mean_and_deviation, test_accuracy, train
 from bare_loop import BLOCK, BLOCKS, WARM
-from baseline import command as baseline_command
-from baseline import epochs_to, lines_of, write_idx
+from baseline import command as baseline_command, epochs_to, lines_of, write_idx
 from machine import describe
 
 PARTS = ("throughput", "fast", "baseline", "baseline-pace")

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner, Result
 from datasets import synthetic_part, write_pictures
-from s3servers import endpoint as endpoint
-from s3servers import new_bucket as new_bucket
+from s3servers import endpoint as endpoint, new_bucket as new_bucket
 
 # Processes inherit ignored signals, and who runs the tests under nohup or in the background has these ignored; tests send
 # them to processes of theirs.

@@ -233,7 +233,7 @@ def test_a_training_names_its_queue(tiny_dataset: Path, home: Path) -> None:
     ("given", "message"),
     [
         ({"job": "nothing.yaml"}, "there is no file nothing.yaml"),
-        ({"job": {"kind": "Experiment"}}, "a training is one"),
+        ({"job": {"kind": "Experiment"}}, "the manifest must hold a Job"),
         (
             {"job": {"kind": "Job", "apiVersion": "batch/v1"}, "lr": 1},
             "has its hyperparameters in its command, but got lr",

@@ -7,8 +7,7 @@ import pytest
 from api_server import World
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.data.artifact import describe
-from podium.data.artifact import test_uri as home_of_test_part
+from podium.data.artifact import describe, test_uri as home_of_test_part
 from podium.errors import PodiumError
 from podium.storage import connect
 from podium.training.identity import RunIdentity, StepContext

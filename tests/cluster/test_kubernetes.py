@@ -11,8 +11,7 @@ import pytest
 from api_server import ApiServer, World
 from trainjobs import program
 
-from podium.cluster.kubernetes import logs as kubernetes_logs
-from podium.cluster.kubernetes import pods as kubernetes_pods
+from podium.cluster.kubernetes import logs as kubernetes_logs, pods as kubernetes_pods
 from podium.cluster.kubernetes.api import Waits
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import (

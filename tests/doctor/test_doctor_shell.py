@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.shell import specials, split_script, wrap
+from podium.doctor.reading import STDOUT
+from podium.manifests.experiment.experiment import Collector, Experiment
+from podium.manifests.experiment.shell import specials, split_script
 from podium.manifests.experiment.shell_rules import SHELL_RULES
 from podium.manifests.rules import Finding, apply
 
@@ -57,7 +58,8 @@ def test_kubernetes_replaces_its_own_variables_before_the_shell_sees_them() -> N
 
 
 def test_the_wrapper_collects_the_output_and_marks_a_good_end(tmp_path: Path) -> None:
-    words = wrap(["echo", "loss=1"], file=str(tmp_path / "metrics.log"))
+    collector = Collector(kind="StdOut", path=str(tmp_path / "metrics.log"))
+    words = collector.wrap(["echo", "loss=1"])
     child = subprocess.Popen(words)
     assert child.wait(10) == 0
     assert (tmp_path / "metrics.log").read_text() == "loss=1\n"
@@ -65,16 +67,15 @@ def test_the_wrapper_collects_the_output_and_marks_a_good_end(tmp_path: Path) ->
 
 
 def test_of_a_script_only_the_last_command_is_collected(tmp_path: Path) -> None:
-    words = wrap(
-        ["sh", "-c", "echo loss=1; echo bye"], file=str(tmp_path / "metrics.log")
-    )  # observed on Katib too
+    collector = Collector(kind="StdOut", path=str(tmp_path / "metrics.log"))
+    words = collector.wrap(["sh", "-c", "echo loss=1; echo bye"])  # observed on Katib too
     assert subprocess.run(words, capture_output=True, timeout=10).stdout == b"loss=1\n"
     assert (tmp_path / "metrics.log").read_text() == "bye\n"
 
 
 def test_a_path_to_the_shell_is_wrapped_once_more() -> None:
-    assert wrap(["/bin/sh", "-c", "echo 1"])[:2] == ("sh", "-c")
-    assert wrap(["bash", "-c", "echo 1"])[:2] == ("bash", "-c")
+    assert STDOUT.wrap(["/bin/sh", "-c", "echo 1"])[:2] == ("sh", "-c")
+    assert STDOUT.wrap(["bash", "-c", "echo 1"])[:2] == ("bash", "-c")
 
 
 def test_a_script_is_cut_where_its_commands_end() -> None:

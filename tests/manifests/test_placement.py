@@ -6,8 +6,7 @@ import pytest
 from pytorchjobs import write_pytorchjob
 
 from podium.errors import InvalidInput
-from podium.manifests.experiment import Experiment
-from podium.manifests.experiment import check as check_experiment
+from podium.manifests.experiment import Experiment, check as check_experiment
 from podium.manifests.placement import Pods, place
 from podium.manifests.workload import Workload
 

@@ -7,7 +7,7 @@ import pytest
 from podium.errors import InvalidInput
 from podium.manifests.admission import admit
 from podium.manifests.experiment import Experiment, check, load
-from podium.manifests.experiment.stuck_rules import STUCK
+from podium.manifests.experiment.stuck_rules import STUCK, _unsupported
 from podium.manifests.rules import (
     PODIUM,
     BrokenRules,
@@ -16,7 +16,6 @@ from podium.manifests.rules import (
     apply,
     broken,
     raise_for,
-    unsupported,
 )
 
 RULES = Rules[int]()
@@ -62,7 +61,7 @@ def test_only_findings_that_break_are_raised() -> None:
 def test_what_podium_does_not_run_is_a_warning_that_breaks() -> None:
     rule = next(rule for rule in STUCK if rule.name == "not-run-by-podium")
     assert (rule.level, rule.runner, rule.refuses) == ("warn", PODIUM, True)
-    violation = unsupported("spec.kind", "podium runs Jobs", "Workflows")
+    violation = _unsupported("spec.kind", "podium runs Jobs", "Workflows")
     assert violation.what == "podium runs Jobs, not Workflows"
     assert str(violation.hint).endswith("change spec.kind")
 

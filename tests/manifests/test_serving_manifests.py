@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from podium.cli.serve import serve
+from podium.cluster.kubernetes.rollout import rolled_out
 from podium.cluster.kubernetes.store_access import AccessByReference
 from podium.errors import InvalidInput
 from podium.files.documents import load_yaml
@@ -13,7 +14,7 @@ from podium.files.yaml_loader import dump
 from podium.manifests.conditions import Manifest
 from podium.manifests.pod_security import violations
 from podium.manifests.resource import Resource
-from podium.manifests.serving import ANSWER, DRAIN, FORMS, ModelServer, rolled_out
+from podium.manifests.serving import ANSWER, DRAIN, FORMS, ModelServer
 from podium.manifests.workload import Pod
 
 FULL: dict[str, Any] = {

@@ -10,8 +10,7 @@ import pytest
 from podium.cli import model_view
 from podium.display import tables
 from podium.errors import Damaged, InvalidInput
-from podium.models import Model, Record, Registry, open_registry
-from podium.models import version as versions
+from podium.models import Model, Record, Registry, open_registry, version as versions
 from podium.models.document import MAX_BYTES, seal
 from podium.models.ledger import State
 from podium.scoring.comparison import confused_pairs

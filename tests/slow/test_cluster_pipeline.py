@@ -29,8 +29,7 @@ from livekubeflow import (
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.manifests.conditions import status_of
-from podium.manifests.labels import RUN as RUN_LABEL
-from podium.manifests.labels import RUN_NAMESPACE
+from podium.manifests.labels import RUN as RUN_LABEL, RUN_NAMESPACE
 from podium.manifests.typed import typed
 from podium.storage import connect
 

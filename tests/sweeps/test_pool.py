@@ -12,8 +12,7 @@ import pytest
 from api_server import ApiServer
 from engine_place import EngineThread, namespace
 from test_engine import PROGRAM, experiment, finished, until
-from test_population import PROGRAM as MEMBER
-from test_population import experiment as population
+from test_population import PROGRAM as MEMBER, experiment as population
 
 from podium.errors import NotFound, PodiumError, Unavailable
 from podium.manifests.experiment import best_trial

@@ -10,8 +10,7 @@ import pytest
 import torch
 from ranks import run_ranks
 
-from podium.trainer import data
-from podium.trainer import world as worlds
+from podium.trainer import data, world as worlds
 from podium.trainer.config import TrainConfig
 from podium.trainer.loop import TrainingLoop
 

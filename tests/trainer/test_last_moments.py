@@ -11,8 +11,7 @@ import torch
 from ranks import free_port, run_ranks
 
 from podium.cluster.local.processes.client import Command, LauncherPool, Process
-from podium.trainer import data, output
-from podium.trainer import world as worlds
+from podium.trainer import data, output, world as worlds
 from podium.trainer.__main__ import main, train
 from podium.trainer.config import parse
 

@@ -10,8 +10,7 @@ import torch
 from ranks import run_ranks
 from torch import distributed
 
-from podium.trainer import data
-from podium.trainer import world as worlds
+from podium.trainer import data, world as worlds
 from podium.trainer.config import TrainConfig
 from podium.trainer.loop import TrainingLoop
 

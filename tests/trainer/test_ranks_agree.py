@@ -11,8 +11,7 @@ from ranks import run_ranks
 from torch import nn
 
 from podium.errors import InvalidInput
-from podium.trainer import data, processor
-from podium.trainer import world as worlds
+from podium.trainer import data, processor, world as worlds
 from podium.trainer.config import TrainConfig
 from podium.trainer.loop import TrainingLoop
 

@@ -9,12 +9,15 @@ from threading import Event as Stopping
 from typing import Any, ClassVar
 
 from pool_universe import ProcessOfTrial
-from simulated_stores import DELETES, WRITES, MemoryStorage
-from simulated_stores import Disk as Objects
+from simulated_stores import DELETES, WRITES, Disk as Objects, MemoryStorage
 from simulation import Crash, Fault, Life, Lock, Outcome, Process, Violation, here
-from sweep_universe import KINDS as API_KINDS
-from sweep_universe import LEASE_SECONDS, SweepUniverse, experiment
-from sweep_universe import modules as sweep_modules
+from sweep_universe import (
+    KINDS as API_KINDS,
+    LEASE_SECONDS,
+    SweepUniverse,
+    experiment,
+    modules as sweep_modules,
+)
 
 from podium.cluster.base import Cluster
 from podium.cluster.local import store

@@ -11,9 +11,15 @@ from typing import Any
 from simulated_api import Server
 from simulated_stores import DELETES, WRITES, Disk, MemoryStorage
 from simulation import Event, Fault, Life, Outcome, Scratch, Violation, here
-from sweep_universe import KINDS as API_KINDS
-from sweep_universe import LEASE_SECONDS, Operator, SweepUniverse, experiment, loss
-from sweep_universe import modules as sweep_modules
+from sweep_universe import (
+    KINDS as API_KINDS,
+    LEASE_SECONDS,
+    Operator,
+    SweepUniverse,
+    experiment,
+    loss,
+    modules as sweep_modules,
+)
 
 from podium.files.documents import load_json
 from podium.manifests.experiment.experiment import Experiment

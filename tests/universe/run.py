@@ -13,20 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from bucket_universe import BucketUniverse
-from files_universe import FilesUniverse
-from files_universe import modules as files_modules
+from files_universe import FilesUniverse, modules as files_modules
 from planted_bugs import BUCKETS, FILES, POOLS, REGISTRY, RUNS, SCHEDULES, SWEEPS
-from pool_universe import PoolUniverse
-from pool_universe import modules as pool_modules
-from registry_universe import RegistryUniverse
-from registry_universe import modules as registry_modules
-from runs_universe import RunsUniverse
-from runs_universe import modules as runs_modules
-from schedules_universe import SchedulesUniverse
-from schedules_universe import modules as schedules_modules
+from pool_universe import PoolUniverse, modules as pool_modules
+from registry_universe import RegistryUniverse, modules as registry_modules
+from runs_universe import RunsUniverse, modules as runs_modules
+from schedules_universe import SchedulesUniverse, modules as schedules_modules
 from simulation import Fault, Outcome, installed, shrunk
-from sweep_universe import SweepUniverse
-from sweep_universe import modules as sweep_modules
+from sweep_universe import SweepUniverse, modules as sweep_modules
 
 UNIVERSES: dict[str, tuple[Callable[..., Any], Callable[[str], bool]]] = {
     "registry": (RegistryUniverse, registry_modules),

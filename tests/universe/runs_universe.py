@@ -22,8 +22,7 @@ from simulation import Event, Fault, Future, Outcome, SimpleQueue, Universe, Vio
 
 from podium.errors import Conflict, PodiumError
 from podium.kfp import definition
-from podium.runner import child, interpreter, process, record, step_process
-from podium.runner import run as runs
+from podium.runner import child, interpreter, process, record, run as runs, step_process
 from podium.runner.messages import Order
 from podium.runner.record import RunRecord
 from podium.system.settings import FAILURE

@@ -279,12 +279,12 @@ class SchedulesUniverse:
         before, cancelled = [run.run_id for run in running], len(self.services.cancelled)
         try:
             if wish.kind == "apply":
-                call = commands.apply.callback
+                call = commands.schedule.commands["apply"].callback
                 call(paths=(wish.schedule,), group="g", now=now, as_json=False, **server)
             elif wish.kind == "delete":
-                commands.delete.callback(name=name, now=now, **server)
+                commands.schedule.commands["delete"].callback(name=name, now=now, **server)
             else:
-                commands.pause.callback(name=name, **server)
+                commands.schedule.commands["pause"].callback(name=name, **server)
         except NotFound as error:
             if "cannot delete" in error.message:
                 raise Violation(f"a command minds that it is gone: {error.message}") from None

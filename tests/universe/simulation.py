@@ -20,8 +20,7 @@ import time as real_time
 import uuid as real_uuid
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future as real_future
-from concurrent.futures import ThreadPoolExecutor as real_pool
+from concurrent.futures import Future as real_future, ThreadPoolExecutor as real_pool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path

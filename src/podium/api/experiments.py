@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 from podium.cluster.base import Cluster
+from podium.display.notebook import say
 from podium.errors import InvalidInput, NotFound
 from podium.manifests.experiment import Changes, Experiment, customize, load
 from podium.manifests.experiment.optimization_job import as_experiment
@@ -17,6 +18,7 @@ from podium.manifests.rules import PODIUM, RUNNERS
 from podium.manifests.sdk import from_sdk
 from podium.manifests.workload import Workload
 from podium.storage import absolute
+from podium.system.settings import Settings
 
 R = TypeVar("R", Workload, Experiment)
 
@@ -98,19 +100,15 @@ def changed(
     return place(customized, Pods(queue=queue, queue_priority=queue_priority))
 
 
-def ready(
-    experiment: Experiment, cluster: Cluster, home: Path, *, data: object, output: object, say: _Say
-) -> Experiment:
+def ready(experiment: Experiment, cluster: Cluster, data: object, output: object) -> Experiment:
     """Return an Experiment as the cluster can run it.
 
     On Kubernetes its pods get the access to the object store; on this machine podium's own trainer
-    reads and writes below ``home`` where the user named no place.
+    reads and writes below PODIUM_HOME where the user named no place.
 
     Args:
-        home: Directory with ``data/mnist`` and ``trials`` on this machine.
         data: The user's argument.
         output: The user's argument.
-        say: Gets a notice about missing access.
 
     Raises:
         BrokenRules: Katib would refuse it or never end it.
@@ -123,7 +121,7 @@ def ready(
         return with_store(check(experiment, runners), cluster.url, say)
     if data:
         check_here(data)
-    return _at_home(experiment, home, data, output)
+    return _at_home(experiment, Settings.from_environment().home, data, output)
 
 
 def check_here(data: object) -> None:

@@ -158,13 +158,7 @@ def run_job(
         >>> job.status, job.logs()
         ('Succeeded', hello)
     """
-    if isinstance(job, Mapping):
-        documents, source = [dict(job)], _MANIFEST
-    elif not isinstance(job, str | Path) or not Path(job).is_file():
-        raise InvalidInput(f"there is no file {job}", "the YAML of a job, or a manifest as a dict")
-    else:
-        documents, source = load_yaml(read_text(Path(job)), str(job)), str(job)
-    (workload,) = read_jobs(documents, source, name or "", most=1)
+    workload = read_job(job, name or "")
     session = Session(ClusterSpec.of(cluster, images=images))
     try:
         (begun,) = begin_jobs(
@@ -177,18 +171,35 @@ def run_job(
     return begun.wait() if wait else begun
 
 
-def read_jobs(
-    documents: Sequence[Any], source: str, name: str = "", *, most: int | None = None
-) -> list[Workload]:
+def read_job(job: str | Path | Mapping[str, Any], name: str = "") -> Workload:
+    """Return the only job of a YAML file, or that a manifest is.
+
+    Raises:
+        InvalidInput: There is no such file, or it is not one job.
+    """
+    if isinstance(job, Mapping):
+        documents, source = [dict(job)], _MANIFEST
+    elif not isinstance(job, str | Path) or not Path(job).is_file():
+        raise InvalidInput(f"there is no file {job}", "the YAML of a job, or a manifest as a dict")
+    else:
+        documents, source = load_yaml(read_text(Path(job)), str(job)), str(job)
+    jobs = read_jobs(documents, source, name if len(documents) == 1 else "")
+    if len(jobs) > 1:
+        raise InvalidInput(
+            f"{source} holds {len(jobs)} jobs, but one is run", "podium job run runs all of a file"
+        )
+    return jobs[0]
+
+
+def read_jobs(documents: Sequence[Any], source: str, name: str = "") -> list[Workload]:
     """Return the jobs of a file.
 
     Args:
         source: Name of the source, for errors.
         name: metadata.name instead of its own, of one job.
-        most: Maximum number of jobs in it.
 
     Raises:
-        InvalidInput: It holds none, too many, or something else.
+        InvalidInput: It holds none, or something else.
     """
     for number, document in enumerate(documents, 1):
         kind = document.get("kind") if isinstance(document, dict) else None
@@ -203,10 +214,6 @@ def read_jobs(
     if not documents:
         raise InvalidInput(f"{source} has no object in it", "it must hold a job")
     jobs = [Workload.parse(document) for document in documents]
-    if len(jobs) > (most or len(jobs)):
-        raise InvalidInput(
-            f"{source} holds {len(jobs)} jobs, but one is run", "podium job run runs all of a file"
-        )
     if name and len(jobs) > 1:
         raise InvalidInput(f"--name is for one job, but {source} holds {len(jobs)}")
     return [job.with_metadata({**job.metadata, "name": name}) for job in jobs] if name else jobs

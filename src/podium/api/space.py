@@ -56,10 +56,6 @@ class Float:
         space |= {"step": repr(float(self.step))} if self.step else {}
         return "double", space | ({"distribution": "logUniform"} if self.is_log else {})
 
-    def read(self, text: str) -> float:
-        """Return the value that a trial was given as text."""
-        return float(text)
-
     def __str__(self) -> str:
         scale = (
             " on a log scale" if self.is_log else f" in steps of {self.step:g}" if self.step else ""
@@ -99,10 +95,6 @@ class Int:
             {"step": str(self.step)} if self.step > 1 else {}
         )
         return "int", space | ({"distribution": "logUniform"} if self.log else {})
-
-    def read(self, text: str) -> int:
-        """Return the value that a trial was given as text."""
-        return int(text)
 
     def __str__(self) -> str:
         if self.high - self.low == self.step == 1:
@@ -154,10 +146,6 @@ class Choice:
             isinstance(value, int | float) and not isinstance(value, bool) for value in self.values
         )
         return "discrete" if numbers else "categorical", {"list": self.texts}
-
-    def read(self, text: str) -> Value:
-        """Return the value that a trial was given as text."""
-        return self.values[self.texts.index(text)]
 
     def __str__(self) -> str:
         return ", ".join(self.texts)

@@ -4,17 +4,24 @@ model."""
 import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from podium.api import experiments
-from podium.api.best import Best, model_of
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
-from podium.api.sweep_list import ListedSweep
-from podium.api.trials import TrialProgress, TrialReader, failed, leaderboard_of, measured
+from podium.api.sweep_list import sweep_row
+from podium.api.trials import (
+    Best,
+    TrialProgress,
+    TrialReader,
+    failed,
+    leaderboard_of,
+    model_of,
+    plain,
+)
 from podium.cluster.base import Cluster
 from podium.display.notebook import LiveCell, Log, data_frame, in_notebook, say
 from podium.display.terminal import doing
@@ -42,7 +49,6 @@ from podium.manifests.options import (
     settings,
 )
 from podium.storage import absolute
-from podium.system.settings import Settings
 from podium.training.standing import Standing, standing
 
 if TYPE_CHECKING:
@@ -76,12 +82,11 @@ class Sweep(Launched):
     @property
     def status(self) -> str:
         """``Created``, ``Running``, ``Stopped``, ``Succeeded`` or ``Failed``."""
-        experiment = self.experiment
-        return experiment.state.phase
+        return self.experiment.state.phase
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values: what the shell, ``podium mcp`` and the page show of it."""
-        return ListedSweep.of(self.cluster, self.experiment).to_json()
+        return sweep_row(self.cluster, self.experiment)
 
     @property
     def note(self) -> str:
@@ -130,8 +135,8 @@ class Sweep(Launched):
         rows = [
             {
                 own["trial"]: row.name,
-                **{name: _number(row.parameters.get(name, "")) for name in names},
-                **{name: _number(value) for name, value in row.metrics.items()},
+                **{name: plain(row.parameters.get(name, "")) for name in names},
+                **{name: plain(value) for name, value in row.metrics.items()},
                 own["state"]: row.state,
                 **dict(
                     zip(
@@ -157,30 +162,15 @@ class Sweep(Launched):
         Raises:
             NotFound: There is none yet.
         """
-        return self._of_trial(self.best_trial)
+        return Best.of(self.best_trial, self.experiment)
 
     @property
     def front(self) -> list[Best]:
         """The Pareto front, best in the first objective first: no other trial is better in one
         objective, and as good in the others. With one objective it is the best trial; empty as long
         as there is no result."""
-        return [self._of_trial(trial) for trial in pareto_front(self.cluster.trials(self.name))]
-
-    def _of_trial(self, trial: Trial) -> Best:
-        values = {name: _number(value) for name, value in trial.parameters.items()}
-        metrics = {
-            name: _number(value)
-            for name, value in measured(trial, self.experiment).items()
-            if value
-        }
-        assert trial.value is not None
-        return Best(
-            name=trial.name,
-            parameters=values,
-            metrics=metrics,
-            value=trial.value,
-            model=model_of(trial),
-        )
+        front, experiment = pareto_front(self.cluster.trials(self.name)), self.experiment
+        return [Best.of(trial, experiment) for trial in front]
 
     @property
     def best_trial(self) -> Trial:
@@ -510,14 +500,13 @@ def sweep(
         with suppress(PodiumError):  # the trainer says what is wrong with the data
             if describe_data(str(data)).kind == "regression":
                 changed = tuned_for_numbers(changed)
-    begun = begin(
-        changed,
-        ClusterSpec.of(cluster, images=images),
-        exact=name is not None,
+    begun = SweepPlan(
+        experiment=changed,
+        spec=ClusterSpec.of(cluster, images=images),
         data=data,
         output=output,
-        detach=detach,
-    )
+        exact=name is not None,
+    ).start(detach=detach)
     return begun.wait() if wait and not detach else begun
 
 
@@ -532,69 +521,73 @@ def _either(short: str, value: int | None, name: str, other: int | None) -> int 
     return other if value is None else value
 
 
-def ready(
-    experiment: Experiment, cluster: Cluster, *, exact: bool, data: object, output: object
-) -> Experiment:
-    """Return an Experiment as the cluster can run it, under a free name; arguments as of begin."""
-    home = Settings.from_environment().home
-    experiment = experiments.ready(experiment, cluster, home, data=data, output=output, say=say)
-    if exact:
-        return experiment
-    free = experiments.free_name(cluster, "Experiment", experiment.name)
-    return experiment.with_metadata({**experiment.metadata, "name": free})
+@dataclass(frozen=True, kw_only=True)
+class SweepPlan:
+    """A sweep that is about to start."""
 
+    experiment: Experiment
+    spec: ClusterSpec
+    data: object
+    """The user's argument."""
 
-def begin(
-    experiment: Experiment,
-    spec: ClusterSpec,
-    *,
-    exact: bool,
-    data: object = None,
-    output: object = None,
-    detach: bool = False,
-) -> Sweep:
-    """Create an Experiment and return at once.
+    output: object
+    """The user's argument."""
 
-    Args:
-        exact: Whether the name must be free; else a number is appended to a name that is taken.
-        data: The user's argument.
-        output: The user's argument.
-        detach: Whether it has to outlive this process.
+    exact: bool
+    """Whether the name must be free; else a number is appended to a name that is taken."""
 
-    Raises:
-        InvalidInput: It breaks a rule, or cannot go on without this process; nothing was started.
-        Conflict: There is one of this name.
-    """
-    experiment = named(experiment)
-    advice = _look_at_data(data, experiment)
-    cluster = spec.open()
-    try:
-        known, earlier = experiment.name, list[Trial]()
-        experiment = ready(experiment, cluster, exact=exact, data=data, output=output)
-        if experiment.name != known and experiment.asked:
-            earlier = list(cluster.trials(known))
-        if detach and not cluster.outlives_client("Experiment"):
-            from podium.sweeps import namespace
+    def ready(self, cluster: Cluster) -> Experiment:
+        """Return the Experiment as the cluster can run it, under a free name.
 
-            url = namespace.detach(cluster, experiment)
+        Raises:
+            BrokenRules: Katib would refuse it or never end it.
+            InvalidInput: There is no dataset where it would be.
+        """
+        experiment = experiments.ready(named(self.experiment), cluster, self.data, self.output)
+        if self.exact:
+            return experiment
+        free = experiments.free_name(cluster, "Experiment", experiment.name)
+        return experiment.with_metadata({**experiment.metadata, "name": free})
+
+    def start(self, *, detach: bool = False) -> Sweep:
+        """Create the Experiment and return at once.
+
+        Args:
+            detach: Whether it has to outlive this process.
+
+        Raises:
+            InvalidInput: It breaks a rule, or cannot go on without this process; nothing was
+                started.
+            Conflict: There is one of this name.
+        """
+        known, advice = self.experiment.name, _look_at_data(self.data, self.experiment)
+        cluster, earlier = self.spec.open(), list[Trial]()
+        try:
+            experiment = self.ready(cluster)
+            if known and experiment.name != known and experiment.asked:
+                earlier = list(cluster.trials(known))
+            if detach and not cluster.outlives_client("Experiment"):
+                from podium.sweeps import namespace
+
+                url = namespace.detach(cluster, experiment)
+                cluster.close()
+                return Sweep(ClusterSpec(url=url), experiment.name)
+            created = cluster.create(experiment)
+        except BaseException:
             cluster.close()
-            return Sweep(ClusterSpec(url=url), experiment.name)
-        created = cluster.create(experiment)
-    except BaseException:
-        cluster.close()
-        raise
-    for warning in filter(None, (*warnings_of(experiment), advice)):
-        say(warning)
-    if earlier and (said := forecast(experiment, earlier)):
-        say(f"{said}, as in {known}")
-    say(f"Experiment {experiment.name}, at {cluster.url}")
-    for title, text in describe(created).items():
-        say(f"{title}: {text}")
-    if created.choice and cluster.outlives_client("Experiment"):
-        say(f"Katib itself would run {experiment.algorithm.name}")
-    begun = Sweep(spec, experiment.name, cluster)
-    begun.session.keep_open("Experiment", begun.name)
-    return begun
+            raise
+        for warning in filter(None, (*warnings_of(experiment), advice)):
+            say(warning)
+        if earlier and (said := forecast(experiment, earlier)):
+            say(f"{said}, as in {known}")
+        say(f"Experiment {experiment.name}, at {cluster.url}")
+        for title, text in describe(created).items():
+            say(f"{title}: {text}")
+        if created.choice and cluster.outlives_client("Experiment"):
+            say(f"Katib itself would run {experiment.algorithm.name}")
+        begun = Sweep(self.spec, experiment.name, cluster)
+        begun.session.keep_open("Experiment", begun.name)
+        return begun
 
 
 def _look_at_data(data: object, experiment: Experiment) -> str:
@@ -634,13 +627,3 @@ def open_sweep(name: str, *, cluster: str | Path | ClusterSpec | None = None) ->
     opened = Sweep(ClusterSpec.of(cluster), name)
     opened.experiment  # noqa: B018  raises NotFound
     return opened
-
-
-def _number(text: str) -> float | int | str | None:
-    """Convert Kubernetes' text to a number; other text stays, and empty text is None."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text or None

@@ -1,11 +1,10 @@
-"""List of a cluster's sweeps, with a summary of each."""
+"""Rows of a cluster's sweeps, as the shell, ``podium mcp`` and the page show them."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from podium.api.cluster_spec import ClusterSpec
 from podium.cluster.base import Cluster
@@ -13,113 +12,70 @@ from podium.display.text import figure, plural, when
 from podium.manifests.experiment import Experiment, why_none
 from podium.manifests.options import describe
 
-
-@dataclass(frozen=True, kw_only=True)
-class ListedSweep:
-    """A sweep as an entry of a list."""
-
-    name: str
-    algorithm: str
-    state: str
-    """created, running, stopped, succeeded or failed; failed too where no trial has a result."""
-
-    message: str
-    """Reason of the state, in words."""
-
-    cause: str
-    """Why the first trial failed, where none has a result."""
-
-    began: datetime
-    seconds: float
-    """From its start to its end; of one that runs so far."""
-
-    counts: dict[str, int]
-    trials: int
-    objective: str
-    metric: str
-    best: float | None
-    """The best trial's objective; None if there is no result yet."""
-
-    best_trial: str
-    """Empty if there is none yet."""
-
-    asked: dict[str, str]
-    """Its options beyond Katib's fields, in words by their title."""
-
-    HEADS: ClassVar = ("NAME", ">BEST", "METRIC", "STATE", ">TRIALS", "ALGORITHM", "BEGAN (UTC)")
-
-    def cells(self) -> tuple[str, ...]:
-        best = "" if self.best is None else figure(self.best)
-        began, trials = when(self.began), str(self.trials)
-        return self.name, best, self.metric, self.state, trials, self.algorithm, began
-
-    @property
-    def result(self) -> str:
-        """The best value and the number of trials."""
-        trials = plural(self.trials, "trial")
-        if self.best is None:
-            why = f": {self.cause}" if self.cause else ""
-            return f"none of {trials} has a result{why}" if self.state == "failed" else trials
-        return f"{self.metric} {figure(self.best)}, {trials}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values: what the shell, ``podium mcp`` and the page show of it."""
-        return {
-            "kind": "sweep",
-            "sweep": self.name,
-            "algorithm": self.algorithm,
-            "state": self.state,
-            "message": self.message,
-            "cause": self.cause,
-            "began": self.began.isoformat(timespec="seconds"),
-            "seconds": round(self.seconds, 3),
-            "trials": self.trials,
-            "counts": self.counts,
-            "objective": self.objective,
-            "metric": self.metric,
-            "best": self.best,
-            "best_trial": self.best_trial,
-            "asked": self.asked,
-            "result": self.result,
-        }
-
-    @classmethod
-    def of(cls, cluster: Cluster, experiment: Experiment) -> "ListedSweep":
-        """Return a sweep of an open cluster as it is now."""
-        began = experiment.started or datetime.fromisoformat(experiment.created)
-        empty = experiment.outcome == "Failed" and not experiment.optimal_trial
-        return cls(
-            name=experiment.name,
-            algorithm=experiment.search.name,
-            state=experiment.outcome.lower(),
-            message="" if empty and experiment.state.succeeded else experiment.state.message,
-            cause=why_none(cluster.trials(experiment.name)) if empty else "",
-            began=began,
-            seconds=max(0.0, _ended(cluster, experiment).timestamp() - began.timestamp()),
-            counts={phase.lower(): len(names) for phase, names in experiment.trials.items()},
-            trials=experiment.trial_count,
-            objective=str(experiment.objective),
-            metric=experiment.objective.metric,
-            best=experiment.optimal_value,
-            best_trial=experiment.optimal_trial,
-            asked=describe(experiment),
-        )
+HEADS = ("NAME", ">BEST", "METRIC", "STATE", ">TRIALS", "ALGORITHM", "BEGAN (UTC)")
 
 
-def list_sweeps(cluster: str | Path | ClusterSpec | None = None) -> list[ListedSweep]:
-    """Return the sweeps of a cluster, the oldest first; those inside runs are in clusters of their
-    own.
+def sweep_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a cell for each of HEADS, from what sweep_row returned."""
+    best = "" if row["best"] is None else figure(row["best"])
+    began, trials = when(row["began"]), str(row["trials"])
+    return row["sweep"], best, row["metric"], row["state"], trials, row["algorithm"], began
+
+
+def sweep_row(cluster: Cluster, experiment: Experiment) -> dict[str, Any]:
+    """Return plain values about a sweep of an open cluster as it is now.
+
+    Its ``state`` is created, running, stopped, succeeded or failed; failed too where no trial has a
+    result, and ``cause`` says why the first one has none. ``seconds`` run from its start to its
+    end, or so far. ``best`` is the best trial's objective, None if there is no result yet.
+    """
+    began = experiment.started or datetime.fromisoformat(experiment.created)
+    empty = experiment.outcome == "Failed" and not experiment.optimal_trial
+    cause = why_none(cluster.trials(experiment.name)) if empty else ""
+    seconds = max(0.0, _ended(cluster, experiment).timestamp() - began.timestamp())
+    return {
+        "kind": "sweep",
+        "sweep": experiment.name,
+        "algorithm": experiment.search.name,
+        "state": experiment.outcome.lower(),
+        "message": "" if empty and experiment.state.succeeded else experiment.state.message,
+        "cause": cause,
+        "began": began.isoformat(timespec="seconds"),
+        "seconds": round(seconds, 3),
+        "trials": experiment.trial_count,
+        "counts": {phase.lower(): len(names) for phase, names in experiment.trials.items()},
+        "objective": str(experiment.objective),
+        "metric": experiment.objective.metric,
+        "best": experiment.optimal_value,
+        "best_trial": experiment.optimal_trial,
+        "asked": describe(experiment),
+        "result": _result(experiment, cause),
+    }
+
+
+def _result(experiment: Experiment, cause: str) -> str:
+    trials, best = plural(experiment.trial_count, "trial"), experiment.optimal_value
+    if best is not None:
+        return f"{experiment.objective.metric} {figure(best)}, {trials}"
+    if experiment.outcome != "Failed":
+        return trials
+    return f"none of {trials} has a result{f': {cause}' if cause else ''}"
+
+
+def list_sweeps(cluster: str | Path | ClusterSpec | None = None) -> list[dict[str, Any]]:
+    """Return a row for each sweep of a cluster, the oldest first; those inside runs are in clusters
+    of their own.
 
     Args:
         cluster: As podium.sweep takes it.
     """
     with ClusterSpec.of(cluster).open() as opened:
-        return sweeps_on(opened)
+        return sweep_rows(opened)
 
 
-def sweeps_on(cluster: Cluster) -> list[ListedSweep]:
-    """Return the sweeps of an open cluster, the oldest first."""
-    return [ListedSweep.of(cluster, experiment) for experiment in cluster.experiments()]
+def sweep_rows(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return a row for each sweep of an open cluster, the oldest first."""
+    return [sweep_row(cluster, experiment) for experiment in cluster.experiments()]
 
 
 def _ended(cluster: Cluster, experiment: Experiment) -> datetime:
@@ -127,14 +83,9 @@ def _ended(cluster: Cluster, experiment: Experiment) -> datetime:
         return datetime.fromisoformat(experiment.completed)
     if stopped := experiment.condition("Stopped"):
         return datetime.fromisoformat(stopped.changed)
-    if experiment.is_resumable:
-        # Its process died: nothing was written at that moment, only what its trials left.
-        return _latest(
-            trial.ended for trial in cluster.trials(experiment.name)
-        ) or datetime.fromisoformat(experiment.created)
-    return datetime.now(UTC)
-
-
-def _latest(moments: Iterable[float]) -> datetime | None:
-    known = [moment for moment in moments if isfinite(moment)]
-    return datetime.fromtimestamp(max(known), UTC) if known else None
+    if not experiment.is_resumable:
+        return datetime.now(UTC)
+    # Its process died: nothing was written at that moment, only what its trials left.
+    ends = [trial.ended for trial in cluster.trials(experiment.name) if isfinite(trial.ended)]
+    made = datetime.fromisoformat(experiment.created)
+    return datetime.fromtimestamp(max(ends), UTC) if ends else made

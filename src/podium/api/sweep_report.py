@@ -7,9 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from podium.api.best import model_of
 from podium.api.passing import settled
-from podium.api.trials import TrialReader, failed, measured
+from podium.api.trials import TrialReader, failed, measured, model_of
 from podium.cluster.base import Cluster
 from podium.errors import PodiumError
 from podium.files.documents import MAX_JSON, load_json, parse, write_file

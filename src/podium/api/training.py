@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.experiments import check_here
-from podium.api.jobs import Job
+from podium.api.jobs import Job, read_job
 from podium.api.launched import Session
 from podium.api.prepare import prepared
 from podium.cluster.traits import traits_of
@@ -17,8 +17,6 @@ from podium.data.artifact import describe
 from podium.display.notebook import LiveCell, data_frame, in_notebook, say, table
 from podium.display.text import duration, figure, one_line
 from podium.errors import Denied, InvalidInput, NotFound, PodiumError, Unavailable
-from podium.files.documents import load_yaml, read_text
-from podium.manifests.kinds import JOB_KINDS, or_list
 from podium.manifests.workload import Workload
 from podium.metrics import PACE
 from podium.prediction import Predictions, open_model
@@ -272,31 +270,13 @@ def _settings(
 ) -> TrainSettings:
     if job is None:
         return TrainSettings(command=command, workers=workers, hyperparameters=hyperparameters)
-    recipe = _recipe_of(job, hyperparameters).to_text()
-    return TrainSettings(recipe=recipe, command=command, workers=workers, hyperparameters={})
-
-
-def _recipe_of(job: str | Path | Mapping[str, Any], hyperparameters: Mapping[str, Any]) -> Recipe:
-    if isinstance(job, Mapping):
-        documents: list[Any] = [dict(job)]
-    elif Path(job).is_file():
-        documents = load_yaml(read_text(Path(job)), str(job))
-    else:
-        raise InvalidInput(f"there is no file {job}", "the YAML of a job, or a manifest as a dict")
-    kinds = [
-        document.get("kind") if isinstance(document, Mapping) else None for document in documents
-    ]
-    if len(documents) != 1 or kinds[0] not in JOB_KINDS:
-        raise InvalidInput(
-            f"a training is one {or_list([*JOB_KINDS])}, but got {kinds}",
-            "podium.sweep runs Experiments",
-        )
     if hyperparameters:
         given = ", ".join(hyperparameters)
         raise InvalidInput(
             f"a job has its hyperparameters in its command, but got {given}", "write them there"
         )
-    return Recipe.of_job(documents[0])
+    recipe = Recipe.of_job(read_job(job).manifest).to_text()
+    return TrainSettings(recipe=recipe, command=command, workers=workers, hyperparameters={})
 
 
 def _table(name: str, epochs: Sequence[Mapping[str, float]]) -> str:

@@ -3,17 +3,26 @@
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from podium.cluster.base import Cluster
+from podium.display.notebook import table
 from podium.display.text import plural
 from podium.doctor.trial import read_as_one, why_unavailable
-from podium.errors import Failed, NotFound, PodiumError
+from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial, fronts_of, news
 from podium.manifests.options import forecast
 from podium.metrics import fold, read_text
 from podium.reports.leaderboard import Leaderboard, LeaderboardRow, short
+from podium.storage import connect
 from podium.training.follow import read_metrics
+from podium.training.retention import output_of
 from podium.training.standing import UNKNOWN, Standing
+
+if TYPE_CHECKING:
+    from podium.prediction import Predictions
 
 _MOST_LOG = 8 << 20
 """Characters of a trial's log that are held at once, the last ones."""
@@ -281,3 +290,80 @@ def _line(trial: Trial, phase: str, experiment: Experiment) -> str:
         f"{name}={short(value)}" for name, value in measured(trial, experiment).items() if value
     )
     return f"{trial.name} {phase} {metrics if trial.is_good else trial.message} {words}".rstrip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """The best trial of a sweep."""
+
+    name: str
+    parameters: dict[str, Any]
+    """Value by search parameter, numbers as numbers."""
+
+    metrics: dict[str, Any]
+    """Value by metric, by the Experiment's strategies: the best or the latest."""
+
+    value: float
+    """The objective."""
+
+    model: str | None
+    """URI of its model directory; None if the trial left none."""
+
+    def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
+        """Predict new items with its model, as ``Version.predict`` does.
+
+        Raises:
+            NotFound: The trial left no model.
+        """
+        from podium.prediction import open_model
+
+        if self.model is None:
+            hint = "a trainer writes it to its parameter output, to --output or to PODIUM_OUTPUT"
+            raise NotFound(f"trial {self.name} left no model", hint)
+        return open_model(self.model).predict(items, data=data)
+
+    @classmethod
+    def of(cls, trial: Trial, experiment: Experiment) -> Self:
+        """Return a trial that has a result, with numbers as numbers."""
+        assert trial.value is not None
+        metrics = measured(trial, experiment).items()
+        return cls(
+            name=trial.name,
+            parameters={name: plain(value) for name, value in trial.parameters.items()},
+            metrics={name: plain(value) for name, value in metrics if value},
+            value=trial.value,
+            model=model_of(trial),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+    def _repr_html_(self) -> str:
+        rows = [(key, str(value)) for key, value in {**self.parameters, **self.metrics}.items()]
+        return table(
+            ("NAME", ">VALUE"),
+            [*rows, *([("model", self.model)] if self.model else [])],
+            title=self.name,
+        )
+
+
+def model_of(trial: Trial) -> str | None:
+    """Return the URI of a trial's model; None if it left none."""
+    try:
+        url = output_of(trial)
+    except InvalidInput:
+        return None
+    with suppress(PodiumError, OSError):
+        return url if next(iter(connect(url).list()), None) else None
+    return None
+
+
+def plain(text: str) -> float | int | str | None:
+    """Convert Kubernetes' text to a number; other text stays, and empty text is None."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text or None

@@ -17,7 +17,7 @@ from podium.api.passing import Passing
 from podium.api.program import Program, Train, quoted
 from podium.api.space import Dimension, Value, parameter, split
 from podium.api.stopping import Stopping
-from podium.api.sweep import Sweep, begin, ready
+from podium.api.sweep import Sweep, SweepPlan
 from podium.api.trials import TrialReader
 from podium.cluster.traits import traits_of
 from podium.code.wrap import with_code
@@ -29,7 +29,6 @@ from podium.manifests.experiment.shell import takes_script
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
 from podium.manifests.fields import present
 from podium.manifests.labels import ISTIO_INJECT, PUSHES
-from podium.manifests.names import named
 from podium.manifests.options import (
     SweepOptions,
     annotation,
@@ -37,11 +36,10 @@ from podium.manifests.options import (
     documented,
     prepare,
     read_settings,
+    settings as option_settings,
 )
-from podium.manifests.options import settings as option_settings
 from podium.manifests.options.base import Values
-from podium.manifests.placement import Pods
-from podium.manifests.placement import place as placed
+from podium.manifests.placement import Pods, place as placed
 from podium.metrics import STRICT_FORMAT
 from podium.metrics.goals import Goal
 from podium.metrics.libraries import Library, library_of
@@ -473,11 +471,9 @@ tune.__doc__ = documented(tune.__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The Experiment that tune is about to start, and where it runs."""
+class TunePlan(SweepPlan):
+    """The sweep that tune is about to start."""
 
-    experiment: Experiment
-    spec: ClusterSpec
     space: Mapping[str, str]
     """What is searched, by the flag's name: ``1 to 3``."""
 
@@ -487,14 +483,6 @@ class Plan:
 
     fixed: Mapping[str, str]
     """Parameters that are the same in all trials."""
-
-    output: str
-    """Directory or URL of the trials' models, each below its trial's name."""
-
-    data: str | Path | None
-    exact: bool
-    """Whether the Experiment's name must be free; else a number is appended to a name that is
-    taken."""
 
     def summary(self) -> dict[str, Any]:
         """Return in plain values what starts: the command of each trial, and the search."""
@@ -525,30 +513,13 @@ class Plan:
             Conflict: Its name is taken.
         """
         with closing(self.spec.open()) as cluster:
-            experiment = ready(
-                named(self.experiment),
-                cluster,
-                exact=self.exact,
-                data=self.data,
-                output=self.output,
-            )
-            name = experiment.name
+            name = self.ready(cluster).name
             if free_name(cluster, "Experiment", name) != name:
                 raise Conflict(
                     f"Experiment {name} exists in {cluster.url}",
                     "choose another name, or delete it first",
                 )
         return name
-
-    def start(self) -> Sweep:
-        """Create the Experiment and return at once.
-
-        Raises:
-            Conflict: There is one of this name.
-        """
-        return begin(
-            self.experiment, self.spec, exact=self.exact, data=self.data, output=self.output
-        )
 
 
 def plan(
@@ -560,7 +531,7 @@ def plan(
     data: str | Path | None = None,
     storage: str | Path | None = None,
     name: str | None = None,
-) -> Plan:
+) -> TunePlan:
     """Plan a sweep and print its search space; on Kubernetes the code is stored now.
 
     Raises:
@@ -598,7 +569,7 @@ def plan(
         output=output,
     )
     _announce(settings, searched, stops)
-    return Plan(
+    return TunePlan(
         experiment=experiment,
         spec=spec,
         space={name: str(dimension) for name, dimension in searched.items()},

@@ -27,7 +27,7 @@ def data() -> None:
     """Prepare and inspect datasets."""
 
 
-@data.command()
+@data.command("prepare")
 @click.argument("dataset", metavar="[SOURCE]", default="mnist")
 @click.option(
     "-o",
@@ -65,7 +65,7 @@ def data() -> None:
     help="Option of the source, its value as YAML; may be repeated.",
 )
 @json_option
-def prepare(
+def _prepare(
     destination: str | None,
     validation: float | None,
     seed: int | None,
@@ -105,7 +105,7 @@ def prepare(
     output(as_json, {**data.to_json(), "uri": where}, lambda: f"{where}\n{text}")
 
 
-@data.command()
+@data.command("inspect")
 @click.argument("uri", required=False)
 @click.option(
     "--picture",
@@ -116,7 +116,7 @@ def prepare(
     "--part", type=click.Choice(_PARTS), default="train", show_default=True, help="Part to show."
 )
 @json_option
-def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> None:
+def _inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> None:
     """Verify a dataset and show its sizes, columns, statistics, classes and some images.
 
     URI is a directory or URI that `podium data prepare` wrote; podium-work/data/mnist by default.
@@ -145,10 +145,10 @@ def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> 
     output(as_json, {"uri": uri, **statistics}, text)
 
 
-@data.command()
+@data.command("contract")
 @click.argument("uri")
 @json_option
-def contract(uri: str, as_json: bool) -> None:
+def _contract(uri: str, as_json: bool) -> None:
     """Print the contract of a prepared table, for podium.yaml; later runs are checked against it.
 
     URI is a directory or URI that `podium data prepare` or a run wrote.

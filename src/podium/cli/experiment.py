@@ -97,7 +97,7 @@ def experiment() -> None:
     """Run a Katib Experiment YAML, on this machine or on a cluster."""
 
 
-@experiment.command()
+@experiment.command("run")
 @click.argument("source", shell_complete=experiments)
 @_manifest_options
 @click.option(
@@ -109,7 +109,7 @@ def experiment() -> None:
 @process_options()
 @notify_option
 @json_option
-def run(
+def _run_each(
     source: str,
     spec: "ClusterSpec",
     notifier: Notifier,
@@ -171,7 +171,7 @@ def _run(
             notice.metrics = follow_to_end(begun, as_json)
 
 
-@experiment.command()
+@experiment.command("resume")
 @click.argument("name")
 @click.option(
     "--max-trials",
@@ -192,7 +192,7 @@ def _run(
 @cluster_options
 @process_options()
 @json_option
-def resume(name: str, spec: "ClusterSpec", as_json: bool, **more: Any) -> None:
+def _resume(name: str, spec: "ClusterSpec", as_json: bool, **more: Any) -> None:
     """Resume an Experiment that was stopped or killed, or extend one by more trials or a higher
     budget.
 
@@ -212,7 +212,7 @@ def resume(name: str, spec: "ClusterSpec", as_json: bool, **more: Any) -> None:
         follow_to_end(known, as_json, reported)
 
 
-@experiment.command()
+@experiment.command("render")
 @click.argument("source", shell_complete=experiments)
 @_manifest_options
 @click.option(
@@ -223,7 +223,7 @@ def resume(name: str, spec: "ClusterSpec", as_json: bool, **more: Any) -> None:
     help="Secret with accesskey and secretkey for trials that use s3://; '' for workload identity.",
 )
 @json_option
-def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
+def _render(source: str, secret: str, as_json: bool, **options: Any) -> None:
     """Print an Experiment with your changes, checked, ready for kubectl apply -f -.
 
     An Experiment that Katib would refuse or never end is refused, even where podium itself would
@@ -267,7 +267,7 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
 @experiment.command("list")
 @cluster_options
 @json_option
-def list_(spec: "ClusterSpec", as_json: bool) -> None:
+def _list(spec: "ClusterSpec", as_json: bool) -> None:
     """List the Experiments of a cluster, this machine's by default.
 
     \b
@@ -275,22 +275,22 @@ def list_(spec: "ClusterSpec", as_json: bool) -> None:
       podium experiment list --json
       podium experiment list --cluster kubernetes://team
     """
-    from podium.api.sweep_list import ListedSweep, list_sweeps
+    from podium.api.sweep_list import HEADS, list_sweeps, sweep_cells
     from podium.display.tables import Row, screen_width, table
 
     sweeps = list_sweeps(spec)
-    rows = [Row(phase=sweep.state.capitalize(), cells=sweep.cells()) for sweep in sweeps]
-    heads, drop = ListedSweep.HEADS, ("ALGORITHM", "BEGAN (UTC)", "METRIC", ">BEST", "STATE")
+    rows = [Row(phase=sweep["state"].capitalize(), cells=sweep_cells(sweep)) for sweep in sweeps]
+    drop = ("ALGORITHM", "BEGAN (UTC)", "METRIC", ">BEST", "STATE")
     output(
         as_json,
-        [sweep.to_json() for sweep in sweeps],
-        lambda: table(heads, rows, width=screen_width(), drop=drop, shorten="NAME"),
+        sweeps,
+        lambda: table(HEADS, rows, width=screen_width(), drop=drop, shorten="NAME"),
     )
 
 
-@experiment.command()
+@experiment.command("status")
 @named_object
-def status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
+def _status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """Show an Experiment's progress.
 
     \b
@@ -324,9 +324,9 @@ def show_status(sweep: "Sweep", as_json: bool) -> None:
     output(as_json, {**shown, **details, **front}, lambda: "\n".join(filter(None, lines)))
 
 
-@experiment.command()
+@experiment.command("best")
 @named_object
-def best(name: str, spec: "ClusterSpec", as_json: bool) -> None:
+def _best(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """Show the best trial: its parameters and metrics.
 
     \b
@@ -337,9 +337,9 @@ def best(name: str, spec: "ClusterSpec", as_json: bool) -> None:
         _show_best(sweep, as_json)
 
 
-@experiment.command()
+@experiment.command("trials")
 @named_object
-def trials(name: str, spec: "ClusterSpec", as_json: bool) -> None:
+def _trials(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """List an Experiment's trials, best first.
 
     \b
@@ -385,14 +385,14 @@ def _why_failed(cluster: "Cluster", trial: str) -> list[str]:
     return lines[1:] or lines
 
 
-@experiment.command()
+@experiment.command("stop")
 @click.option(
     "--trial",
     metavar="TRIAL",
     help="Stop only this trial; it counts with the metrics it has reported.",
 )
 @named_object
-def stop(name: str, trial: str | None, spec: "ClusterSpec", as_json: bool) -> None:
+def _stop(name: str, trial: str | None, spec: "ClusterSpec", as_json: bool) -> None:
     """Stop an Experiment that runs in another terminal, or one of its trials.
 
     podium experiment resume continues an Experiment. Katib cannot stop an Experiment and keep it,
@@ -414,7 +414,7 @@ def stop(name: str, trial: str | None, spec: "ClusterSpec", as_json: bool) -> No
     echo(f"Experiment {name} stops; resume it with: {resume}", err=True)
 
 
-@experiment.command()
+@experiment.command("add")
 @click.argument("name")
 @click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option(
@@ -422,7 +422,7 @@ def stop(name: str, trial: str | None, spec: "ClusterSpec", as_json: bool) -> No
 )
 @cluster_options
 @json_option
-def add(
+def _add(
     name: str, values: tuple[str, ...], like: str | None, spec: "ClusterSpec", as_json: bool
 ) -> None:
     """Start a trial with your own values, in an Experiment that is running, stopped or finished.
@@ -450,7 +450,7 @@ def add(
         echo(f"trial {trial}: {next_command(f'experiment trials {name}', sweep.cluster)}", err=True)
 
 
-@experiment.command()
+@experiment.command("report")
 @click.option(
     "-o",
     "--output",
@@ -459,7 +459,7 @@ def add(
     help="File to write instead.",
 )
 @named_object
-def report(name: str, file: Path | None, spec: "ClusterSpec", as_json: bool) -> None:
+def _report(name: str, file: Path | None, spec: "ClusterSpec", as_json: bool) -> None:
     """Write an HTML report: best trial, leaderboard, figures, and why trials failed.
 
     It is written beside the Experiment on this machine, or below podium-work/reports/ for one on
@@ -475,9 +475,9 @@ def report(name: str, file: Path | None, spec: "ClusterSpec", as_json: bool) -> 
     output(as_json, {"experiment": name, "report": written}, lambda: written)
 
 
-@experiment.command()
+@experiment.command("delete")
 @named_object
-def delete(name: str, spec: "ClusterSpec", as_json: bool) -> None:
+def _delete(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """Stop an Experiment and remove it with its trials and logs; models stay where trials put them.
 
     \b
@@ -488,7 +488,7 @@ def delete(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     output(as_json, {"experiment": name, "deleted": True})
 
 
-@experiment.command()
+@experiment.command("keep")
 @click.argument("name")
 @click.option(
     "--best", type=click.IntRange(1), required=True, help="How many trials keep their weights."
@@ -501,7 +501,7 @@ def delete(name: str, spec: "ClusterSpec", as_json: bool) -> None:
 )
 @cluster_options
 @json_option
-def keep(name: str, best: int, deleting: bool, spec: "ClusterSpec", as_json: bool) -> None:
+def _keep(name: str, best: int, deleting: bool, spec: "ClusterSpec", as_json: bool) -> None:
     """Remove the weights of all but the best trials; trials, metrics and logs stay. Deletes only
     with --delete.
 

@@ -34,7 +34,7 @@ def job() -> None:
     XGBoostJob, JAXJob."""
 
 
-@job.command()
+@job.command("run")
 @click.argument("file", type=click.File("rb"))
 @click.option("--name", help="metadata.name instead of the file's; for a file with one job.")
 @click.option(
@@ -45,7 +45,7 @@ def job() -> None:
 @process_options("--image")
 @notify_option
 @json_option
-def run(
+def _run(
     file: Any,
     name: str | None,
     logs: bool,
@@ -97,14 +97,14 @@ def run(
             _check(job, shown)
 
 
-@job.command()
+@job.command("logs")
 @click.argument("name")
 @click.option(
     "--replica", help="master-0, worker-1, node-0 …; the one that reports metrics by default."
 )
 @click.option("--follow", "-f", is_flag=True, help="Follow the log until the replica has ended.")
 @cluster_options
-def logs(name: str, replica: str | None, follow: bool, spec: "ClusterSpec") -> None:
+def _logs(name: str, replica: str | None, follow: bool, spec: "ClusterSpec") -> None:
     """Print the log of a job's replica.
 
     NAME is a job or a trial of an Experiment.
@@ -118,9 +118,9 @@ def logs(name: str, replica: str | None, follow: bool, spec: "ClusterSpec") -> N
             echo(line)
 
 
-@job.command()
+@job.command("status")
 @named_object
-def status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
+def _status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """Show the state of a job and its replicas.
 
     \b
@@ -136,7 +136,7 @@ def status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
 @job.command("list")
 @cluster_options
 @json_option
-def list_(spec: "ClusterSpec", as_json: bool) -> None:
+def _list(spec: "ClusterSpec", as_json: bool) -> None:
     """List the jobs of a cluster, this machine's by default.
 
     \b
@@ -166,9 +166,9 @@ def list_(spec: "ClusterSpec", as_json: bool) -> None:
     )
 
 
-@job.command()
+@job.command("stop")
 @named_object
-def stop(name: str, spec: "ClusterSpec", as_json: bool) -> None:
+def _stop(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """Stop a job and keep it: on this machine it counts as failed, on Kubernetes it is suspended.
 
     \b
@@ -181,9 +181,9 @@ def stop(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     output(as_json, {"kind": job.kind, "name": name, "stopping": True})
 
 
-@job.command()
+@job.command("resume")
 @named_object
-def resume(name: str, spec: "ClusterSpec", as_json: bool) -> None:
+def _resume(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """Resume a job that was stopped on Kubernetes, with new pods.
 
     \b
@@ -195,9 +195,9 @@ def resume(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     output(as_json, {"kind": job.kind, "name": name, "resumed": True})
 
 
-@job.command()
+@job.command("delete")
 @named_object
-def delete(name: str, spec: "ClusterSpec", as_json: bool) -> None:
+def _delete(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     """Stop a job, whichever process runs it, and remove it with its logs.
 
     \b

@@ -31,7 +31,7 @@ def models() -> None:
 @models.command("list")
 @click.argument("name", required=False)
 @registry_options
-def list_(name: str | None, storage: str | None, as_json: bool) -> None:
+def _list(name: str | None, storage: str | None, as_json: bool) -> None:
     """List the models, or the versions of one.
 
     \b
@@ -67,11 +67,11 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
     output(as_json, [row.to_json() for row in rows], drawn)
 
 
-@models.command()
+@models.command("show")
 @click.argument("name")
 @click.argument("ref", default="champion")
 @registry_options
-def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
+def _show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
     """Show a version, its confusion matrix and the classes it confuses most.
 
     REF is a version or an alias; the champion by default.
@@ -102,7 +102,7 @@ def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
     )
 
 
-@models.command()
+@models.command("diff")
 @click.argument("name")
 @click.argument("first")
 @click.argument("second")
@@ -128,7 +128,7 @@ def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
     help="Draw this many pictures that flipped each way (--data).",
 )
 @registry_options
-def diff(
+def _diff(
     name: str,
     first: str,
     second: str,
@@ -193,10 +193,10 @@ def _pictures(seen: "SharedItems") -> "np.ndarray | None":
     )
 
 
-@models.command()
+@models.command("history")
 @click.argument("name")
 @registry_options
-def history(name: str, storage: str | None, as_json: bool) -> None:
+def _history(name: str, storage: str | None, as_json: bool) -> None:
     """Show every promotion, refusal, rollback, alias move and deletion, and why.
 
     \b
@@ -214,11 +214,11 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
     )
 
 
-@models.command()
+@models.command("lineage")
 @click.argument("name")
 @click.argument("ref", metavar="[VERSION]", default="champion")
 @registry_options
-def lineage(name: str, ref: str, storage: str | None, as_json: bool) -> None:
+def _lineage(name: str, ref: str, storage: str | None, as_json: bool) -> None:
     """Show what a version was made from and became: data, run, sweep, trial, champion, servers on
     this machine; with --json as OpenLineage's RunEvent.
 
@@ -240,13 +240,13 @@ def lineage(name: str, ref: str, storage: str | None, as_json: bool) -> None:
     )
 
 
-@models.command()
+@models.command("card")
 @click.argument("name")
 @click.argument("ref", metavar="[VERSION]", default="champion")
 @click.option(
     "--storage", envvar=STORAGE, show_envvar=True, help="As for the other commands of models."
 )
-def card(name: str, ref: str, storage: str | None) -> None:
+def _card(name: str, ref: str, storage: str | None) -> None:
     """Print a version's model card in Markdown, from the facts in the registry alone.
 
     It holds data, training, figures with their intervals, the reasons for the promotion, files and
@@ -271,7 +271,7 @@ class _Form(click.Choice[str]):
         return value if value in FORMS else super().convert(value, param, ctx)
 
 
-@models.command()
+@models.command("export")
 @click.argument("name")
 @click.argument("ref", metavar="[VERSION]", default="champion")
 @click.argument("directory", required=False, type=click.Path(path_type=Path))
@@ -297,7 +297,7 @@ class _Form(click.Choice[str]):
     help="File with the hub's bearer token; in a pod, by default the pod's own.",
 )
 @registry_options
-def export(
+def _export(
     name: str,
     ref: str,
     directory: Path | None,
@@ -393,13 +393,13 @@ def _export_to_hub(
     output(as_json, {"hub": hub, "hub_version": number, **version.document()}, lambda: number)
 
 
-@models.command()
+@models.command("sbom")
 @click.argument("name")
 @click.argument("ref", metavar="[VERSION]", default="champion")
 @click.option(
     "--storage", envvar=STORAGE, show_envvar=True, help="As for the other commands of models."
 )
-def sbom(name: str, ref: str, storage: str | None) -> None:
+def _sbom(name: str, ref: str, storage: str | None) -> None:
     """Print a version's bill of materials as CycloneDX 1.6: files and data with their sha256,
     packages, figures.
 
@@ -417,7 +417,7 @@ def sbom(name: str, ref: str, storage: str | None) -> None:
     echo(json.dumps(bill_of_materials(version, __version__), indent=1))
 
 
-@models.command()
+@models.command("power")
 @click.argument("name")
 @click.option("--rule", default="", help="A promotion rule; likely if missing.")
 @click.option("--metric", default="", help="A metric; the champion's own if missing.")
@@ -429,7 +429,7 @@ def sbom(name: str, ref: str, storage: str | None) -> None:
 )
 @click.option("--data", metavar="URI", help="Dataset to run both on, in place of what is stored.")
 @registry_options
-def power(
+def _power(
     name: str,
     rule: str,
     metric: str,

@@ -42,8 +42,7 @@ def reap(cluster: str, delete: bool, every: float | None, port: int | None, as_j
       podium reap --cluster kubernetes://kubeflow --delete --every 10 --port 8080
     """
     from podium.cluster.kubernetes.cluster import KubernetesCluster
-    from podium.cluster.kubernetes.reap import Reaper, look
-    from podium.cluster.kubernetes.reap import reap as delete_all
+    from podium.cluster.kubernetes.reap import Reaper, look, reap as delete_all
     from podium.cluster.traits import traits_of
 
     if not traits_of(cluster).outlives_client:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import podium
-from podium.cli.completion import parameters as parameters_
-from podium.cli.completion import pipelines, run_names
+from podium.cli.completion import parameters as parameters_, pipelines, run_names
 from podium.cli.options import (
     Notifier,
     image_dir_option,

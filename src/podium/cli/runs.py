@@ -34,7 +34,6 @@ from podium.kfp.parameters import pairs
 from podium.system.settings import STORAGE
 
 if TYPE_CHECKING:
-    from podium.api.sweep_list import ListedSweep
     from podium.kfp.runs import ServerRun
     from podium.runner.run import Run
     from podium.runner.runs import Runs, StoredRun, StoredRuns
@@ -64,7 +63,7 @@ def runs() -> None:
 @json_option
 @server_options
 @click.pass_context
-def list_(
+def _list(
     context: click.Context, last: int, tags: tuple[str, ...], as_json: bool, server: ServerOptions
 ) -> None:
     """List the runs and sweeps on this machine, or with --host the runs of a server, the newest
@@ -91,12 +90,12 @@ def list_(
         return
     tagged = [run for run in podium.runs().all if set(tags) <= set(run.record.tags)]
     rows = [run.to_json() | {"bytes": run.size} for run in tagged]
-    rows += [] if tags else [sweep.to_json() for sweep in _sweeps()]
+    rows += [] if tags else _sweeps()
     rows.sort(key=lambda row: datetime.fromisoformat(row["began"]))
     output(as_json, rows, lambda: _drawn(rows))
 
 
-def _sweeps() -> "list[ListedSweep]":
+def _sweeps() -> list[dict[str, Any]]:
     """Return the sweeps of this machine's local cluster; of none if a file of it is damaged, which
     hides no run."""
     from podium.api.sweep_list import list_sweeps
@@ -135,11 +134,11 @@ def _listed(runs: "Sequence[ServerRun]") -> Styled:
     return table(heads, rows, width=screen_width(), drop=drop, shorten="RUN")
 
 
-@runs.command()
+@runs.command("show")
 @click.argument("name", metavar="RUN", shell_complete=run_and_sweep_names)
 @json_option
 @server_options
-def show(name: str, as_json: bool, server: ServerOptions) -> None:
+def _show(name: str, as_json: bool, server: ServerOptions) -> None:
     """Show a run: its parameters, its steps, and its result or how to continue.
 
     RUN is an id, the beginning of one, or latest: of a run on this machine, else of the server. The
@@ -236,11 +235,11 @@ def _here_or_on(server: ServerOptions, name: str) -> "Run | ServerRun":
     return server.runs()[name]
 
 
-@runs.command()
+@runs.command("note")
 @click.argument("name", metavar="RUN", shell_complete=run_names)
 @click.argument("text")
 @json_option
-def note(name: str, text: str, as_json: bool) -> None:
+def _note(name: str, text: str, as_json: bool) -> None:
     """Set the note of a run on this machine; an empty text removes it.
 
     \b
@@ -257,12 +256,12 @@ def note(name: str, text: str, as_json: bool) -> None:
     )
 
 
-@runs.command()
+@runs.command("tag")
 @click.argument("name", metavar="RUN", shell_complete=run_names)
 @click.argument("tags", metavar="NAME...", nargs=-1, required=True)
 @click.option("--remove", is_flag=True, help="Remove these tags.")
 @json_option
-def tag(name: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
+def _tag(name: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
     """Tag a run on this machine; podium runs list --tag finds it by its tags.
 
     \b
@@ -280,10 +279,10 @@ def tag(name: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
     echo(f"run {run.id} has {'the tags ' + ', '.join(now) if now else 'no tags'}", err=True)
 
 
-@runs.command()
+@runs.command("stop")
 @click.argument("name", metavar="RUN", shell_complete=run_names)
 @server_options
-def stop(name: str, server: ServerOptions) -> None:
+def _stop(name: str, server: ServerOptions) -> None:
     """Stop a run: on this machine, whichever terminal or notebook started it, or on a server.
 
     Its steps stop the jobs they launched. Finished steps and trials are kept; on this machine
@@ -312,12 +311,12 @@ def stop(name: str, server: ServerOptions) -> None:
     echo(f"run {run.id} is being cancelled: podium runs show {run.id}", err=True)
 
 
-@runs.command()
+@runs.command("resume")
 @click.argument("name", metavar="RUN", shell_complete=run_names)
 @click.option("--from", "first", metavar="STEP", default="", help=FROM)
 @notify_option
 @json_option
-def resume(name: str, first: str, notifier: Notifier, as_json: bool) -> None:
+def _resume(name: str, first: str, notifier: Notifier, as_json: bool) -> None:
     """Resume a run that was stopped or failed, with its parameters; the same as podium run
     --resume.
 
@@ -332,13 +331,13 @@ def resume(name: str, first: str, notifier: Notifier, as_json: bool) -> None:
     run_to_end(lambda: podium.runs()[name].resume(first, wait=False), notifier, as_json)
 
 
-@runs.command(context_settings=FREE)
+@runs.command("rerun", context_settings=FREE)
 @click.argument("name", metavar="RUN", shell_complete=run_names)
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
 @click.option("--from", "first", metavar="STEP", default="", help="Repeat this step in any case.")
 @notify_option
 @json_option
-def rerun(
+def _rerun(
     name: str, parameters: tuple[str, ...], first: str, notifier: Notifier, as_json: bool
 ) -> None:
     """Run a run again with other values, in its place: steps whose inputs stay the same are kept.
@@ -351,14 +350,14 @@ def rerun(
     run_to_end(lambda: podium.runs()[name].rerun(parameters, first), notifier, as_json)
 
 
-@runs.command()
+@runs.command("logs")
 @click.argument("name", metavar="RUN", shell_complete=run_names)
 @click.argument("what", metavar="[STEP|TRIAL|JOB]", required=False)
 @click.option(
     "--storage", help="Storage of a run's models: where a run on a cluster keeps its logs."
 )
 @server_options
-def logs(name: str, what: str | None, storage: str | None, server: ServerOptions) -> None:
+def _logs(name: str, what: str | None, storage: str | None, server: ServerOptions) -> None:
     """Print the log of a step, a trial or a job of a run; without a name, the logs of all steps.
 
     A run on this machine is read from its directory. A run on a cluster keeps its logs in the
@@ -389,10 +388,10 @@ def logs(name: str, what: str | None, storage: str | None, server: ServerOptions
         echo(line)
 
 
-@runs.command()
+@runs.command("compare")
 @click.argument("ids", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
 @json_option
-def compare(ids: tuple[str, ...], as_json: bool) -> None:
+def _compare(ids: tuple[str, ...], as_json: bool) -> None:
     """Compare runs: the parameters in which they differ, and their results.
 
     \b
@@ -435,7 +434,7 @@ def _compared(chosen: "Sequence[Run]", shown: Sequence[str]) -> Styled:
     return Styled("\n".join(lines))
 
 
-@runs.command()
+@runs.command("report")
 @click.argument("names", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
 @click.option(
     "-o",
@@ -450,7 +449,7 @@ def _compared(chosen: "Sequence[Run]", shown: Sequence[str]) -> Styled:
     "--model", metavar="NAME", help="Compare versions of this model, or aliases, instead of runs."
 )
 @registry_options
-def report(
+def _report(
     names: tuple[str, ...], file: Path, model: str | None, storage: str | None, as_json: bool
 ) -> None:
     """Write one HTML file that compares runs, or with --model versions.
@@ -474,11 +473,11 @@ def report(
     output(as_json, {"compared": list(names), "report": str(file)}, lambda: str(file))
 
 
-@runs.command()
+@runs.command("delete")
 @click.argument("names", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
 @_stored_option
 @json_option
-def delete(names: tuple[str, ...], storage: str | None, as_json: bool) -> None:
+def _delete_named(names: tuple[str, ...], storage: str | None, as_json: bool) -> None:
     """Delete runs, their logs and the candidates they trained; versions in the registry are kept.
 
     \b
@@ -490,7 +489,7 @@ def delete(names: tuple[str, ...], storage: str | None, as_json: bool) -> None:
     _delete([known[name] for name in names], dry_run=False, as_json=as_json)
 
 
-@runs.command()
+@runs.command("prune")
 @click.option("--keep", type=int, help="Keep this many of the newest runs.")
 @click.option(
     "--older-than",
@@ -501,7 +500,7 @@ def delete(names: tuple[str, ...], storage: str | None, as_json: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 @_stored_option
 @json_option
-def prune(
+def _prune(
     keep: int | None, older_than: int | None, dry_run: bool, storage: str | None, as_json: bool
 ) -> None:
     """Delete old runs, their logs and the candidates they trained; versions in the registry and

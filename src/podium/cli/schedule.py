@@ -32,11 +32,11 @@ def schedule() -> None:
     """
 
 
-@schedule.command()
+@schedule.command("plan")
 @click.argument("paths", nargs=-1, type=_PATHS)
 @json_option
 @server_options
-def plan(paths: tuple[Path, ...], as_json: bool, server: ServerOptions) -> None:
+def _plan(paths: tuple[Path, ...], as_json: bool, server: ServerOptions) -> None:
     """Show what apply would do, and when each schedule fires next; nothing is changed.
 
     PATHS are YAML files or directories of them, or a podium.yaml with a schedule; by default
@@ -50,7 +50,7 @@ def plan(paths: tuple[Path, ...], as_json: bool, server: ServerOptions) -> None:
     _show(server.schedules().plan(wanted), as_json)
 
 
-@schedule.command()
+@schedule.command("apply")
 @click.argument("paths", nargs=-1, type=_PATHS)
 @click.option(
     "--group", default=GROUP, show_default=True, help="KFP experiment the runs are listed under."
@@ -58,7 +58,7 @@ def plan(paths: tuple[Path, ...], as_json: bool, server: ServerOptions) -> None:
 @_now_option
 @json_option
 @server_options
-def apply(
+def _apply(
     paths: tuple[Path, ...], group: str, now: bool, as_json: bool, server: ServerOptions
 ) -> None:
     """Apply the schedules of the files to the server; doing it twice changes nothing.
@@ -82,7 +82,7 @@ def apply(
 @schedule.command("list")
 @json_option
 @server_options
-def list_(as_json: bool, server: ServerOptions) -> None:
+def _list(as_json: bool, server: ServerOptions) -> None:
     """List the server's schedules, including those not made by podium.
 
     \b
@@ -98,10 +98,10 @@ def list_(as_json: bool, server: ServerOptions) -> None:
     output(as_json, rows, lambda: "\n".join(lines))
 
 
-@schedule.command()
+@schedule.command("pause")
 @click.argument("name")
 @server_options
-def pause(name: str, server: ServerOptions) -> None:
+def _pause(name: str, server: ServerOptions) -> None:
     """Stop a schedule from firing; running runs are not affected.
 
     `podium schedule apply` resumes it unless its file says `enabled: false`.
@@ -114,11 +114,11 @@ def pause(name: str, server: ServerOptions) -> None:
     echo(f"{name} paused", err=True)
 
 
-@schedule.command()
+@schedule.command("delete")
 @click.argument("name")
 @_now_option
 @server_options
-def delete(name: str, now: bool, server: ServerOptions) -> None:
+def _delete(name: str, now: bool, server: ServerOptions) -> None:
     """Delete a schedule from the server; its runs stay listed.
 
     The server cancels its run in progress along with it; while there is one, nothing is deleted

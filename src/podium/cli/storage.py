@@ -22,11 +22,11 @@ def storage() -> None:
     machine."""
 
 
-@storage.command()
+@storage.command("check")
 @click.argument("url", required=False)
 @click.option("--create", is_flag=True, help="Create the bucket or directory if it does not exist.")
 @json_option
-def check(url: str | None, create: bool, as_json: bool) -> None:
+def _check(url: str | None, create: bool, as_json: bool) -> None:
     """Test everything podium needs of a storage, and suggest fixes.
 
     URL is a directory, s3://bucket/prefix or minio://bucket/prefix; without it the default storage
@@ -61,13 +61,13 @@ def check(url: str | None, create: bool, as_json: bool) -> None:
         sys.exit(1)
 
 
-@storage.command()
+@storage.command("put")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("url")
 @click.option("--create", is_flag=True, help="Create the bucket if it does not exist.")
 @click.option("--overwrite", is_flag=True, help="Replace existing objects.")
 @json_option
-def put(source: Path, url: str, create: bool, overwrite: bool, as_json: bool) -> None:
+def _put(source: Path, url: str, create: bool, overwrite: bool, as_json: bool) -> None:
     """Copy a file, or the content of a directory, to URL.
 
     A file keeps its name below URL, unless URL itself ends in that name, as in s3://raw/rows.csv.
@@ -95,11 +95,11 @@ def put(source: Path, url: str, create: bool, overwrite: bool, as_json: bool) ->
     _report(entries, f"to {folder}/{name}" if source.is_file() else f"to {url}", as_json)
 
 
-@storage.command()
+@storage.command("get")
 @click.argument("url")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @json_option
-def get(url: str, directory: Path, as_json: bool) -> None:
+def _get(url: str, directory: Path, as_json: bool) -> None:
     """Copy everything below URL into a directory; existing files are not replaced.
 
     \b
@@ -117,7 +117,7 @@ def get(url: str, directory: Path, as_json: bool) -> None:
 @storage.command("list")
 @click.argument("url", required=False)
 @json_option
-def list_(url: str | None, as_json: bool) -> None:
+def _list(url: str | None, as_json: bool) -> None:
     """List the objects below URL, or in the default storage: time, bytes, key.
 
     \b
@@ -132,10 +132,10 @@ def list_(url: str | None, as_json: bool) -> None:
         echo(f"{entry.modified:%Y-%m-%d %H:%M}  {entry.size:>15,}  {entry.key}")
 
 
-@storage.command()
+@storage.command("cache")
 @click.option("--empty", is_flag=True, help="Remove everything that no running process uses.")
 @json_option
-def cache(empty: bool, as_json: bool) -> None:
+def _cache(empty: bool, as_json: bool) -> None:
     """Show the size and place of the cache of remote datasets; --empty clears it.
 
     A dataset in a bucket is fetched once into the directory PODIUM_CACHE. Beyond PODIUM_CACHE_GB

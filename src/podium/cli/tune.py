@@ -33,7 +33,7 @@ from podium.search.algorithms import ALGORITHMS, AUTO
 if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec
     from podium.api.sweep import Sweep
-    from podium.api.tune import Plan
+    from podium.api.tune import TunePlan
     from podium.cli.notify import Notice
 
 KEYS = [library.key for library in LIBRARIES]
@@ -207,7 +207,7 @@ OPTIONS = [
 ]
 
 
-def _say_how_to_train(planned: "Plan", sweep: "Sweep", as_json: bool) -> None:
+def _say_how_to_train(planned: "TunePlan", sweep: "Sweep", as_json: bool) -> None:
     if as_json:
         return
     with suppress(NotFound):  # no trial has a result
@@ -306,7 +306,7 @@ def _read(
     return [*script_words(Path(typed[0])), *typed[1:]], space
 
 
-def _save(planned: "Plan", file: Path) -> None:
+def _save(planned: "TunePlan", file: Path) -> None:
     from podium.api.experiments import with_store
     from podium.cluster.traits import traits_of
     from podium.files.yaml_loader import dump

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from podium.cli.completion import parameters as parameters_
-from podium.cli.completion import pipelines
+from podium.cli.completion import parameters as parameters_, pipelines
 from podium.cli.options import (
     GROUP,
     Notifier,

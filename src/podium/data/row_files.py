@@ -19,8 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import csv as arrow_csv
-from pyarrow import parquet
+from pyarrow import csv as arrow_csv, parquet
 
 from podium.data.options import changed, written
 from podium.data.rows import OnProblem, Problem, RowFile, Rows

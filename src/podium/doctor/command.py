@@ -14,7 +14,7 @@ from podium.doctor.reading import STDOUT, Reader
 from podium.doctor.report import Report
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment.experiment import Collector, Experiment
-from podium.manifests.experiment.shell import METRICS_FILE, named_folder, wrap
+from podium.manifests.experiment.shell import named_folder
 from podium.manifests.experiment.shell_rules import SHELL_RULES
 from podium.manifests.rules import Finding, Rules, Violation, apply, worst_first
 
@@ -151,12 +151,11 @@ def examine_command(
     ]
     own = apply(rules, run)
     in_log = [_later(finding) if run.code is None else finding for finding in log.findings]
-    script = wrap(words, file=_file_of(collector, METRICS_FILE), stdout=collector.kind == "StdOut")
     details = {
         "exit": run.code,
         "seconds": round(run.seconds, 2),
         **log.details,
-        "commands": {"it": script},
+        "commands": {"it": collector.wrap(words)},
     }
     return Report(
         subject=subject,
@@ -172,11 +171,6 @@ def _trial(words: Sequence[str]) -> Experiment:
     return Experiment.parse(
         {"spec": {"trialTemplate": {"primaryContainerName": "main", "trialSpec": job}}}
     )
-
-
-def _file_of(collector: Collector, path: str) -> str:
-    path = collector.path or path
-    return f"{path.rstrip('/')}/" if collector.kind == "TensorFlowEvent" else path
 
 
 def _examine_metrics(
@@ -231,16 +225,11 @@ def _execute(
             parents=True, exist_ok=True
         )
     collected = str(metrics) if collector.path else str(file)
-    script = wrap(
-        words,
-        file=_file_of(replace(collector, path=collected), ""),
-        stdout=collector.kind == "StdOut",
-    )
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     begin, clock = time.monotonic(), time.time()
     with file.open("ab") as output:
         sink = subprocess.DEVNULL if wrapped and collector.kind == "StdOut" else output
-        argv = list(script) if wrapped else list(words)
+        argv = replace(collector, path=collected).wrap(words) if wrapped else tuple(words)
         try:
             child = subprocess.Popen(
                 argv,

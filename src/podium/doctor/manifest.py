@@ -10,7 +10,6 @@ from podium.files.documents import load_yaml
 from podium.manifests.admission import refusals
 from podium.manifests.experiment.experiment import Experiment, TrialTemplate
 from podium.manifests.experiment.rules import examine
-from podium.manifests.experiment.shell import METRICS_FILE, wrap
 from podium.manifests.experiment.source import is_config_map, with_template
 from podium.manifests.fields import ManifestView
 from podium.manifests.job_rules import JOB_RULES, RUNTIME_RULES, RUNTIMES, UNKNOWN_FIELDS
@@ -114,13 +113,10 @@ def _not_examined(what: str, where: str) -> Finding:
 
 
 def _commands(experiment: Experiment) -> dict[str, tuple[str, str, str]]:
-    collector, kind = experiment.collector, experiment.template.workload.kind
-    path = collector.path or METRICS_FILE
-    file = f"{path.rstrip('/')}/" if collector.kind == "TensorFlowEvent" else path
-    stdout, stops = collector.kind == "StdOut", experiment.early_stopping is not None
+    kind, stops = experiment.template.workload.kind, experiment.early_stopping is not None
     return {
-        f"{replica.role or kind} of a trial": wrap(
-            container.words, file=file, stdout=stdout, early_stopping=stops
+        f"{replica.role or kind} of a trial": experiment.collector.wrap(
+            container.words, early_stopping=stops
         )
         for replica, container in experiment.wrapped_containers()
         if container.command

@@ -10,10 +10,17 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from podium.code.bundle import Bundle
 from podium.errors import InvalidInput, require
+from podium.files.documents import load_yaml
+from podium.kfp.code import store_code, with_code
+from podium.kfp.definition import Definition, constants, load, reaching
 from podium.kfp.importing import import_kfp
+from podium.kfp.parameters import Parameters
+from podium.kfp.project import Project, ServerSettings, check_reachable, read_given
+from podium.kfp.values import check_values, experiment_text, rename, with_experiment_text
 
 _POLICIES = ("Always", "IfNotPresent", "Never")
 _SECRET_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
@@ -79,8 +86,6 @@ def _read_settings(words: Sequence[str]) -> dict[str, Any]:
     Raises:
         InvalidInput: There is no such setting, or its value breaks a rule.
     """
-    from podium.kfp.parameters import Parameters
-
     settings = Parameters(Parameters.of(_configure)[1:]).read(words)
     for name in ("timeout", "retries"):
         require(settings.get(name, 1) >= 1, f"{name} >= 1", **{name: settings.get(name)})
@@ -124,11 +129,6 @@ REQUESTS = {
 """Requests of a step that asks for nothing itself: mostly it waits. Servers before 2.4 read the
 numbers (cores, GB), later ones the text, as kfp 2.17 writes both."""
 
-if TYPE_CHECKING:
-    from podium.code.bundle import Bundle
-    from podium.kfp.definition import Definition
-    from podium.kfp.project import Project
-
 
 def compile_pipeline(
     name: str,
@@ -137,7 +137,7 @@ def compile_pipeline(
     steps_image: str | None = None,
     trainer_image: str | None = None,
     platform: Sequence[str] = (),
-    project: "Project | None" = None,
+    project: Project | None = None,
     title: str | None = None,
 ) -> str:
     """Compile a pipeline to KFP v2 YAML: one document, which old servers take too; platform
@@ -161,9 +161,6 @@ def compile_pipeline(
     from kfp.compiler import Compiler
 
     from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
-    from podium.kfp.code import store_code
-    from podium.kfp.definition import load
-    from podium.kfp.project import ServerSettings
 
     definition = load(name)
     if definition.pipeline is None:
@@ -192,18 +189,13 @@ def compile_pipeline(
 
 
 def _defaults(
-    definition: "Definition", words: Sequence[str], project: "Project | None"
-) -> "tuple[dict[str, Any], dict[str, Bundle]]":
+    definition: Definition, words: Sequence[str], project: Project | None
+) -> tuple[dict[str, Any], dict[str, Bundle]]:
     """Return the defaults to compile: those given, Experiments as text, and text that kfp would not
     escape.
 
     And the code to store, which they name by its URI.
     """
-    from podium.kfp.code import with_code
-    from podium.kfp.definition import reaching
-    from podium.kfp.project import check_reachable, read_given
-    from podium.kfp.values import check_values, with_experiment_text
-
     known, given = definition.parameters, read_given(words, definition.parameters, project)
     values = known.with_defaults(given)
     texts = with_experiment_text(values, names=reaching(definition.spec, "experiment"))
@@ -240,10 +232,6 @@ def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str], t
     KFP 2.0.5 looks up the producer of an artifact by its display name (observed).
     """
     import yaml
-
-    from podium.files.documents import load_yaml
-    from podium.kfp.definition import constants
-    from podium.kfp.values import experiment_text, rename
 
     head = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
     documents = load_yaml(text, "the compiled pipeline")

@@ -14,8 +14,7 @@ from podium.errors import Conflict, InvalidInput, NotFound, suggestion
 from podium.files.documents import load_yaml, with_whole_numbers
 from podium.kfp.client import Server, named
 from podium.kfp.code import with_code
-from podium.kfp.definition import load as load_definition
-from podium.kfp.definition import reaching
+from podium.kfp.definition import load as load_definition, reaching
 from podium.kfp.parameters import Parameters
 from podium.kfp.project import check_reachable
 from podium.kfp.values import PIPELINES, check_values, own_name, with_experiment_text

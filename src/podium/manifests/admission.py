@@ -30,12 +30,13 @@ from podium.manifests.rules import (
 )
 from podium.manifests.structure import BOOL, INT, OBJECT, TEXT, Schema, wrong_types
 from podium.manifests.trainjob import (
+    MPI_RESERVED,
     NODE,
     PATCHED_CONTAINER,
     PATCHED_POD,
+    RESERVED,
     RUNTIME_IMAGES,
     TORCH,
-    reserved,
     template_of,
 )
 from podium.manifests.workload import Replica, Workload, role_of
@@ -399,11 +400,6 @@ _TRAINJOB_SPEC: Schema = {
     "managedBy": TEXT,
 }
 
-TRAINJOB_REFUSED = Rules[Workload]()
-refused_trainjob = TRAINJOB_REFUSED.rule(
-    "fail", "Trainer, JobSet or the API server refuses it.", "refused-by-trainer", refuses=True
-)
-
 
 @refused_trainjob
 def _runtime(job: Workload) -> Iterator[Violation]:
@@ -425,8 +421,9 @@ def _trainer(job: Workload) -> Iterator[Violation]:
     for name in ("numNodes", "numProcPerNode"):
         yield from at_least(f"{path}.{name}", integer(given.get(name)), 1)
     yield from _variables(f"{path}.env", given.get("env"))
+    reserved = MPI_RESERVED if job.uses_mpi else RESERVED
     for where, variable in numbered(f"{path}.env", given.get("env")):
-        if variable.get("name") in reserved(job.spec):
+        if variable.get("name") in reserved:
             rule = "must not be a variable that Trainer sets"
             yield broken(where, rule, variable["name"], "remove it")
 

@@ -23,42 +23,6 @@ RESTRICTED = "restricted"
 CONTAINER = {"runAsNonRoot": True, "allowPrivilegeEscalation": False}
 """securityContext of a container, beside the capabilities that it drops."""
 
-INIT_CONTAINER = "init-pytorch"
-"""Init container that the training operator adds to the Workers of a PyTorchJob that has a Master,
-without a securityContext (kubeflow/trainer v1.9.3: pkg/controller.v1/pytorch/initcontainer.go)."""
-
-INIT_HINT = (
-    "the training operator adds this container to the Workers of PyTorchJobs: give it the template of "
-    "deploy/training-operator (docs/cluster-teams.md), or launch a TrainJob (job_kind=trainjob), or no Workers"
-)
-
-COLLECTOR = "metrics-logger-and-collector"
-"""Container that Katib adds to the pods of trials for StdOut and File (katib v0.19.0:
-pkg/webhook/v1beta1/pod)."""
-
-COLLECTOR_HINT = (
-    "apply deploy/katib (docs/cluster-teams.md), or set init.controller.injectSecurityContext: true in katib-config, "
-    "and runAsUser in the pods of trials"
-)
-
-SUGGESTION_CONTAINER = "suggestion"
-"""Container of the suggestion service, which runs an algorithm for Katib (katib v0.19.0:
-pkg/controller.v1beta1/consts)."""
-
-SUGGESTION_HINT = (
-    "apply deploy/katib (docs/cluster-teams.md), or give the suggestions in katib-config a securityContext with "
-    "runAsUser (kubeflow/katib#2613)"
-)
-
-EARLY_STOPPING_CONTAINER = "early-stopping"
-"""Container that Katib adds to the suggestion service of an Experiment with spec.earlyStopping; its
-configuration has no field for a securityContext (katib v0.19.0: pkg/apis/config/v1beta1, type
-EarlyStoppingConfig)."""
-
-EARLY_STOPPING_HINT = (
-    "apply deploy/katib (docs/cluster-teams.md), or take earlyStopping out of the Experiment"
-)
-
 _HARMLESS = {"NET_BIND_SERVICE"}
 _VOLUMES = {
     "configMap",

@@ -146,6 +146,14 @@ class Resource:
         Conditions(status, STYLES[self.kind]).add(kind, reason, message, now)
         return self.with_status(status)
 
+    def explained(self, why: Condition) -> Self:
+        """Return a copy with a condition that is true in place of the one of its type."""
+        shown = {"type": why.type, "status": "True", "reason": why.reason}
+        shown |= {"message": why.message, "lastTransitionTime": why.changed}
+        before = objects(self.status.get("conditions"))
+        kept = [condition for condition in before if condition.get("type") != why.type]
+        return self.with_status({**self.status, "conditions": [*kept, shown]})
+
     def changed_job(self, change: Callable[[JobEditor], None]) -> Self:
         """Return a copy whose job a function has altered: the object itself, or the job of an
         Experiment's trials."""

@@ -214,14 +214,3 @@ def at_least(
     """Yield a violation where a field, the last one of a path, is below its least value."""
     if value is not None and value < least:
         yield broken(where, f"{where.rpartition('.')[2]} >= {least}", value, hint)
-
-
-def unsupported(where: str, runs: str, given: str, hint: str | None = None) -> Violation:
-    """Return the violation for a feature that podium does not run although a cluster may.
-
-    Args:
-        runs: A sentence about podium's own behavior: ``podium collects from StdOut, …``.
-        given: Text after ", not" in the sentence.
-    """
-    instead = f"podium cannot tell whether a cluster runs it; to run it here, change {where}"
-    return Violation(f"{runs}, not {given}", where, hint or instead)

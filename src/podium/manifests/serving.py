@@ -7,7 +7,6 @@ from typing import Any
 
 from podium.errors import InvalidInput, require
 from podium.manifests.conditions import Manifest
-from podium.manifests.fields import integer
 from podium.manifests.labels import (
     INFERENCE_SERVICE,
     INSTANCE,
@@ -19,7 +18,6 @@ from podium.manifests.labels import (
 from podium.manifests.names import is_dns_1035, is_dns_1123
 from podium.manifests.placement import Pods
 from podium.manifests.pod_security import secure
-from podium.manifests.resource import Resource
 
 IMAGE = "podium-serve:0.1.0"
 
@@ -333,19 +331,3 @@ def pod_range(replicas: int | str) -> tuple[int, int]:
 
 
 FORMS = {"kubernetes": ModelServer.kubernetes, "kserve": ModelServer.kserve}
-
-
-def rolled_out(deployment: Resource) -> bool:
-    """Return whether all pods of a Deployment are those of its present template, and answer."""
-    want, status = deployment.spec.get("replicas", 1), deployment.status
-    pods = all(
-        status.get(field) == want for field in ("replicas", "updatedReplicas", "availableReplicas")
-    )
-    return pods and is_current(deployment)
-
-
-def is_current(stored: Resource) -> bool:
-    """Return whether the status of an object is of its present spec."""
-    return (integer(stored.status.get("observedGeneration")) or 0) >= (
-        integer(stored.metadata.get("generation")) or 0
-    )

@@ -106,11 +106,6 @@ def training_job(spec: Mapping[str, Any]) -> str:
     return LAUNCHER if uses_mpi(spec) else NODE
 
 
-def reserved(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the variables that Trainer sets; trainer.env must not."""
-    return MPI_RESERVED if uses_mpi(spec) else RESERVED
-
-
 def mpi_slots(spec: Mapping[str, Any]) -> tuple[int, int]:
     """Return how many hosts the hostfile of a TrainJob with MPI lists, and the slots of each.
 

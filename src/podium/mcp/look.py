@@ -95,7 +95,7 @@ class Look:
 
         The sweep inside of a run is in show_sweep(run=...).
         """
-        return {"sweeps": [sweep.to_json() for sweep in list_sweeps(self.spec)]}
+        return {"sweeps": list_sweeps(self.spec)}
 
     def show_sweep(self, sweep: str = "", run: str = "", best: int = 20) -> Answer:
         """Show a sweep: state, number of trials by state, and the leaderboard: its trials, best

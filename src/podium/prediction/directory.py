@@ -12,8 +12,7 @@ from podium.data.seen import SeenItems, read_seen
 from podium.data.validated import VALIDATED
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.files.documents import MAX_JSON, load_json
-from podium.prediction.command import FILE as COMMAND
-from podium.prediction.command import PredictCommand
+from podium.prediction.command import FILE as COMMAND, PredictCommand
 from podium.storage import Entry, Stored, connect, local_path
 
 _CHECKPOINT = "checkpoint*"

@@ -21,8 +21,7 @@ from podium.data.split import Split
 from podium.display.notebook import say
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.files.documents import load_json, parse
-from podium.prediction.command import FILE as COMMAND
-from podium.prediction.command import CommandModel
+from podium.prediction.command import FILE as COMMAND, CommandModel
 from podium.prediction.directory import ONNX, ModelDirectory
 from podium.prediction.predictions import Outcome, Predictions, UnknownValues, decided
 from podium.scoring import OnnxModel

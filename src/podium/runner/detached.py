@@ -23,8 +23,7 @@ from podium.kfp.project import choose
 from podium.manifests.options import ended_by
 from podium.runner.process import check_run
 from podium.runner.record import RunRecord
-from podium.runner.run import Run, word
-from podium.runner.run import begin as begin_run
+from podium.runner.run import Run, begin as begin_run, word
 from podium.system.interrupts import signals_interrupt
 from podium.system.settings import Settings
 

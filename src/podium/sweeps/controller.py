@@ -29,9 +29,15 @@ from podium.manifests.experiment.status import (
 from podium.manifests.experiment.trainer import set_seed
 from podium.manifests.fields import present
 from podium.manifests.job_editor import JobEditor
-from podium.manifests.labels import BY_HAND, PBT_GENERATION, PBT_PARENT, REPEATS, SEED
-from podium.manifests.labels import NUMBER as NUMBER_LABEL
-from podium.manifests.labels import SAMPLER as SAMPLER_LABEL
+from podium.manifests.labels import (
+    BY_HAND,
+    NUMBER as NUMBER_LABEL,
+    PBT_GENERATION,
+    PBT_PARENT,
+    REPEATS,
+    SAMPLER as SAMPLER_LABEL,
+    SEED,
+)
 from podium.manifests.names import random_suffix
 from podium.manifests.options import options_of
 from podium.manifests.options.base import Follower

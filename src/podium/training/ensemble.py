@@ -24,8 +24,7 @@ from podium.prediction.directory import ONNX, ModelDirectory
 from podium.storage import connect
 from podium.training.base import say
 from podium.training.origin import Origin
-from podium.training.trained import FILE as METRICS
-from podium.training.trained import TrainedMetrics
+from podium.training.trained import FILE as METRICS, TrainedMetrics
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -27,8 +27,7 @@ from podium.models.shared_items import by_name
 from podium.models.signature import SIGNATURE
 from podium.models.task import Task
 from podium.models.version import METADATA, PREDICTIONS, TARGET
-from podium.prediction.command import FILE as COMMAND
-from podium.prediction.command import CommandModel, PredictCommand
+from podium.prediction.command import FILE as COMMAND, CommandModel, PredictCommand
 from podium.prediction.directory import ONNX, ModelDirectory
 from podium.prediction.predictor import (
     PREPROCESSING,

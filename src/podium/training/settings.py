@@ -8,8 +8,15 @@ from podium.errors import InvalidInput, require
 from podium.manifests.experiment import Experiment
 from podium.manifests.experiment.build import adapt, decided, tuned_for_numbers, usual_epochs
 from podium.manifests.experiment.shell import is_shell
-from podium.manifests.experiment.source import AUTO as CHOSEN
-from podium.manifests.experiment.source import LINEAR, QUICKEST, RANDOM, TABLES, TREES, is_bundled
+from podium.manifests.experiment.source import (
+    AUTO as CHOSEN,
+    LINEAR,
+    QUICKEST,
+    RANDOM,
+    TABLES,
+    TREES,
+    is_bundled,
+)
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
 from podium.manifests.job_kinds import (
     AUTO,

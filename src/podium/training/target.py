@@ -17,8 +17,7 @@ from podium.manifests.labels import RUN_NAMESPACE
 from podium.manifests.placement import Pods, place
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
-from podium.storage import local_path as path_here
-from podium.storage import path_of
+from podium.storage import local_path as path_here, path_of
 from podium.system.interrupts import Terminated
 from podium.system.pod import pod_namespace
 from podium.system.settings import CLUSTER

@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, PlainTextResponse, Response, Strea
 import podium
 from podium.api.jobs import all_jobs, find_job
 from podium.api.launched import Session
-from podium.api.sweep_list import sweeps_on
+from podium.api.sweep_list import sweep_rows
 from podium.api.sweep_report import path_of_report, write_report
 from podium.display.text import harmless
 from podium.errors import NotFound, PodiumError
@@ -64,7 +64,7 @@ def _runs(sources: Sources) -> list[dict[str, Any]]:
 
 
 def _sweeps(sources: Sources) -> list[dict[str, Any]]:
-    return [sweep.to_json() for sweep in reversed(sweeps_on(sources.cluster()))]
+    return sweep_rows(sources.cluster())[::-1]
 
 
 def _jobs(sources: Sources) -> list[dict[str, Any]]:

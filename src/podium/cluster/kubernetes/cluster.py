@@ -15,7 +15,7 @@ from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes.api import Api, Waits, api_of, api_resource
 from podium.cluster.kubernetes.leadership import ENGINE_LEASE, RENEW_SECONDS, is_led
 from podium.cluster.kubernetes.pods import JobPods, Watchman
-from podium.cluster.kubernetes.queues import Queues
+from podium.cluster.kubernetes.queues import WAITING, Queues, only_waits
 from podium.display.text import as_note
 from podium.errors import (
     Denied,
@@ -29,7 +29,6 @@ from podium.errors import (
 )
 from podium.manifests.conditions import Manifest
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB, or_list
-from podium.manifests.kueue import WAITING, only_waits
 from podium.manifests.labels import METRICS_INJECTION, NOTE
 from podium.manifests.pod_security import ENFORCE, RESTRICTED, with_pod_deadlines, with_pod_defaults
 from podium.manifests.resource import Resource
@@ -147,7 +146,7 @@ class KubernetesCluster(Cluster):
         admitted.
 
         The training operator adds a container to a PyTorchJob's Workers that "restricted" refuses
-        (INIT_CONTAINER).
+        (``init-pytorch``).
         """
         refused = (
             kind == "PyTorchJob" and workers and (self._labels() or {}).get(ENFORCE) == RESTRICTED

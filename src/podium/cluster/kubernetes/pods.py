@@ -16,7 +16,6 @@ from podium.errors import Failed, PodiumError, Unavailable
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
-from podium.manifests.kueue import lost_patches
 from podium.manifests.labels import (
     COMPLETION_INDEX,
     EXPERIMENT,
@@ -28,16 +27,6 @@ from podium.manifests.labels import (
     SUGGESTION,
     TRIAL,
 )
-from podium.manifests.pod_security import (
-    COLLECTOR,
-    COLLECTOR_HINT,
-    EARLY_STOPPING_CONTAINER,
-    EARLY_STOPPING_HINT,
-    INIT_CONTAINER,
-    INIT_HINT,
-    SUGGESTION_CONTAINER,
-    SUGGESTION_HINT,
-)
 from podium.manifests.resource import Resource
 from podium.manifests.trainjob import NODE
 from podium.manifests.workload import Workload
@@ -47,13 +36,31 @@ REFUSED = ("FailedCreatePod", "FailedCreate", "TrainJobResourcesCreationFailed")
 controller, Trainer."""
 
 _ADDED_HINTS = {
-    INIT_CONTAINER: INIT_HINT,
-    COLLECTOR: COLLECTOR_HINT,
-    EARLY_STOPPING_CONTAINER: EARLY_STOPPING_HINT,
-    SUGGESTION_CONTAINER: SUGGESTION_HINT,
+    # The training operator adds it to the Workers of a PyTorchJob that has a Master (kubeflow/trainer
+    # v1.9.3: pkg/controller.v1/pytorch/initcontainer.go).
+    "init-pytorch": (
+        "the training operator adds this container to the Workers of PyTorchJobs: give it the template of "
+        "deploy/training-operator (docs/cluster-teams.md), or launch a TrainJob (job_kind=trainjob), or no Workers"
+    ),
+    # Katib adds it to the pods of trials for StdOut and File (katib v0.19.0: pkg/webhook/v1beta1/pod).
+    "metrics-logger-and-collector": (
+        "apply deploy/katib (docs/cluster-teams.md), or set init.controller.injectSecurityContext: true in "
+        "katib-config, and runAsUser in the pods of trials"
+    ),
+    # Katib adds it to the suggestion service of an Experiment with spec.earlyStopping; its configuration
+    # has no field for a securityContext (katib v0.19.0: pkg/apis/config/v1beta1, EarlyStoppingConfig).
+    "early-stopping": (
+        "apply deploy/katib (docs/cluster-teams.md), or take earlyStopping out of the Experiment"
+    ),
+    # The suggestion service, which runs an algorithm for Katib (katib v0.19.0:
+    # pkg/controller.v1beta1/consts).
+    "suggestion": (
+        "apply deploy/katib (docs/cluster-teams.md), or give the suggestions in katib-config a "
+        "securityContext with runAsUser (kubeflow/katib#2613)"
+    ),
 }
-"""Hint for each container that controllers add, by name; the first one that a refusal names
-applies."""
+"""Hint for each container without a securityContext that controllers add, by name; the first one
+that a refusal names applies."""
 
 _INTERNAL = "Internal error occurred"
 """Prefix of the API server's message for every error 500, including a webhook that does not
@@ -449,7 +456,7 @@ class Watchman:
             made_by = f"{job}-{NODE}-0" if _job_of(resource).kind == TRAINJOB else ""
             if trouble := self._refusal(job, uid, made_by, created_at(resource)):
                 yield (
-                    (replace(trouble, hint=_PATCHES_LOST) if lost_patches(resource) else trouble),
+                    (replace(trouble, hint=_PATCHES_LOST) if _lost_patches(resource) else trouble),
                     (job, "refused"),
                 )
 
@@ -514,6 +521,15 @@ class Watchman:
             return []
 
 
+def _lost_patches(resource: Resource) -> bool:
+    """Return whether a TrainJob that a queue has admitted has no runtimePatches: podium's always
+    have some."""
+    if not isinstance(resource, Workload) or resource.kind != TRAINJOB:
+        return False
+    admitted = bool(resource.queue) and not resource.suspended
+    return admitted and not resource.spec.get("runtimePatches")
+
+
 def not_run(namespace: str) -> tuple[str, str]:
     """Return the message about a namespace in which nothing runs Experiments, and its hint."""
     what = f"nobody runs Experiments in namespace {namespace}: no podium-engine leads there, and no Katib takes them up"
@@ -544,14 +560,10 @@ def _jobs_of(api: Api, resource: Resource, pods: list[Any]) -> list[tuple[str, l
     Args:
         resource: A PyTorchJob, Job, Trial or Experiment.
     """
-    want = _pods_of(_job_of(resource))
+    want = max(1, _job_of(resource).pod_count)
     if resource.kind != "Experiment":
         return [(resource.name, pods, want)]
     trials = map(Trial.parse, api.objects("Trial", f"{EXPERIMENT}={resource.name}"))
     running = [trial.name for trial in trials if not trial.state.finished]
     labels = [(pod, (pod.metadata.labels or {}).get(_JOB_SELECTOR["Trial"])) for pod in pods]
     return [(name, [pod for pod, trial in labels if trial == name], want) for name in running]
-
-
-def _pods_of(job: Workload) -> int:
-    return max(1, sum(replica.count for replica in job.replicas))

@@ -1,22 +1,20 @@
 """Limits of a namespace: Kueue's queues (which suspended jobs wait, and why; jobs and trials are
-shown with the reason in their status), and quotas, checked before a job is launched."""
+shown with the reason in their status), and quotas, checked before a job is launched.
+
+Source: kubernetes-sigs/kueue v0.15.0, apis/kueue/v1beta2/workload_types.go,
+pkg/controller/jobframework/reconciler.go.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from podium.cluster.kubernetes.api import Api, api_resource
 from podium.errors import Denied, NotFound, PodiumError
-from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.experiment import TRIAL_LISTS, Experiment
 from podium.manifests.experiment.trial import Trial
-from podium.manifests.kueue import (
-    WAITING,
-    QueueEntry,
-    is_held,
-    unexplained,
-    with_reason,
-    with_waiting_trials,
-)
+from podium.manifests.fields import objects, text
 from podium.manifests.labels import JOB_UID, QUEUE
 from podium.manifests.pod_security import with_pod_defaults
 from podium.manifests.resource import Condition, Resource
@@ -28,6 +26,66 @@ _VERSIONS = ("v1beta2", "v1beta1")
 
 _PATIENCE_SECONDS = 5.0
 """Seconds for which the reason is requested: without it a job is shown as waiting all the same."""
+
+
+WAITING = "Waiting"
+"""Type of the condition with which podium shows that a job, or a trial's job, waits for its
+queue."""
+
+_STOPPED = "Deactivated"
+"""Reason of a Suspended condition: removed from its queue, by a user or by Kueue, until it is
+resumed."""
+
+
+class _QueueEntry(Resource):
+    """Kueue's Workload of a job; podium's Workload is the job itself."""
+
+    @property
+    def job_uid(self) -> str:
+        return self.labels.get(JOB_UID, "")
+
+    @property
+    def active(self) -> bool:
+        """Whether it may be admitted; False once it was stopped, or evicted too often."""
+        return self.spec.get("active") is not False
+
+    @property
+    def why(self) -> Condition:
+        """Return the reason why the job waits, as a condition that is True."""
+        conditions = {condition.type: condition for condition in self.conditions}
+        evicted = conditions.get("Evicted")
+        if not self.active:
+            return _condition(
+                "Suspended", _STOPPED, evicted.message if evicted else "stopped; resume it", evicted
+            )
+        reserved, admitted = conditions.get("QuotaReserved"), conditions.get("Admitted")
+        if reserved is None:
+            return _condition(WAITING, "Pending", "not looked at yet", None)
+        if not reserved.status:
+            return _condition(WAITING, reserved.reason, reserved.message, reserved)
+        if evicted and evicted.status:
+            return _condition(WAITING, evicted.reason, evicted.message, evicted)
+        if admitted and admitted.status:
+            return _condition(WAITING, admitted.reason, "admitted, about to start", admitted)
+        return _condition(WAITING, "AdmissionChecks", self._checks(admitted), reserved)
+
+    def _checks(self, admitted: Condition | None) -> str:
+        checks = [
+            check
+            for check in objects(self.status.get("admissionChecks"))
+            if check.get("state") != "Ready"
+        ]
+        said = [
+            f"{text(check.get('name'))}: {text(check.get('message')) or text(check.get('state'))}"
+            for check in checks
+        ]
+        own = admitted.message if admitted else ""
+        return "; ".join(said) or own or "quota is reserved; its admission checks are not ready"
+
+
+def _condition(kind: str, reason: str, message: str, source: Condition | None) -> Condition:
+    changed = source.changed if source else ""
+    return Condition(type=kind, status=True, reason=reason, message=message, changed=changed)
 
 
 class Queues:
@@ -73,7 +131,7 @@ class Queues:
             return experiment
         jobs = self._jobs(experiment.template.workload)
         waiting = {name for name, (_, why) in self._reasons(jobs).items() if why.type == WAITING}
-        return with_waiting_trials(experiment, waiting)
+        return _with_waiting_trials(experiment, waiting)
 
     def _trials(self, trials: list[Trial]) -> list[Resource]:
         open_ones = [trial for trial in trials if trial.workload.queue and not trial.state.finished]
@@ -98,7 +156,7 @@ class Queues:
 
     def _reasons(self, jobs: Iterable[Workload]) -> dict[str, tuple[str, Condition]]:
         """Return queue and reason of each job that a queue holds back, by its name."""
-        held = [job for job in jobs if is_held(job)]
+        held = [job for job in jobs if job.queue and job.suspended and not job.state.finished]
         if not held:
             return {}
         hint = "Kueue has no entry for it yet, or is not installed"
@@ -110,15 +168,15 @@ class Queues:
             entries, hint = {}, f"Kueue's reason cannot be read: {error.message}"
         reasons = {uid: entry.why for uid, entry in entries.items()}
         return {
-            job.name: (job.queue, reasons.get(job.uid) or unexplained(job, hint)) for job in held
+            job.name: (job.queue, reasons.get(job.uid) or _unexplained(job, hint)) for job in held
         }
 
-    def _entries(self, uids: Sequence[str]) -> dict[str, QueueEntry]:
+    def _entries(self, uids: Sequence[str]) -> dict[str, _QueueEntry]:
         """Return Kueue's entries by the uid of their job; empty where Kueue is not installed."""
         selector = f"{JOB_UID} in ({','.join(uids)})"
         function = self.api.custom.list_namespaced_custom_object
         listed = self._call("read Kueue's queue", function, label_selector=selector)
-        entries = [QueueEntry.parse(item) for item in (listed or {}).get("items", [])]
+        entries = [_QueueEntry.parse(item) for item in (listed or {}).get("items", [])]
         return {entry.job_uid: entry for entry in sorted(entries, key=lambda entry: entry.created)}
 
     def _call(self, doing: str, function: Any, *args: Any, **options: Any) -> Any:
@@ -138,7 +196,40 @@ class Queues:
 
 
 def _explained(resource: Resource, reasons: dict[str, tuple[str, Condition]]) -> Resource:
-    return with_reason(resource, *reasons[resource.name]) if resource.name in reasons else resource
+    if resource.name not in reasons:
+        return resource
+    queue, why = reasons[resource.name]
+    return resource.explained(replace(why, message=f"Queue {queue}: {why.message}"))
+
+
+def _unexplained(job: Workload, hint: str) -> Condition:
+    """Return the reason why a job waits where Kueue's record of it cannot be read: the job's own
+    condition."""
+    own = job.condition("Suspended")
+    message = f"{own.message} ({hint})" if own and own.message else hint
+    return _condition(WAITING, own.reason if own else "", message, own)
+
+
+def _with_waiting_trials(experiment: Experiment, waiting: set[str]) -> Experiment:
+    """Return an Experiment that lists trials as waiting which Katib calls running or pending."""
+    status, moved = dict(experiment.status), []
+    for phase in ("Running", "Created"):
+        names, count = TRIAL_LISTS[phase]
+        listed = experiment.trials.get(phase, ())
+        left = [name for name in listed if name not in waiting]
+        moved += [name for name in listed if name in waiting]
+        if len(left) < len(listed):
+            status |= {names: left, count: len(left)}
+    names, count = TRIAL_LISTS[WAITING]
+    return experiment.with_status({**status, names: moved, count: len(moved)} if moved else status)
+
+
+def only_waits(resource: Resource) -> bool:
+    """Return whether nothing of a job or Experiment runs because a queue holds it back: its time
+    does not count."""
+    if isinstance(resource, Experiment):
+        return WAITING in resource.trials and "Running" not in resource.trials
+    return resource.state.phase == WAITING
 
 
 _SHORT = ("cpu", "memory", "ephemeral-storage")

@@ -15,9 +15,10 @@ from podium.cluster.kubernetes.pods import (
 )
 from podium.errors import Failed, NotFound
 from podium.manifests.conditions import Manifest
+from podium.manifests.fields import integer
 from podium.manifests.labels import INFERENCE_SERVICE, INSTANCE
 from podium.manifests.resource import Resource
-from podium.manifests.serving import PREDICTOR, is_current, rolled_out
+from podium.manifests.serving import PREDICTOR
 
 _TRIES = 2
 """Restarts of a container that is not ready after which it will not be."""
@@ -77,7 +78,7 @@ class Rollout:
 
     def _is_ready(self) -> bool:
         served = self._read(self._kind, self._name)
-        if self._kind != "Deployment" and not (is_current(served) and served.condition("Ready")):
+        if self._kind != "Deployment" and not (_is_current(served) and served.condition("Ready")):
             return False
         return rolled_out(self._read("Deployment", self._deployment))
 
@@ -129,3 +130,16 @@ class Rollout:
             hint=CONFIG_MISSING,
             grace=self._api.waits.image_grace,
         )
+
+
+def rolled_out(deployment: Resource) -> bool:
+    """Return whether all pods of a Deployment are those of its present template, and answer."""
+    want, status = deployment.spec.get("replicas", 1), deployment.status
+    pods = ("replicas", "updatedReplicas", "availableReplicas")
+    return _is_current(deployment) and all(status.get(field) == want for field in pods)
+
+
+def _is_current(stored: Resource) -> bool:
+    """Return whether the status of an object is of its present spec."""
+    seen = integer(stored.status.get("observedGeneration")) or 0
+    return seen >= (integer(stored.metadata.get("generation")) or 0)

@@ -17,8 +17,7 @@ import math
 import random
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import replace as changed
+from dataclasses import dataclass, replace as changed
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,7 @@
 """An Experiment: objective, search space, algorithm, collector, trial template and limits."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from podium.errors import InvalidInput
 from podium.manifests.experiment.schema import EXPERIMENT, default_primary_labels, set_defaults
+from podium.manifests.experiment.shell import METRICS_FILE, join, redirected
 from podium.manifests.experiment.source import load
 from podium.manifests.experiment.space import AlgorithmSpec, read_space, written_space
 from podium.manifests.experiment.template import PLACEHOLDER, fill, meta_key, meta_value
@@ -166,6 +167,29 @@ class Collector:
     @property
     def reads_json(self) -> bool:
         return self.kind == "File" and self.format == "JSON"
+
+    @property
+    def file(self) -> str:
+        """File that it reads, or the directory of event files with a slash at its end."""
+        path = self.path or METRICS_FILE
+        return f"{path.rstrip('/')}/" if self.kind == "TensorFlowEvent" else path
+
+    def wrap(self, words: Sequence[str], *, early_stopping: bool = False) -> tuple[str, str, str]:
+        """Return the command that Katib runs instead of command and args: the shell, ``-c`` and its
+        script.
+
+        Args:
+            early_stopping: Whether a stopping rule is in force.
+        """
+        shell, script = join(words)
+        folder = self.file.rpartition("/")[0]
+        if self.kind == "StdOut":
+            script = redirected(script, self.file)
+        if early_stopping:
+            script += (
+                f" || if test -f {folder}/$$.pid && …; then echo stopped early; else exit 1; fi"
+            )
+        return (*shell, f"{script} && echo completed > {folder}/$$.pid")
 
 
 @dataclass(frozen=True, kw_only=True)

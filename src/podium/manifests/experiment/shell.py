@@ -83,32 +83,6 @@ class Special(NamedTuple):
     """Whether it is most likely meant: a variable, a pattern."""
 
 
-def wrap(
-    words: Sequence[str],
-    *,
-    file: str = METRICS_FILE,
-    stdout: bool = True,
-    early_stopping: bool = False,
-) -> tuple[str, str, str]:
-    """Return the command that Katib runs instead of command and args.
-
-    Args:
-        file: File that the collector reads; its folder gets the marker of a successful end.
-        stdout: Whether the collector is StdOut; others get no redirection.
-        early_stopping: Whether a stopping rule is in force.
-
-    Returns:
-        The shell, ``-c`` and its script.
-    """
-    shell, script = join(words)
-    folder = file.rpartition("/")[0]
-    if stdout:
-        script = redirected(script, file)
-    if early_stopping:
-        script += f" || if test -f {folder}/$$.pid && …; then echo stopped early; else exit 1; fi"
-    return (*shell, f"{script} && echo completed > {folder}/$$.pid")
-
-
 def specials(word: str, variables: Sequence[str] = ()) -> Iterator[Special]:
     """Yield the effects of a POSIX shell on one word of a command line.
 

@@ -78,12 +78,12 @@ def _read(config_map: Manifest, reference: Manifest) -> dict[str, Any]:
     return dict(documents[0])
 
 
-ADADELTA_NETWORKS = ("", "tutorial")
-"""Networks of the trainer whose recipe uses Adadelta: the bundled Experiments search learning rates
-of it."""
+_RATE_SHARES = {"": 1.0, "tutorial": 1.0, "fast": 0.1, "best": 0.1}
+"""Learning rates that the bundled Experiments search for a network of the trainer, by those of
+Adadelta, 0.05 to 2 with the batch sizes that are searched; ``fast`` and ``best`` use SGD."""
 
-SGD_NETWORKS = ("fast", "best")
-"""Networks of the trainer whose recipes use SGD; those of all others use AdamW."""
+_RATE_SHARE_OF_ADAMW = 0.001
+"""The same for all other networks, which use AdamW."""
 
 LINEAR = "linear"
 """Network of sentences where nobody names one."""
@@ -96,13 +96,6 @@ TREES = "trees"
 
 AUTO, RANDOM, TABLES = "auto", "random", "tables"
 """The Experiment that podium chooses: tables, which searches the network too, for tables."""
-
-SGD_SHARE = 0.1
-"""Learning rates of SGD by those of Adadelta, with the batch sizes that are searched: 0.005 to 0.2
-for 0.05 to 2."""
-
-ADAMW_SHARE = 0.001
-"""Learning rates of AdamW by those of Adadelta: 0.00005 to 0.002 for 0.05 to 2."""
 
 
 def bundled() -> list[str]:
@@ -150,8 +143,9 @@ def load(name_or_text: str, network: str = "", config_maps: Sequence[Path] = ())
         hint = f"did you mean {close[0]}?" if close else f"a file, or one of {', '.join(bundled())}"
         raise InvalidInput(f"no file and no bundled experiment is called {name_or_text!r}", hint)
     manifest = parse(entry.read_text(), name_or_text)
-    if network not in ADADELTA_NETWORKS and name_or_text != TABLES:
-        _scale_learning_rates(manifest, SGD_SHARE if network in SGD_NETWORKS else ADAMW_SHARE)
+    share = _RATE_SHARES.get(network, _RATE_SHARE_OF_ADAMW)
+    if share != 1.0 and name_or_text != TABLES:
+        _scale_learning_rates(manifest, share)
     return manifest
 
 

@@ -24,7 +24,6 @@ from podium.manifests.rules import (
     broken,
     one_of,
     shorten,
-    unsupported,
 )
 from podium.manifests.trainjob import NODE
 from podium.search.algorithm import Algorithm, Setting
@@ -47,13 +46,24 @@ not_run, other_sweep = (
 )
 
 
+def _unsupported(where: str, runs: str, given: str, hint: str | None = None) -> Violation:
+    """Return the violation for a feature that podium does not run although a cluster may.
+
+    Args:
+        runs: A sentence about podium's own behavior: ``podium collects from StdOut, …``.
+        given: Text after ", not" in the sentence.
+    """
+    instead = f"podium cannot tell whether a cluster runs it; to run it here, change {where}"
+    return Violation(f"{runs}, not {given}", where, hint or instead)
+
+
 @other_sweep
 def _architectures(experiment: Experiment) -> Iterator[Violation]:
     if experiment.spec.get("nasConfig") is not None:
         runs = "podium runs Experiments that search over spec.parameters"
         given = "one that searches for a neural network's architecture (nasConfig)"
         hint = "this kind of Experiment needs Katib and its service enas or darts; no parameter is missing"
-        yield unsupported("spec.nasConfig", runs, given, hint)
+        yield _unsupported("spec.nasConfig", runs, given, hint)
 
 
 @other_sweep
@@ -64,7 +74,7 @@ def _template_in_cluster(experiment: Experiment) -> Iterator[Violation]:
         runs = "podium reads the trial's job from the Experiment's own file or a ConfigMap that it is given"
         given = f"from ConfigMap {text(config_map.get('configMapName'))} in a cluster"
         hint = "kubectl get configmap NAME -o yaml > templates.yaml, and --template templates.yaml"
-        yield unsupported("spec.trialTemplate.configMap", runs, given, hint)
+        yield _unsupported("spec.trialTemplate.configMap", runs, given, hint)
 
 
 @stuck
@@ -89,7 +99,7 @@ def _lists(experiment: Experiment) -> Iterator[Violation]:
         if twice and parameter.kind not in NUMERIC:
             runs = "podium searches a list in which each value stands once"
             where = f"{parameter.path}.feasibleSpace.list"
-            yield unsupported(where, runs, f"{shorten(twice)} twice")
+            yield _unsupported(where, runs, f"{shorten(twice)} twice")
 
 
 @stuck
@@ -128,15 +138,15 @@ def _settings(experiment: Experiment) -> Iterator[Violation]:
 def _algorithms(experiment: Experiment) -> Iterator[Violation]:
     if experiment.algorithm.name not in ALGORITHMS:
         runs = f"podium searches with {', '.join(ALGORITHMS)}"
-        yield unsupported("spec.algorithm.algorithmName", runs, experiment.algorithm.name)
+        yield _unsupported("spec.algorithm.algorithmName", runs, experiment.algorithm.name)
     for algorithm, where, given, value, setting in _each_setting(experiment):
         runs = f"podium runs {algorithm.name} with"
         if setting is None and algorithm.drops_unknown_settings:
             known = f"{runs} settings {', '.join(algorithm.settings)}"
-            yield unsupported(f"{where}.name", known, given)
+            yield _unsupported(f"{where}.name", known, given)
         elif setting and value in setting.katib:
             known = f"{runs} {given} {setting.kind.removeprefix('one of ')}"
-            yield unsupported(f"{where}.value", known, value)
+            yield _unsupported(f"{where}.value", known, value)
 
 
 @not_run
@@ -145,7 +155,7 @@ def _other_jobs(experiment: Experiment) -> Iterator[Violation]:
     if not template.is_supported:
         kinds = or_list([f"{kind} ({version})" for kind, version in JOB_KINDS.items()])
         runs, given = f"podium runs trials of kind {kinds}", f"{job.kind} ({job.api_version})"
-        yield unsupported("spec.trialTemplate.trialSpec.kind", runs, given)
+        yield _unsupported("spec.trialTemplate.trialSpec.kind", runs, given)
         return
     for field in ("successCondition", "failureCondition"):
         condition = text(template.manifest.get(field))
@@ -153,7 +163,7 @@ def _other_jobs(experiment: Experiment) -> Iterator[Violation]:
             parse_condition(condition)
         except InvalidInput:
             runs = 'podium understands conditions of field names and #(field=="text") queries'
-            yield unsupported(f"spec.trialTemplate.{field}", runs, shorten(condition))
+            yield _unsupported(f"spec.trialTemplate.{field}", runs, shorten(condition))
 
 
 @stuck
@@ -245,7 +255,7 @@ def _collectors(experiment: Experiment) -> Iterator[Violation]:
             "and say in filter.metricsFormat what the collector's container looks for"
         )
     runs = "podium collects metrics from StdOut, File, TensorFlowEvent or Push"
-    yield unsupported("spec.metricsCollectorSpec.collector.kind", runs, kind, hint)
+    yield _unsupported("spec.metricsCollectorSpec.collector.kind", runs, kind, hint)
 
 
 stuck(bad_patterns)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -173,11 +173,8 @@ class Trial(Resource):
         """From start to end, or until now; None before the start."""
         if not self.started:
             return None
-        began = datetime.fromisoformat(self.started)
-        end = (
-            datetime.fromisoformat(self.completed) if self.completed else datetime.now(began.tzinfo)
-        )
-        return round(max(0.0, (end - began).total_seconds()), 3)
+        end = self.ended if self.completed else datetime.now(UTC).timestamp()
+        return round(max(0.0, end - self.began), 3)
 
     def with_metrics(self, metrics: Metrics) -> "Trial":
         observed = [{"name": name, **values} for name, values in metrics.items()]
