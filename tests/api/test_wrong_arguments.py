@@ -9,6 +9,9 @@ import pytest
 import podium
 from podium.errors import InvalidInput, PodiumError
 
+_LONG = "kind: " * 1000
+"""Longer than the name of a file may be."""
+
 SPACE = {"lr": (1e-4, 1e-1), "layers": range(1, 5)}
 
 
@@ -47,6 +50,22 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         "train(lr: float, layers: int) -> float cannot",
     ),
     "a missing script": (lambda: podium.tune("trian.py", SPACE), "there is no script trian.py"),
+    "text too long for a script's path": (
+        lambda: podium.tune(_LONG, SPACE),
+        "there is no script kind: kind:",
+    ),
+    "text too long for an Experiment's path": (
+        lambda: podium.sweep(_LONG),
+        "no file and no bundled experiment is called 'kind: kind:",
+    ),
+    "text too long for a job's path": (
+        lambda: podium.run_job(_LONG),
+        "there is no file kind: kind:",
+    ),
+    "text too long for a path to data": (
+        lambda: podium.train(_LONG),
+        "there are no data at",
+    ),
     "a count as text": (
         lambda: podium.tune(train, SPACE, trials="3"),
         "`trials >= 1` must hold, but got trials='3'",

@@ -376,6 +376,13 @@ def test_sentences_are_predicted_from_anywhere(
     assert "there is no word" in done.stderr
 
 
+def test_a_sentence_longer_than_a_path_is_predicted(predict: Predict, words: Path) -> None:
+    done = predict("so very bad " * 100, "--file", words, "--json")
+    assert [each["value"] for each in json.loads(done.stdout)["predictions"]] == [
+        3
+    ]  # it reads three words
+
+
 def test_sentences_and_files_are_not_mixed(predict: Predict, words: Path, tmp_path: Path) -> None:
     (tmp_path / "new.txt").write_text("good\n")
     done = predict("a good film", tmp_path / "new.txt", "--file", words)

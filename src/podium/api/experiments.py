@@ -1,5 +1,6 @@
 """Experiments from files, objects and SDK objects, made ready for the cluster that runs them."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -51,7 +52,7 @@ def read(source: Any, network: str = "", config_maps: Sequence[Path] = ()) -> Ex
     else:
         manifest = from_sdk(source)
     if (kind := manifest.get("kind")) in JOB_KINDS:
-        named = source if isinstance(source, str | Path) and Path(source).is_file() else None
+        named = source if isinstance(source, str | Path) and os.path.isfile(source) else None
         hint = f"podium job run {named or 'FILE'}"
         raise InvalidInput(
             f"{named or 'the manifest'} must hold an Experiment, but holds a {kind}", hint
@@ -131,7 +132,7 @@ def check_here(data: object) -> None:
         InvalidInput: Nothing is there.
     """
     text = str(data)
-    if "://" not in text and not Path(text).exists():
+    if "://" not in text and not os.path.exists(text):
         hint = "podium.prepare_data makes a dataset, in the shell podium data prepare"
         raise InvalidInput(f"there are no data at {Path(text).absolute()}", hint)
 

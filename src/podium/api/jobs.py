@@ -1,5 +1,6 @@
 """Jobs of a cluster: ``podium.run_job("train.yaml")``, ``podium.open_job("train").logs()``."""
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -179,7 +180,7 @@ def read_job(job: str | Path | Mapping[str, Any], name: str = "") -> Workload:
     """
     if isinstance(job, Mapping):
         documents, source = [dict(job)], _MANIFEST
-    elif not isinstance(job, str | Path) or not Path(job).is_file():
+    elif not isinstance(job, str | Path) or not os.path.isfile(job):
         raise InvalidInput(f"there is no file {job}", "the YAML of a job, or a manifest as a dict")
     else:
         documents, source = load_yaml(read_text(Path(job)), str(job)), str(job)

@@ -204,7 +204,7 @@ def script_words(path: Path) -> list[str]:
     Raises:
         InvalidInput: There is none, or it cannot be run.
     """
-    if not path.is_file():
+    if not os.path.isfile(path):  # also of a text that is too long for a path
         hint = "a path, a function, or a command as a list of words"
         raise InvalidInput(f"there is no script {path}", hint)
     if path.suffix == ".py":

@@ -1,5 +1,6 @@
 """New pictures, rows and sentences as the inputs of a model, batch by batch."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -109,7 +110,7 @@ def check_files(items: Iterable[str]) -> None:
         InvalidInput: It names the first that is not.
     """
     for item in items:
-        if "://" not in item and not Path(item).exists():
+        if "://" not in item and not os.path.exists(item):
             raise InvalidInput(
                 f"there is no file {item}", "items are files, or sentences for a model of sentences"
             )
@@ -119,7 +120,7 @@ def is_sentence(item: str) -> bool:
     """Return whether an argument is not meant as a file: it is empty, has a space or no ending."""
     if not item:  # the path of the working directory, to Path
         return True
-    return "://" not in item and not Path(item).exists() and (" " in item or not Path(item).suffix)
+    return "://" not in item and not os.path.exists(item) and (" " in item or not Path(item).suffix)
 
 
 @dataclass(frozen=True, kw_only=True)

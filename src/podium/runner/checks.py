@@ -2,6 +2,7 @@
 trainer's flags."""
 
 import json
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +42,7 @@ def check_here(values: Mapping[str, Any], code: str = "") -> None:
     settings = check_values(values, here=True)
     for location in settings.data.locations if settings.data else ():
         path = storage.local_path(location)
-        if path is not None and not path.exists():
+        if path is not None and not os.path.exists(path):
             raise InvalidInput(
                 f"there is nothing at {location}, which dataset={values['dataset']} names",
                 "name a file, a folder or a URI that is there",

@@ -150,7 +150,7 @@ class Step:
         uri = importer["artifactUri"].get("constant")
         uri = self.inputs.parameters.get("uri") if uri is None else uri
         uri = resolved(str(uri), self.executor_input, self.constants).removeprefix("file://")
-        if "://" not in uri and not Path(uri).exists():
+        if "://" not in uri and not os.path.exists(uri):
             raise Failed(f"there is nothing at {uri}, which step {self.name} imports")
         metadata = json.loads(
             resolved(json.dumps(importer.get("metadata", {})), self.executor_input, self.constants)

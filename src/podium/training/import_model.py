@@ -1,6 +1,7 @@
 """Import a model directory made anywhere: check it, score it on a dataset's test part, store it as
 a version."""
 
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -69,7 +70,7 @@ class ModelSource:
                 f"{self.metric} is measured on a test part, but no dataset is given",
                 "add --data URI",
             )
-        if "://" not in self.uri and not Path(self.uri).is_dir():
+        if "://" not in self.uri and not os.path.isdir(self.uri):
             raise InvalidInput(
                 f"there is no directory {self.uri}", "name a model directory, or the URI of one"
             )

@@ -1,6 +1,7 @@
 """Experiments from files, from text, or from those that come with podium."""
 
 import difflib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -132,7 +133,7 @@ def load(name_or_text: str, network: str = "", config_maps: Sequence[Path] = ())
     if "\n" in name_or_text or "{" in name_or_text:
         return parse(name_or_text, "the given text", given)
     path = Path(name_or_text)
-    if path.is_file():
+    if os.path.isfile(path):  # also of a text that is too long for a path
         try:
             return parse(read_text(path), name_or_text, given)
         except OSError as error:
@@ -153,7 +154,7 @@ def each_of(name_or_text: str) -> list[str]:
     """Return what load takes for each Experiment of a file that holds several, with the ConfigMaps
     beside them; else what was given."""
     path = Path(name_or_text)
-    if not path.is_file():
+    if not os.path.isfile(path):
         return [name_or_text]
     documents = load_yaml(read_text(path), name_or_text)
     kinds = [mapping(document).get("kind") for document in documents]
