@@ -143,6 +143,7 @@ def one_case(values: Points, codes: Sequence[int]) -> Points:
     return np.asarray(codes, np.float64)[values.astype(np.int64).clip(0, len(codes) - 1)]
 
 
+@np.errstate(invalid="ignore")  # what is infinite is refused in words, where it is written
 def project(numbers: Points, most: int = _DIMENSIONS) -> Points:
     """Return numbers [n, d] as they are, or so many projections of more."""
     count = numbers.shape[1]
