@@ -101,6 +101,23 @@ def test_floats_are_numbers_to_predict(tmp_path: Path) -> None:
     assert prepare(tmp_path, kind="regression").target.dtype == "float64"
 
 
+def test_targets_are_judged_as_those_of_tables(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    some = {"x": RNG.random((60, 2)), "y": np.tile([0.0, 1.0], 30), "order": np.arange(60)}
+    np.savez(tmp_path / "made.npz", **some, labels=np.sort(some["y"]))
+    info = prepare(tmp_path, target="labels")
+    assert (info.kind, info.classes) == ("classification", ("0", "1"))
+    assert "the target labels has the values 0, 1 alone, so these are classes" in caplog.text
+    assert "array order looks like the answer, since it predicts labels alone" in caplog.text
+    np.savez(tmp_path / "made.npz", x=np.eye(60, 2) + some["x"], y=some["y"], label=some["y"])
+    prepare(tmp_path)
+    assert "array y looks like the answer, since it predicts label alone" in caplog.text
+    np.savez(tmp_path / "made.npz", x=some["x"], y=np.where(np.arange(60) % 3, "cat", "Cat"))
+    prepare(tmp_path)
+    assert "1 classes of y may be one under two names" in caplog.text
+
+
 def test_groups_stay_together_and_are_no_input(tmp_path: Path) -> None:
     np.savez(tmp_path / "made.npz", **arrays(patient=np.arange(60) // 6))
     info = prepare(tmp_path, group="patient")
@@ -126,7 +143,7 @@ def test_items_in_two_given_parts_are_refused_unless_allowed(tmp_path: Path) -> 
     ("change", "options", "message"),
     [
         ({}, {"group": "patiant"}, "has no array 'patiant'"),
-        ({"y": np.arange(59)}, {}, "x has 60 items, but there are 59 targets"),
+        ({"y": np.arange(59) % 3}, {}, "x has 60 items, but there are 59 targets"),
         ({"x": np.array([["a"]] * 60)}, {}, "x holds <U1, but inputs and targets are numbers"),
         ({"x": np.array([{}] * 60)}, {}, r"x\.npy is not an array of numbers or text"),
         (
@@ -140,6 +157,8 @@ def test_items_in_two_given_parts_are_refused_unless_allowed(tmp_path: Path) -> 
             "x holds nan in item 1, column",
         ),
         ({"y": np.full(60, 5)}, {}, "2 <= number of classes"),
+        ({"y": np.eye(2)[np.arange(60) % 2]}, {}, r"must be \[n\], but in train it is \[60, 2\]"),
+        ({"y": np.arange(60)}, {}, "the target y has 60 different whole numbers in 60 items"),
         ({"y": np.array(["a"] * 60)}, {"kind": "regression"}, "must be numbers, but is <U1"),
         ({"classes": np.array(["a", "b"])}, {}, "indices into the 2 classes, but one is 2"),
         ({"x_train": np.zeros((60, 2))}, {}, "divided arrays beside others: x, x_train, y"),

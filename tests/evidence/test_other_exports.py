@@ -7,7 +7,7 @@ import pytest
 from judging import Nights
 from PIL import Image
 from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
 from podium.data import artifact
 from podium.data.held_out import HeldOut
@@ -185,3 +185,39 @@ def test_items_that_are_really_different_all_count(tmp_path: Path, name: str) ->
         held_out.as_prepared(), held_out.groups, artifact.load_seen(tmp_path / "data")
     )
     assert (fresh.all(), near) == (True, 0)
+
+
+@pytest.mark.parametrize("form", ["fewer digits", "3 % off", "pictures"])
+def test_copies_of_every_item_do_not_count_as_new(tmp_path: Path, form: str) -> None:
+    draw = np.random.default_rng(9)
+    if form == "pictures":
+        for folder in [pictures(tmp_path, quality, 64)[7:] for quality in (95, 20)]:
+            for file in Path(folder).rglob("*.jpg"):
+                name = f"{Path(folder).name}-{file.name}"
+                (tmp_path / "both" / file.parent.name).mkdir(parents=True, exist_ok=True)
+                file.rename(tmp_path / "both" / file.parent.name / name)
+        settings = DataSettings(dataset=f"images:{tmp_path}/both")
+    else:
+        rows, labels = draw.normal(3, 1, size=(400, 16)), draw.integers(2, size=400)
+        off = rows * draw.normal(1, 0.03, size=rows.shape)
+        lines = [",".join([*(f"{value:.5g}" for value in row), "ny"[label]])
+                 for form_of in (rows, rows.round(1) if form == "fewer digits" else off)
+                 for row, label in zip(form_of, labels, strict=True)]  # fmt: skip
+        header = ",".join([*(f"c{at}" for at in range(16)), "y"])
+        (tmp_path / "a.csv").write_text("\n".join([header, *lines]))
+        settings = DataSettings(dataset=f"table:{tmp_path}/a.csv", target="y")
+    prepare_data(settings, tmp_path / "data")
+    held_out = HeldOut.open(tmp_path / "data")
+    parts = [artifact.load(tmp_path / "data", part) for part in ("train", "validation", "test")]
+    fresh, _ = unseen(
+        held_out.as_prepared(), held_out.groups, artifact.load_seen(tmp_path / "data")
+    )
+    train, validation, new = (
+        next(iter(part.inputs.values())).reshape(len(part), -1).astype(float) for part in parts
+    )
+    known = np.concatenate([train, validation])
+    nearest, second = NearestNeighbors(n_neighbors=2).fit(known).kneighbors(new)[0].T
+    is_copy = nearest < second / 2
+    assert is_copy.sum() >= 5
+    assert (is_copy & fresh).sum() <= is_copy.sum() / 8
+    assert not (~is_copy & ~fresh).any()

@@ -215,6 +215,39 @@ def test_pictures_saved_again_or_mirrored_are_counted(prepare: Prepare, tmp_path
     assert "like training pictures" not in said
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("case", "1 classes of class may be one under two names, for example 'Cat' and 'cat'"),
+        ("loose", "1 picture left out, since the folder of a class holds none of them"),
+        ("frames", "60 pictures have more than one frame or page: only the first is read"),
+        ("format", "the format of a file alone tells its class (JPEG, PNG)"),
+        ("size", "the size of a file alone tells its class (8x8, 9x9)"),
+        ("color", "the color of a file alone tells its class (color, gray)"),
+        ("", ""),
+    ],
+)
+def test_what_picture_files_hide_is_said(
+    prepare: Prepare, tmp_path: Path, change: str, sentence: str
+) -> None:
+    draw, classes = np.random.default_rng(4), ("dog", "Cat", *(["cat"] if change == "case" else []))
+    for at in range(30 * len(classes)):
+        name = classes[at % len(classes)]
+        folder, special = tmp_path / "pets" / name, name == "dog"
+        folder.mkdir(parents=True, exist_ok=True)
+        side = 9 if change == "size" and special else 8
+        pixels = draw.integers(0, 255, (side, side, 3), np.uint8)
+        picture = Image.fromarray(pixels[..., 0] if change == "color" and special else pixels)
+        form = "jpg" if change == "format" and special else "png"
+        more = {"save_all": True, "append_images": [picture.rotate(90)]}
+        picture.save(folder / f"{at}.{form}", **(more if change == "frames" else {}))
+    if change == "loose":
+        picture.save(tmp_path / "pets" / "1.png")
+    said = prepare(f"images:{tmp_path / 'pets'}", "", resize=[8, 8])[1]
+    assert sentence in said
+    assert said.count("WARNING") == 1 + bool(sentence), said
+
+
 @pytest.mark.parametrize("turn", list(Image.Transpose))
 @pytest.mark.parametrize("width", [40, 45, 65])
 def test_turned_and_mirrored_pictures_are_found_at_any_width(
@@ -257,6 +290,29 @@ def test_sentences_that_differ_in_punctuation_are_said(prepare: Prepare, tmp_pat
     (tmp_path / "b.csv").write_text("\n".join(["text,label,part", *rows]) + "\n")
     said = prepare(f"text:{tmp_path / 'b.csv'}", part="part")[1]
     assert "100 test sentences are among the training sentences but for punctuation" in said
+
+
+def test_what_tells_in_sentences_or_is_not_read_is_said(prepare: Prepare, tmp_path: Path) -> None:
+    draw = np.random.default_rng(7)
+    words = [f"w{at}" for at in range(300)]
+    texts = [" ".join(draw.choice(words, 12)) for _ in range(200)]
+    table = pd.DataFrame({"text": texts, "label": draw.choice(["good", "bad"], 200)})
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"text:{tmp_path / 'a.csv'}")[1]
+    assert "have the word" not in said
+    assert "alone is read" not in said
+    assert "but for a word or few" not in said
+    other = table.assign(text=[text.rpartition(" ")[0] + " other" for text in texts])
+    pd.concat([table, other]).to_csv(tmp_path / "a.csv", index=False)
+    assert "40 test sentences are training" in prepare(f"text:{tmp_path / 'a.csv'}")[1]
+    begun = " ".join(words[:130])
+    tagged = table.assign(text=table.label + " " + table.text, lang="en")
+    tagged.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"text:{tmp_path / 'a.csv'}")[1]
+    assert "all sentences of class 'bad' have the word 'bad' and no others do" in said
+    assert "text alone is read, not lang" in said
+    table.assign(text=begun + " " + table.text).to_csv(tmp_path / "a.csv", index=False)
+    assert "among the others but for punctuation" not in prepare(f"text:{tmp_path / 'a.csv'}")[1]
 
 
 def test_a_small_test_part_is_said_to_be(prepare: Prepare, tmp_path: Path) -> None:
@@ -590,7 +646,7 @@ def test_a_target_of_names_is_refused(prepare: Prepare, tmp_path: Path) -> None:
 def test_classes_that_may_be_one_or_a_quantity_are_said(prepare: Prepare, tmp_path: Path) -> None:
     frame().assign(label=["cat", "Cat", "dog"] * 100).to_csv(tmp_path / "a.csv", index=False)
     said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
-    assert "1 classes of label may be one under two names, for example 'cat' and 'Cat'" in said
+    assert "1 classes of label may be one under two names, for example 'Cat' and 'cat'" in said
     frame().assign(label=[at % 30 for at in range(300)]).to_csv(tmp_path / "b.csv", index=False)
     said = prepare(f"table:{tmp_path / 'b.csv'}")[1]
     assert "the target label has 30 different whole numbers, so these are classes" in said

@@ -339,6 +339,22 @@ def test_a_first_champion_beats_a_constant_guess() -> None:
     assert decide(PromotionRule(), ACCURACY, target, target, None, classes=names).promote
 
 
+def test_a_first_champion_that_may_know_nothing_is_told() -> None:
+    draw = np.random.default_rng(0)
+    target = (draw.random(400) < 0.2).astype(int)
+    chance = (draw.random(400) < 0.2).astype(int)
+    guess = METRICS["f1_macro"].value(target, chance)
+    assert 0.4505 < guess < 0.5
+    refused = decide(PromotionRule(), METRICS["f1_macro"], target, chance, None)
+    assert "constant guess, each class as often as it occurs: 0.5000" in refused.reasons[-1]
+    lucky = np.where(np.arange(400) < 20, target, chance)
+    won = decide(PromotionRule(), METRICS["f1_macro"], target, lucky, None)
+    assert won.promote
+    assert "ok: the interval holds that guess" in won.reasons[-1]
+    known = decide(PromotionRule(), METRICS["f1_macro"], target, target, None)
+    assert "the interval holds" not in known.reasons[-1]
+
+
 def test_every_figure_stands_beside_a_constant_guess() -> None:
     decision = decide(PromotionRule(), ACCURACY, LABELS, wrong_at(1), wrong_at(2, 3))
     assert "n = 1,000; always class 0: 0.1000)" in decision.reasons[0]

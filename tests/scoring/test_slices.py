@@ -116,6 +116,8 @@ def test_numbers_of_many_values_are_cut_at_quartiles() -> None:
         "above 74.25": 25,
         "(missing)": 1,
     }
+    close = slice_names(1000 + np.arange(100) / 100)
+    assert np.unique(close, return_counts=True)[1].tolist() == [25, 25, 25, 25]
     assert slice_names(np.array([1.0, 2.0, 1.0])).tolist() == ["1", "2", "1"]
     assert slice_names(np.array(["x", None], object)).tolist() == ["x", "(missing)"]
 

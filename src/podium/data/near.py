@@ -3,10 +3,10 @@
 An item is a point of at most _DIMENSIONS numbers, in units of its columns' own spread: its columns,
 or the brightness of spots of its picture; of more numbers, projections at random. Two items are
 near where no number differs by more than a tolerance, and all that an export leaves as it is
-(categories but for case, whole numbers) is equal. The tolerance is the largest at which hardly any two different
-items of the data are near, so it is far below the usual distance of items. Points are kept as the
-hash of their cell of a grid and their place in it, 16 bytes an item; points near a border of their
-cell are looked for on its other side too.
+(categories but for case, whole numbers) is equal. The tolerance is the largest at which hardly any
+two different items of the data are near by chance, so it is far below the usual distance of items.
+Points are kept as the hash of their cell of a grid and their place in it, 16 bytes an item; points
+near a border of their cell are looked for on its other side too.
 """
 
 import json
@@ -33,11 +33,20 @@ _PLACES = 16
 _MOST_PROBES = 8
 """Borders of its cell, the nearest, that a point is looked for across."""
 
-_TOLERANCES = tuple(2.0**-power for power in range(2, 16))
-"""In units of a column's spread."""
+_TOLERANCES = tuple(2.0**-power for power in range(13, 1, -1))
+"""In units of a column's spread, ascending."""
 
 _MOST_BY_CHANCE = 0.002
-"""Share of items that may be within twice the tolerance of another by chance."""
+"""Items near an item by chance that twice the tolerance may add, on average."""
+
+_MOST_BESIDE_COPIES = 0.1
+"""The same, where there are copies, as a share of them."""
+
+_MOST_COPIES = 4
+"""Copies of an item, on average; of more, items are a cluster rather than copies."""
+
+_MANY = 8
+"""Dimensions from which chance alone leaves hardly a gap of a factor of two in distance."""
 
 SAMPLE, QUERIES = 100_000, 4_000
 """Items that the tolerance is found with."""
@@ -47,6 +56,9 @@ _BLOCK = 4 << 20
 
 _PIXELS = 1 << 18
 """Pixels measured at a time, all pictures together."""
+
+_MOST_PAIRS = 5e7
+"""Points of shared cells that may be compared to find how many are near at a tolerance."""
 
 POINTS, FILTER = 4096, 1 << 22
 """Points looked for at a time, and hashes that tell quickly which cells hold nothing."""
@@ -131,6 +143,7 @@ def one_case(values: Points, codes: Sequence[int]) -> Points:
     return np.asarray(codes, np.float64)[values.astype(np.int64).clip(0, len(codes) - 1)]
 
 
+@np.errstate(invalid="ignore")  # what is infinite is refused in words, where it is written
 def project(numbers: Points, most: int = _DIMENSIONS) -> Points:
     """Return numbers [n, d] as they are, or so many projections of more."""
     count = numbers.shape[1]
@@ -312,7 +325,8 @@ def _find_tolerance(points: Points, rest: _Hashes, count: int) -> float:
     """Return the largest tolerance at which hardly any two different items are near by chance; 0 if
     there is none.
 
-    Items that are near at a quarter of it already are copies, not chance.
+    By chance, the items near an item at least double with the distance. Where twice the tolerance
+    adds hardly any, those within it are copies: within a quarter of it where dimensions are few.
 
     Args:
         points: [n, dimensions], of a sample.
@@ -323,29 +337,35 @@ def _find_tolerance(points: Points, rest: _Hashes, count: int) -> float:
     chosen = np.unique(hashed, return_index=True)[1]
     points, rest = points[chosen], rest[chosen]
     scale = max(1.0, count / max(1, len(points)))
-    shares: dict[float, float] = {}
+    found: dict[float, float] = {}
 
-    def share(tolerance: float) -> float:
-        if tolerance not in shares:
-            shares[tolerance] = min(1.0, scale * _share(points, rest, tolerance))
-        return shares[tolerance]
+    def neighbors(tolerance: float) -> float:
+        if tolerance not in found:
+            found[tolerance] = scale * _neighbors(points, rest, tolerance)
+        return found[tolerance]
 
-    for tolerance in _TOLERANCES[1:-2]:
-        near = share(tolerance / 4)
-        if near < 0.5 and share(tolerance * 2) - near <= _MOST_BY_CHANCE:
-            return tolerance
-    return 0.0
+    best, gap = 0.0, 1 if points.shape[1] >= _MANY else 4
+    for tolerance in _TOLERANCES:
+        copies = neighbors(tolerance / gap)
+        if neighbors(tolerance) > _MOST_COPIES:
+            break
+        most = max(_MOST_BY_CHANCE, copies * _MOST_BESIDE_COPIES)
+        if neighbors(tolerance * 2) - copies <= most:
+            best = tolerance
+    return best
 
 
-def _share(points: Points, rest: _Hashes, tolerance: float) -> float:
-    """Return the share of some points that are near another one."""
+def _neighbors(points: Points, rest: _Hashes, tolerance: float) -> float:
+    """Return how many others some points are near, on average; infinity where cells are crowded."""
     cells, places = _locate(points, rest, tolerance)[:2]
     order = np.argsort(cells, kind="stable")
     asked = np.arange(0, len(points), -(-len(points) // QUERIES))
-    found = np.zeros(len(asked), bool)
-    for which, at in _pairs(points[asked], rest[asked], tolerance, cells[order], places[order]):
-        found[which[order[at] != asked[which]]] = True
-    return float(found.mean())
+    sizes = np.unique(cells, return_counts=True)[1].astype(np.float64)
+    probes = (1 + 4 / _PLACES) ** points.shape[1]
+    if len(asked) * probes * (sizes @ sizes) / len(points) > _MOST_PAIRS:
+        return np.inf
+    pairs = _pairs(points[asked], rest[asked], tolerance, cells[order], places[order])
+    return sum(int((order[at] != asked[which]).sum()) for which, at in pairs) / len(asked)
 
 
 def _locate(points: Points, rest: _Hashes, tolerance: float) -> tuple[_Hashes, _Hashes, Points]:
@@ -372,13 +392,12 @@ def _pairs(
         held = occupied[probed % np.uint64(FILTER)]
         which, probed = which[held], probed[held]
         first, last = (np.searchsorted(cells, probed, side) for side in ("left", "right"))
-        for begin in range(0, len(which), POINTS):
-            part = slice(begin, begin + POINTS)
-            counts = (last - first)[part]
-            at = np.repeat(first[part] - np.cumsum(counts) + counts, counts) + np.arange(
-                counts.sum()
-            )
-            asked = np.repeat(which[part], counts)
+        counts = last - first
+        borders = np.flatnonzero(np.diff(np.cumsum(counts) // POINTS)) + 1
+        for part in np.split(np.arange(len(which)), borders):
+            many = counts[part]
+            at = np.repeat(first[part] - np.cumsum(many) + many, many) + np.arange(many.sum())
+            asked = np.repeat(which[part], many)
             close = _close(spots[asked], places[at], points.shape[1])
             yield start + asked[close], at[close]
 

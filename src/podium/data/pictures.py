@@ -9,6 +9,7 @@ of clothing fills the 28x28 as in Fashion-MNIST.
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -177,21 +178,43 @@ def open_whole(path: Path, size: tuple[int, int]) -> Image.Image:
         return ImageOps.exif_transpose(picture)
 
 
-def look_at(path: Path) -> tuple[tuple[int, int], int, int]:
-    """Read the header of a picture file, and the pixels of a deep one; raises like _open_picture.
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """Facts of a picture file."""
 
-    Returns:
-        Width and height as the picture is shown, 1 for gray or 3 for color, and for a picture of 16
-        bits how many of them its brightest pixel needs, 8 to 16, else 0: such files often hold a
-        camera's 10, 12 or 14.
-    """
+    size: tuple[int, int]
+    """Width and height as the picture is shown."""
+
+    channels: int
+    """1 for gray or 3 for color."""
+
+    bits: int
+    """Of a picture of 16 bits, how many of them its brightest pixel needs, 8 to 16, else 0: such
+    files often hold a camera's 10, 12 or 14."""
+
+    format: str
+    """As Pillow names it: PNG."""
+
+    frames: int
+    """Pages or frames; those of a phone's MPO, which are views of one picture, count as one."""
+
+
+def look_at(path: Path) -> Look:
+    """Read the header of a picture file, and the pixels of a deep one; raises like _open_picture."""
     with _opened(path) as picture:
         turned = picture.getexif().get(0x0112, 1) in (5, 6, 7, 8)
         size = (picture.height, picture.width) if turned else picture.size
         deep = picture.mode.startswith("I")
         bits = int(np.asarray(picture).max()).bit_length() if deep else 0
         channels = 1 if picture.mode in ("1", "L", "LA") or deep else 3
-        return size, channels, min(max(bits, 8), 16) if deep else 0
+        kind = picture.format or ""
+        return Look(
+            size=size,
+            channels=channels,
+            bits=min(max(bits, 8), 16) if deep else 0,
+            format="JPEG" if kind == "MPO" else kind,
+            frames=1 if kind == "MPO" else getattr(picture, "n_frames", 1),
+        )
 
 
 def as_colors(picture: Image.Image, channels: int, bits: int = 16) -> Image.Image:

@@ -1,7 +1,8 @@
 """Warnings about likely mistakes in prepared data: a column that gives the answer away, items that
 occur in two parts or nearly do."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -73,6 +74,15 @@ _SURE = 0.999
 """Area under the ROC curve, share of right answers, or share of the variance, of one column
 alone."""
 
+FEWEST = 20
+"""Fewer items tell nothing about a column."""
+
+_REPEATED = 5
+"""Items of each value, on average, from which values are taken as categories."""
+
+_CHANGED = 6
+"""Words of a sentence of which one may be another in a sentence that is nearly equal."""
+
 UNIQUE = 0.9
 """Share of different values from which a column is nearly unique."""
 
@@ -100,6 +110,13 @@ _LEAST_STEPS = 14
 fewer, and pages look alike."""
 
 
+def columns_of(name: str, items: Array) -> tuple[Column, ...]:
+    """Return the numbers of each item of an array [n, …] as columns: x, or x[0], x[1] and so on."""
+    count = items[:1].size
+    names = [name] if items.ndim == 1 else [f"{name}[{at}]" for at in range(count)]
+    return tuple(Column(name=each, kind="number") for each in names)
+
+
 def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[str]:
     """Return the names of columns that alone predict the target.
 
@@ -107,7 +124,7 @@ def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[
         rows: Some of the training part, [n, columns].
         target: Class indices or floats, [n] or [n, k].
     """
-    if target.ndim > 1 or len(rows) < 20:
+    if target.ndim > 1 or len(rows) < FEWEST:
         return []
     some, labels = rows.astype(np.float64), target
     found = []
@@ -122,7 +139,7 @@ def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[
             sure = True
         elif labels.dtype.kind == "f":
             sure = column.kind == "number" and different > 2 and _explained(values, labels) >= _SURE
-        elif different * 5 <= len(values):
+        elif different * _REPEATED <= len(values):
             sure = different > 1 and _majority(values, labels) >= _SURE
         elif len(np.unique(labels)) == 2:
             sure = column.kind == "number" and _area(values, labels) >= _SURE
@@ -131,6 +148,15 @@ def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[
         if sure:
             found.append(column.name)
     return found
+
+
+def tells_class(values: Sequence[str], labels: Sequence[str]) -> bool:
+    """Return whether a fact of items [n] alone predicts their class."""
+    different = set(values)
+    if len(labels) < FEWEST or not 1 < len(different) <= len(labels) / _REPEATED:
+        return False
+    codes = np.unique(values, return_inverse=True)[1].astype(np.float64)
+    return _majority(codes, np.array(labels)) >= _SURE
 
 
 def _absent(values: NDArray[np.float64], column: Column) -> NDArray[np.float64]:
@@ -240,11 +266,59 @@ def near_sentences(
     if count := int(shared.sum()):
         sentences = f"{plural(count, 'test sentence')} {are(count)} among the training sentences"
         return [f"{sentences} but for punctuation, and not counted in the test"]
-    alike = sum(
-        len(np.unique(exact[part])) - len(np.unique(raw_keys[at])) for part, at in index.items()
-    )
+    alike = 0
+    for part, at in index.items():
+        different = np.unique(np.stack([raw_keys[at], exact[part]], axis=1), axis=0)[:, 0]
+        alike += len(different) - len(np.unique(different))
     sentences = f"{plural(alike, 'sentence')} {are(alike)} among the others"
     return [f"{sentences} but for punctuation: such share a part, and count once"] if alike else []
+
+
+def telling_words(
+    tokens: Array, target: Array, vocabulary: Sequence[str], classes: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Return words that exactly the sentences of a class have, each with that class.
+
+    Args:
+        tokens: Indices of words, [n, length]; 0 is padding.
+        target: Class indices, [n].
+    """
+    counts = np.zeros((len(vocabulary), len(classes)), np.int64)
+    for row, label in zip(tokens, target.tolist(), strict=True):
+        counts[np.unique(row), label] += 1
+    sizes = np.bincount(target, minlength=len(classes))
+    enough = (sizes >= FEWEST) & (len(target) - sizes >= FEWEST)
+    alone = (counts == sizes) & (counts.sum(1, keepdims=True) == sizes) & enough
+    alone[:2] = False  # padding, and words that the vocabulary lacks
+    return [(vocabulary[word], classes[label]) for word, label in np.argwhere(alone).tolist()]
+
+
+def _halves(tokens: Array) -> Iterator[tuple[list[int], list[tuple[str, bytes]]]]:
+    """Yield the words of each sentence, and its first and its last half."""
+    for row in tokens:
+        words = row[row > 0]
+        half = len(words) // 2
+        parts = [("first", words[:half].tobytes()), ("last", words[len(words) - half :].tobytes())]
+        yield words.tolist(), parts
+
+
+def changed_sentences(known: Array, new: Array) -> int:
+    """Count new sentences [m, length] that a known one [n, length] equals but for a word or few.
+
+    Those that are found share a half; one in _CHANGED words differs at most.
+    """
+    held: dict[tuple[str, bytes], list[int]] = {}
+    for words, parts in _halves(known):
+        for part in parts:
+            held.setdefault(part, words)
+    count = 0
+    for words, parts in _halves(new):
+        most = len(words) // _CHANGED
+        different = (
+            sum((Counter(words) - Counter(held[part])).values()) for part in parts if part in held
+        )
+        count += any(0 < other <= most for other in different)
+    return count
 
 
 def sample(part: Selection, name: str, most: int) -> Array:

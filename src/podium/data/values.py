@@ -5,6 +5,7 @@ Truth values are a kind of their own, except in a boolean column, where true, ye
 same. Numbers are float64; a whole number that float64 cannot hold stays a text.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -628,3 +629,21 @@ class Guess:
         fitting = [kind for kind, count in self.others.items() if not count]
         ambiguous = {"day/month/year", "month/day/year"} <= {*fitting}
         return "text" if not fitting or (ambiguous and "date" not in fitting) else fitting[0]
+
+
+def twin_names(what: str, names: Sequence[str]) -> str:
+    """Say that some names are probably one: P1 and p1, 1 and 01 and 1.0; nothing where none are.
+
+    Args:
+        what: ``groups of COLUMN``.
+    """
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        bare = re.sub(r"\.0+$", "", name.casefold().strip())
+        alike.setdefault(re.sub(r"(^|[^\d.])0+(?=\d)", r"\1", bare), []).append(name)
+    twins = [group for group in alike.values() if len(group) > 1]
+    if not twins:
+        return ""
+    first, second = twins[0][:2]
+    count = f"{len(twins)} {what} may be one under two names"
+    return f"{count}, for example {first!r} and {second!r}: they count as two"

@@ -337,9 +337,12 @@ def _first(rule: PromotionRule, case: Case) -> Iterator[Condition]:
         return
     yield True, f"{words}, and there is no champion yet"
     constant, value = case.figures["constant"], case.figures["value"]
+    low, high = case.figures["value_interval"] or (math.nan, math.nan)
     if constant and "baseline" not in rule and not case.metric.better(value, constant["value"]):
         than = f"better than a constant guess, {constant['guess']}: {figure(constant['value'])}"
         yield False, f"{case.metric.name} {figure(value)} is not {than} (baseline=any)"
+    elif constant and low <= constant["value"] <= high:
+        yield True, "the interval holds that guess, so the lead over it may be chance"
 
 
 def shrunk_figures(compared: "Comparison", units: int, earlier: Earlier) -> dict[str, Any]:

@@ -37,6 +37,10 @@ def constant_guess(
             continue
         if np.isfinite(value) and (best is None or metric.better(value, best.value)):
             best = _ConstantGuess(guess=words, value=value)
+    if best and metric.name == "f1_macro":  # chance beats each constant, and a threshold finds it
+        chance = 1 / len(np.unique(target))
+        if chance > best.value:
+            best = _ConstantGuess(guess="each class as often as it occurs", value=chance)
     return best
 
 

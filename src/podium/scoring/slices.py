@@ -152,6 +152,8 @@ def slice_names(values: Array) -> Array:
         return np.array(texts, np.str_)
     cuts = np.unique(np.quantile(known, (0.25, 0.5, 0.75)))
     words = [brief(cut) for cut in cuts]
+    if len(set(words)) < len(words):
+        words = [f"{cut:.15g}" for cut in cuts]
     between = [f"{low} to {high}" for low, high in pairwise(words)]
     names = np.array([f"up to {words[0]}", *between, f"above {words[-1]}"])
     return np.where(np.isfinite(values), names[np.searchsorted(cuts, values)], _MISSING)

@@ -16,6 +16,7 @@ from podium.data.blocks import Selection
 from podium.data.contract_check import differences
 from podium.data.hashes import Hashes, hash_items, hash_labels
 from podium.data.held_out import HeldOut
+from podium.data.leaks import find_leaks
 from podium.data.near import NearItems
 from podium.data.options import of_pipeline, written
 from podium.data.profile import Profile
@@ -26,12 +27,16 @@ from podium.data.sources.source import Raw
 from podium.data.splits import Division, divide
 from podium.data.suspects import (
     MOST_ROWS,
+    changed_sentences,
+    columns_of,
     find_answers,
     find_overlaps,
     near_duplicates,
     near_sentences,
     sample,
+    telling_words,
 )
+from podium.data.values import twin_names
 from podium.errors import InvalidInput
 from podium.files.documents import load_json, parse
 from podium.models.document import name_for
@@ -52,6 +57,14 @@ summary = logging.getLogger("podium.data.summary")
 
 SMALL = 4 << 20
 """Bytes of data that are read as a whole before a run begins."""
+
+
+_MOST_WORDS = 3
+"""Words that are named of those that tell a class."""
+
+_LEAST_CHANGED = 0.05
+"""Share of the test sentences that are training sentences but for a word or few, from which it is
+said."""
 
 
 def check_data(
@@ -287,23 +300,15 @@ def _report(
     """Say what of the division may be a mistake, and where it lies in time."""
     counts = {name: count_classes(name, part, len(raw.classes)) for name, part in parts.items()}
     _report_classes(counts, raw.classes)
-    for name, described in raw.descriptions.items():
-        if described.meaning == "table":
-            rows, target = (sample(parts["train"], of, MOST_ROWS) for of in (name, "target"))
-            for column in find_answers(rows, target, described.columns):
-                log.warning(
-                    "column %s looks like the answer, since it predicts %s alone; unless it is known when the "
-                    "model is used, leave it out: %s",
-                    column,
-                    raw.target_name,
-                    written("drop", column),
-                )
-    said = [] if raw.published else near_duplicates(parts, raw.descriptions)
-    if raw.keys is not None and any(of.meaning == "tokens" for of in raw.descriptions.values()):
+    is_text = any(of.meaning == "tokens" for of in raw.descriptions.values())
+    said = [twin_names(f"classes of {raw.target_name}", raw.classes)]
+    said += _of_sentences(parts, raw) if is_text else _of_columns(parts, raw)
+    if not raw.published:
+        said += near_duplicates(parts, raw.descriptions)
+    if raw.keys is not None and is_text:
         said += near_sentences(raw.keys, hashes, division.index)
-    if small := small_test_part(len(parts["test"]), counts["test"], raw.kind):
-        said.append(small)
-    for sentence in said:
+    said.append(small_test_part(len(parts["test"]), counts["test"], raw.kind))
+    for sentence in filter(None, said):
         log.warning("%s", sentence)
     if raw.times is not None:
         spans = {part: raw.times[at] for part, at in division.index.items()}
@@ -316,6 +321,46 @@ def _report(
             _time(spans["test"].min()),
             _time(spans["test"].max()),
         )
+
+
+def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
+    """Say which columns and numbers of arrays give the target away."""
+    said = list[str]()
+    for name, described in raw.descriptions.items():
+        if described.meaning not in ("table", "array"):
+            continue
+        rows, target = (sample(parts["train"], of, MOST_ROWS) for of in (name, "target"))
+        columns = described.columns or columns_of(name, rows)
+        answers = find_answers(rows.reshape(len(rows), -1), target, columns)
+        for column in answers:
+            hint = f": {written('drop', column)}" if described.columns else ""
+            said.append(
+                f"{'column' if described.columns else 'array'} {column} looks like the answer, since it predicts "
+                f"{raw.target_name} alone; unless it is known when the model is used, leave it out{hint}"
+            )
+        if not answers:
+            said += find_leaks(parts, name, columns, raw.target_name)
+    return said
+
+
+def _of_sentences(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
+    """Say which words give a class away, and how many test sentences are hardly new."""
+    known, new = (sample(parts[part], "tokens", MOST_ROWS) for part in ("train", "test"))
+    target, said = sample(parts["train"], "target", MOST_ROWS), list[str]()
+    if raw.classes:
+        telling = telling_words(known, target, raw.preprocessing["vocabulary"], raw.classes)
+        said += [
+            f"all sentences of class {label!r} have the word {word!r} and no others do: unless it is there "
+            "when the model is used, take it out of the sentences"
+            for word, label in telling[:_MOST_WORDS]
+        ]
+    changed = changed_sentences(known, new)
+    if changed >= max(1, _LEAST_CHANGED * len(new)):
+        said.append(
+            f"{changed:,} of {len(new):,} test sentences are training sentences but for a word or few: a "
+            f"model may know them by heart; keep them together: {written('group', 'COLUMN')}"
+        )
+    return said
 
 
 def _time(moment: Any) -> str:

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from podium.data.blocks import Selection
 from podium.data.hashes import key_pictures
 from podium.data.options import COMMON, DataOptions, changed, written
-from podium.data.pictures import ENDINGS, INSTALL_HEIF, is_hidden, is_picture, look_at
+from podium.data.pictures import ENDINGS, INSTALL_HEIF, Look, is_hidden, is_picture, look_at
 from podium.data.preprocessing.image import FOLDER, PICTURE, ImagePreprocessing
 from podium.data.schema import PART_NAMES, InputDescription
 from podium.data.sources.fetching import fetch_folder
 from podium.data.sources.source import Raw, Source
 from podium.data.split import Split
+from podium.data.suspects import tells_class
 from podium.display.text import plural
 from podium.errors import InvalidInput, PodiumError
 from podium.system.machine import cores
@@ -76,7 +77,9 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     if isinstance(options.test, str):
         parts = _with_test(parts, options.test, location, scratch)
     everything = [file for pictures in parts.values() for file in pictures.files]
-    preprocessing = _fit(everything, root, options.resize, options.channels)
+    looks = _look_at_all(everything, root)
+    preprocessing = _fit(everything, looks, root, options.resize, options.channels)
+    _warn_of_files(looks, [label for pictures in parts.values() for label in pictures.labels])
     classes = tuple(sorted(set(parts["train"].labels)))
     _log.info(
         "%s: %s pictures in %d classes, read as %s",
@@ -229,6 +232,7 @@ def _find_parts(root: Path, location: str) -> dict[str, _Pictures]:
             "either all folders are parts (train, validation, test) or all are classes: "
             f"move one elsewhere, or rename it, for example {named}-class",
         )
+    _warn_of_loose(root, location)
     if "train" not in parts:
         raise InvalidInput(
             f"{location} has the parts {', '.join(folders)}, but none to train with",
@@ -256,6 +260,7 @@ def _find_classes(folder: Path, location: str) -> _Pictures:
     files: list[Path] = []
     labels: list[str] = []
     others: Counter[str] = Counter()
+    _warn_of_loose(folder, location)
     for inner in _folders(folder):
         within = sorted(
             path
@@ -289,24 +294,36 @@ def _find_classes(folder: Path, location: str) -> _Pictures:
     return _Pictures(files=tuple(files), labels=tuple(labels), root=folder)
 
 
+def _warn_of_loose(folder: Path, location: str) -> None:
+    """Warn of pictures beside the folders of the classes."""
+    loose = [
+        path
+        for path in folder.iterdir()
+        if is_picture(path) and path.is_file() and not is_hidden(path.relative_to(folder))
+    ]
+    if loose:
+        _log.warning(
+            "%s: %s left out, since the folder of a class holds none of them, for example %s",
+            location,
+            plural(len(loose), "picture"),
+            min(loose).name,
+        )
+
+
 def _folders(root: Path) -> list[Path]:
     return sorted(
         path for path in root.iterdir() if path.is_dir() and not is_hidden(path.relative_to(root))
     )
 
 
-def _fit(
-    files: Sequence[Path], root: Path, resize: Sequence[int], channels: int
-) -> ImagePreprocessing:
-    """Choose size and channels from the headers of all pictures.
+def _look_at_all(files: Sequence[Path], root: Path) -> list[Look]:
+    """Read the headers of all pictures.
 
     Args:
         root: What errors name files relative to.
-        resize: Height and width; empty if all pictures have the same size.
-        channels: 1 or 3; 0 takes 1 if all pictures are gray.
 
     Raises:
-        InvalidInput: A file is not a picture, or sizes differ.
+        InvalidInput: A file is not a picture.
     """
     with ThreadPoolExecutor(cores()) as pool:
         looks = list(pool.map(_look, files))
@@ -319,12 +336,50 @@ def _fit(
         [f"{_shown(file, root)}: {problem.message}" for file, problem in problems],
         next((problem.hint for _, problem in problems if problem.hint == INSTALL_HEIF), None),
     )
-    seen = [look for look in looks if not isinstance(look, PodiumError)]
-    channels = channels or max(colors for _, colors, _ in seen)
-    bits = max(bits for _, _, bits in seen) or ImagePreprocessing.bits
+    return [look for look in looks if isinstance(look, Look)]
+
+
+def _warn_of_files(looks: Sequence[Look], labels: Sequence[str]) -> None:
+    """Warn of frames that nobody reads, and of a kind of file that gives the class away."""
+    if animated := sum(look.frames > 1 for look in looks):
+        _log.warning(
+            "%s more than one frame or page: only the first is read",
+            "1 picture has" if animated == 1 else f"{animated:,} pictures have",
+        )
+    facts = {
+        "format": [look.format for look in looks],
+        "size": ["x".join(map(str, look.size)) for look in looks],
+        "color": ["gray" if look.channels == 1 else "color" for look in looks],
+    }
+    for fact, values in facts.items():
+        if tells_class(values, labels):
+            _log.warning(
+                "the %s of a file alone tells its class (%s): where pictures of a class come from a "
+                "source of their own, a model may learn the source; save all in one way",
+                fact,
+                ", ".join(sorted(set(values))[:_MOST_NAMED]),
+            )
+
+
+def _fit(
+    files: Sequence[Path], looks: Sequence[Look], root: Path, resize: Sequence[int], channels: int
+) -> ImagePreprocessing:
+    """Choose size and channels from the headers of all pictures.
+
+    Args:
+        looks: Facts of each file.
+        root: What errors name files relative to.
+        resize: Height and width; empty if all pictures have the same size.
+        channels: 1 or 3; 0 takes 1 if all pictures are gray.
+
+    Raises:
+        InvalidInput: Sizes differ.
+    """
+    channels = channels or max(look.channels for look in looks)
+    bits = max(look.bits for look in looks) or ImagePreprocessing.bits
     if resize:
         return ImagePreprocessing(size=tuple(resize), channels=channels, bits=bits)
-    sizes = [size for size, _, _ in seen]
+    sizes = [look.size for look in looks]
     (common, _), *_ = Counter(sizes).most_common(1)
     odd = [file for file, size in zip(files, sizes, strict=True) if size != common]
     if odd:
@@ -362,7 +417,7 @@ def _shown(file: Path, root: Path) -> str:
     return str(file.relative_to(root) if file.is_relative_to(root) else file)
 
 
-def _look(file: Path) -> tuple[tuple[int, int], int, int] | PodiumError:
+def _look(file: Path) -> Look | PodiumError:
     try:
         return look_at(file)
     except PodiumError as error:

@@ -12,6 +12,7 @@ from podium.data.options import COMMON, DataOptions, written
 from podium.data.schema import MOST_CLASSES, Array, InputDescription
 from podium.data.sources.fetching import fetch_file, fetch_folder
 from podium.data.sources.source import Raw, Source
+from podium.data.sources.tabular import FEW_CLASSES, are_quantities
 from podium.data.split import Split
 from podium.errors import Damaged, InvalidInput, NotFound, suggestion
 
@@ -64,7 +65,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         if array not in first:
             raise InvalidInput(f"{location} has no array {array!r}", suggestion(array, first))
     kind, classes, values = _read_target(
-        {part: arrays[target] for part, arrays in parts.items()}, names, options.kind
+        target, {part: arrays[target] for part, arrays in parts.items()}, names, options.kind
     )
     made = {
         part: Split(
@@ -162,7 +163,7 @@ def _check_same(parts: Mapping[str, Arrays], location: str) -> None:
 
 
 def _read_target(
-    parts: Mapping[str, Array], names: Array | None, kind: str
+    name: str, parts: Mapping[str, Array], names: Array | None, kind: str
 ) -> tuple[str, tuple[str, ...], dict[str, Array]]:
     """Return the kind, the classes, and the target of each part."""
     flat = {
@@ -170,6 +171,8 @@ def _read_target(
         for part, array in parts.items()
     }
     floats = flat["train"].dtype.kind == "f"
+    if not kind and floats and not are_quantities(name, np.concatenate(list(flat.values()))):
+        flat, floats = {part: array.astype(np.int64) for part, array in flat.items()}, False
     if kind == "regression" or (not kind and floats):
         if flat["train"].dtype.kind not in "biuf":
             raise InvalidInput(
@@ -184,9 +187,17 @@ def _read_target(
     for part, array in flat.items():
         if array.ndim != 1:
             raise InvalidInput(
-                f"the target of a classification must be [n], but in {part} it is {list(array.shape)}"
+                f"the target of a classification must be [n], but in {part} it is {list(array.shape)}",
+                f"of one-hot rows {name}.argmax(1); numbers to predict: {written('kind', 'regression')}",
             )
     values = np.unique(np.concatenate([np.unique(array) for array in flat.values()]))
+    items = sum(map(len, flat.values()))
+    if not kind and values.dtype.kind in "iu" and FEW_CLASSES < len(values) > items / 2:
+        raise InvalidInput(
+            f"the target {name} has {len(values):,} different whole numbers in {items:,} items",
+            f"if it is a quantity: {written('kind', 'regression')}; if they are classes: "
+            f"{written('kind', 'classification')}",
+        )
     if len(values) > MOST_CLASSES:
         raise InvalidInput(
             f"the target has {len(values):,} classes, but at most {MOST_CLASSES:,} are possible",

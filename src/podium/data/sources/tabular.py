@@ -2,7 +2,6 @@
 their own."""
 
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +20,16 @@ from podium.data.schema import Array, InputDescription
 from podium.data.sources.fetching import fetch_file
 from podium.data.sources.source import Raw
 from podium.data.split import Split
-from podium.data.values import FLAGS, MISSING_VALUES, Guess, to_days, to_flags, to_numbers, to_text
+from podium.data.values import (
+    FLAGS,
+    MISSING_VALUES,
+    Guess,
+    to_days,
+    to_flags,
+    to_numbers,
+    to_text,
+    twin_names,
+)
 from podium.errors import InvalidInput
 
 _log = logging.getLogger(__name__)
@@ -50,7 +58,7 @@ _MANY_CLASSES = 1000
 """A target of more different texts is a name rather than a class."""
 
 
-_FEW_CLASSES = 20
+FEW_CLASSES = 20
 """A target of more different texts than that, in more than half of the rows, is a name as well."""
 
 
@@ -185,34 +193,21 @@ class Survey:
             raise InvalidInput(
                 f"{self.file.name}: the target {name} holds dates", "make it a number, or a class"
             )
-        if (
-            kind or ("regression" if self._is_quantity(name) else "classification")
-        ) == "regression":
+        quantity = (
+            not kind
+            and guess.exact == "number"
+            and are_quantities(name, self._numbers(name, "the target"))
+        )
+        if kind == "regression" or quantity:
             return _Target(values=self._numbers(name, "the target"), kind="regression", classes=())
         return self._classes(name, certain=kind == "classification")
-
-    def _is_quantity(self, name: str) -> bool:
-        """Return whether a target is a number to predict: 0.0 and 1.0 are classes, which pandas
-        wrote with a point."""
-        if self.guesses[name].exact != "number":
-            return False
-        values = np.unique(self._numbers(name, "the target"))
-        if len(values) > _FEW_NUMBERS or not np.array_equal(values, np.trunc(values)):
-            return True
-        named = ", ".join(f"{value:g}" for value in values)
-        _log.warning(
-            "the target %s has the values %s alone, so these are classes; if it is a quantity: %s",
-            name,
-            named,
-            written("kind", "regression"),
-        )
-        return False
 
     def groups(self, name: str) -> NDArray[np.str_]:
         """Return the name of each row's group, [n]."""
         self._require_all(name, "the group")
         text = to_text(self.kept[name], self.missing_values)
-        _warn_of_twins(f"groups of {name}", pc.unique(text).to_pylist())
+        if twins := twin_names(f"groups of {name}", pc.unique(text).to_pylist()):
+            _log.warning(twins)
         return np.asarray(text.to_numpy(zero_copy_only=False), np.str_)
 
     def times(self, name: str) -> Array:
@@ -288,7 +283,7 @@ class Survey:
         ).dictionary_encode()
         seen = encoded.dictionary.to_pylist()
         where = f"{self.file.name}: the target {name}"
-        mostly_unique = len(seen) > _FEW_CLASSES and 2 * len(seen) > len(text)
+        mostly_unique = len(seen) > FEW_CLASSES and 2 * len(seen) > len(text)
         if not certain and kind == "integer" and (mostly_unique or len(seen) > _MANY_NUMBERS):
             hint = (
                 f"if it is a quantity: {written('kind', 'regression')}; if they are classes: "
@@ -314,8 +309,6 @@ class Survey:
                 len(seen),
                 written("kind", "regression"),
             )
-        if kind == "text":
-            _warn_of_twins(f"classes of {name}", seen)
         ranks = [_rank(value, kind) for value in seen]
         order = sorted(range(len(seen)), key=ranks.__getitem__)
         rank = np.empty(len(seen), np.int64)
@@ -324,6 +317,22 @@ class Survey:
         return _Target(
             values=indices, kind="classification", classes=tuple(seen[at] for at in order)
         )
+
+
+def are_quantities(name: str, target: Array) -> bool:
+    """Return whether floats are numbers to predict: 0.0 and 1.0 are classes, which pandas wrote with
+    a point."""
+    values = np.unique(target)
+    if len(values) > _FEW_NUMBERS or not np.array_equal(values, np.trunc(values)):
+        return True
+    named = ", ".join(f"{value:g}" for value in values)
+    _log.warning(
+        "the target %s has the values %s alone, so these are classes; if it is a quantity: %s",
+        name,
+        named,
+        written("kind", "regression"),
+    )
+    return False
 
 
 def _rank(name: str, kind: str) -> tuple[float, str]:
@@ -372,26 +381,6 @@ def _dates_in(numbers: NDArray[np.float64]) -> list[Array]:
             dates = start + (day - 1).astype("timedelta64[D]")
             found += [] if any((dates == other).all() for other in found) else [dates]
     return found
-
-
-def _warn_of_twins(what: str, names: list[str]) -> None:
-    """Warn of names that are probably one: P1 and p1, 1 and 01 and 1.0.
-
-    Args:
-        what: ``groups of COLUMN``.
-    """
-    alike: dict[str, list[str]] = {}
-    for name in names:
-        bare = re.sub(r"\.0+$", "", name.casefold().strip())
-        alike.setdefault(re.sub(r"(^|[^\d.])0+(?=\d)", r"\1", bare), []).append(name)
-    twins = [group for group in alike.values() if len(group) > 1]
-    if twins:
-        _log.warning(
-            "%d %s may be one under two names, for example %r and %r: they count as two",
-            len(twins),
-            what,
-            *twins[0][:2],
-        )
 
 
 def open_table(location: str, options: DataOptions, scratch: Path) -> RowFile:

@@ -1,6 +1,7 @@
 """Sentences in a column of a CSV or Parquet file: inputs ``tokens`` int64 and ``mask`` float32, [n,
 length]."""
 
+import logging
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -16,6 +17,8 @@ from podium.data.schema import InputDescription
 from podium.data.sources.source import Raw, Source
 from podium.data.sources.tabular import ROWS, Survey, open_table, survey
 from podium.data.values import to_text
+
+_log = logging.getLogger(__name__)
 
 
 def read(location: str, options: DataOptions, scratch: Path) -> Raw:
@@ -33,6 +36,9 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     """
     file = _open_file(location, options, scratch)
     seen, column = survey(file, location, options), _column(file, options)
+    known = (options.target, options.group, options.time, options.part, column, *options.drop)
+    if others := [name for name in file.columns if name not in known]:
+        _log.warning("%s: %s alone is read, not %s", location, column, ", ".join(others))
     raw = seen.unfitted(location, options, seen.hashes(lambda rows: _hash_sentences(rows, column)))
     return replace(raw, fit=lambda train: _fit(raw, seen, column, options, train, scratch))
 

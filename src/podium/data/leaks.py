@@ -1,0 +1,175 @@
+"""Warnings about columns that only together, or only over all rows, give the target away: sums,
+means of the target, windows of a series that overlap."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.data.blocks import Selection
+from podium.data.near import mix
+from podium.data.options import written
+from podium.data.schema import Array, Column
+from podium.data.suspects import FEWEST
+
+_MOST_VALUES = 4_000_000
+"""Values of a table that is looked at; a larger one is not."""
+
+_ROUNDED = 1e-3
+"""Part of a column's range that its values are off by where they were rounded."""
+
+_EXACT = 1e-5
+"""Share of the variance that a formula leaves unexplained where its result was rounded."""
+
+_MOST_TERMS = 8
+"""Columns of a formula; more fit anything, or are the noise of it."""
+
+_WIDEST = 64
+"""Columns that are looked at for windows, the first ones."""
+
+_KNOWN, _NEW = 50_000, 5_000
+"""Rows that are compared for windows, evenly spread."""
+
+_LEAST_BLOCK = 4
+"""Values that two windows share at least."""
+
+_LEAST_WINDOWS = 0.05
+"""Share of the test rows that overlap training rows, from which they are windows of a series."""
+
+_Floats = NDArray[np.float64]
+
+
+def find_leaks(
+    parts: Mapping[str, Selection], name: str, columns: Sequence[Column], target: str
+) -> list[str]:
+    """Say which columns give a target away, in sentences.
+
+    Args:
+        name: The input, [n, columns] or [n, …], of which the columns are the numbers.
+        target: Name of the target.
+    """
+    if sum(map(len, parts.values())) * len(columns) > _MOST_VALUES:
+        return []
+    rows = {part: _numbers(of, name, columns) for part, of in parts.items()}
+    targets = {part: np.asarray(of.array("target")[_all(of)]) for part, of in parts.items()}
+    numbers = [column for column in columns if column.kind == "number"]
+    said = []
+    if targets["train"].ndim == 1 and len(rows["train"]) >= FEWEST:
+        everything = np.concatenate(list(rows.values()))
+        for at in _means(everything, np.concatenate(list(targets.values()))):
+            said.append(
+                f"column {numbers[at].name} is the mean of {target} over rows of all parts, the test part's "
+                f"too: what is computed from {target} comes from training rows alone; "
+                f"leave it out: {written('drop', numbers[at].name)}"
+            )
+        if not said and targets["train"].dtype.kind == "f":
+            words, terms = _formula(rows["train"], targets["train"].astype(np.float64))
+            if terms:
+                named = ", ".join(numbers[at].name for at in terms)
+                said.append(
+                    f"{target} is a {words} of {named}: unless all of them are known when the model is used, "
+                    "leave out those that are not"
+                )
+    known = np.concatenate([rows["train"], rows["validation"]])
+    new = rows["test"][:: -(-len(rows["test"]) // _NEW)]
+    overlapping = _overlapping(known[:: -(-len(known) // _KNOWN)], new)
+    if overlapping >= max(1, _LEAST_WINDOWS * len(new)):
+        said.append(
+            f"{overlapping:,} of {len(new):,} test rows overlap training rows, as windows of one "
+            "series do: a model may know them by heart; divide them by time, with a gap as long as a window: "
+            f"{written('time', 'COLUMN')}"
+        )
+    return said
+
+
+def _all(part: Selection) -> NDArray[np.int64]:
+    return np.arange(len(part)) if part.index is None else part.index
+
+
+def _numbers(part: Selection, name: str, columns: Sequence[Column]) -> _Floats:
+    """Return the columns of a part that are numbers, [n, k]."""
+    rows = np.asarray(part.array(name)[_all(part)]).reshape(len(part), -1)
+    chosen = [at for at, column in enumerate(columns) if column.kind == "number"]
+    centers = np.array([columns[at].center for at in chosen])
+    return rows[:, chosen].astype(np.float64) + centers
+
+
+def _means(rows: _Floats, target: Array) -> list[int]:
+    """Return the columns whose values are the mean of the target of the rows that have them, or the
+    share of a class."""
+    if target.dtype.kind == "f":
+        wanted = target.astype(np.float64)[:, None]
+    else:
+        wanted = (target[:, None] == np.unique(target)).astype(np.float64)
+    found = []
+    for at, values in enumerate(rows.T):
+        rounded = _ROUNDED * float(np.ptp(values))
+        alike = np.abs(wanted.mean(0) - values.mean()) <= rounded  # as the means of means are
+        if not alike.any():
+            continue
+        different, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
+        if not 2 < len(different) < len(values) / 1.2:
+            continue
+        for of in wanted[:, alike].T:
+            means = np.bincount(codes, of) / counts
+            if counts[np.abs(means - different) > rounded].sum() <= len(values) / 1000:
+                found.append(at)
+                break
+    return found
+
+
+def _formula(rows: _Floats, target: _Floats) -> tuple[str, list[int]]:
+    """Return ``sum`` or ``product`` and the columns of which a target is one; nothing else."""
+    varied = [at for at in range(rows.shape[1]) if np.ptp(rows[:, at]) > 0]
+    terms = _weights(rows[:, varied], target)
+    if terms:
+        return "sum or difference", [varied[at] for at in terms]
+    above = [at for at in varied if rows[:, at].min() > 0]
+    if above and target.min() > 0:
+        terms = _weights(np.log(rows[:, above]), np.log(target))
+    return "product or ratio", [above[at] for at in terms]
+
+
+def _weights(rows: _Floats, target: _Floats) -> list[int]:
+    """Return the columns of a weighted sum that is the target; none where there is no such sum."""
+    if target.std() == 0 or len(rows) < 3 * (rows.shape[1] + 1):
+        return []
+    scaled = (rows - rows.mean(0)) / rows.std(0)
+    wanted = (target - target.mean()) / target.std()
+    weights = np.linalg.lstsq(scaled, wanted, rcond=None)[0]
+    left = float(((wanted - scaled @ weights) ** 2).mean())
+    terms = np.flatnonzero(np.abs(weights) > 10 * np.sqrt(_EXACT)).tolist()
+    return terms if left <= _EXACT and 2 <= len(terms) <= _MOST_TERMS else []
+
+
+def _overlapping(known: _Floats, new: _Floats) -> int:
+    """Return how many new rows hold a block of values that a known row holds at another place."""
+    width = min(known.shape[1], _WIDEST)
+    size = max(_LEAST_BLOCK, width // 2)
+    places = range(width - size + 1)
+    telling = [_tells(new[:, at : at + size]) for at in places]
+    if not any(map(np.any, telling)):
+        return 0
+    held, asked = (_blocks(rows[:, :width], size) for rows in (known, new))
+    each = [np.unique(blocks) for blocks in held]
+    blocks, times = np.unique(np.concatenate(each), return_counts=True)
+    found = np.zeros(len(new), bool)
+    for is_telling, own, wanted in zip(telling, each, asked, strict=True):
+        at = np.searchsorted(blocks, wanted).clip(max=len(blocks) - 1)
+        elsewhere = times[at] - np.isin(wanted, own) > 0
+        found |= is_telling & (blocks[at] == wanted) & elsewhere
+    return int(found.sum())
+
+
+def _blocks(rows: _Floats, size: int) -> list[NDArray[np.uint64]]:
+    """Return hashes [n] of so many values of each row, from each place on."""
+    codes = mix((rows + 0.0).view(np.uint64))
+    odd = mix(np.arange(size, dtype=np.uint64), 1) | np.uint64(1)
+    return [codes[:, at : at + size] @ odd for at in range(rows.shape[1] - size + 1)]
+
+
+def _tells(values: _Floats) -> NDArray[np.bool_]:
+    """Return whether the values of each row [n, size] are hardly those of another by chance."""
+    fractions = (values != np.rint(values)).sum(1) >= _LEAST_BLOCK
+    different = (np.diff(np.sort(values, axis=1), axis=1) > 0).sum(1) >= _LEAST_BLOCK - 1
+    return np.asarray(fractions & different)

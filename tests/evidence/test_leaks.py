@@ -1,0 +1,80 @@
+"""What only several columns, all rows or overlapping rows give away is named, and nothing else."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from podium.steps.prepare_data import DataSettings, prepare_data
+
+DRAW = np.random.default_rng(2)
+ROWS = 400
+NOISE = pd.DataFrame(DRAW.normal(size=(ROWS, 5)), columns=list("abcde"))
+LABELS = DRAW.integers(2, size=ROWS)
+CITIES = DRAW.integers(150, size=ROWS)
+SERIES = np.lib.stride_tricks.sliding_window_view(np.cumsum(DRAW.normal(size=ROWS + 9)), 10)
+
+
+def of_city(target: np.ndarray) -> pd.Series:
+    return pd.Series(target).groupby(CITIES).transform("mean")
+
+
+TABLES = {
+    "shares": (NOISE.assign(x=of_city(LABELS).round(4), y=LABELS), "column x is the mean of y"),
+    "means": (NOISE.assign(x=of_city(NOISE.e), y=NOISE.e).drop(columns="e"), "column x is the mean of y"),
+    "sum": (NOISE.assign(y=(NOISE.a - 2 * NOISE.b).round(2)), "y is a sum or difference of a, b:"),
+    "product": (NOISE.assign(p=3 + NOISE.a.abs(), q=CITIES + 1)
+                .assign(y=lambda table: (table.p * table.q).round(2)), "y is a product or ratio of p, q:"),
+    "windows": (pd.DataFrame(SERIES).add_prefix("lag").assign(y=LABELS), "40 of 40 test rows overlap"),
+}  # fmt: skip
+
+
+def warned(caplog: pytest.LogCaptureFixture, place: Path, table: pd.DataFrame, target: str) -> str:
+    table.to_csv(place / "a.csv", index=False)
+    caplog.set_level(logging.WARNING, "podium.data")
+    prepare_data(DataSettings(dataset=f"table:{place / 'a.csv'}", target=target), place / "data")
+    return caplog.text
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_target_hidden_in_the_rows_is_named(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table, sentence = TABLES[name]
+    assert sentence in warned(caplog, tmp_path, table, "y")
+
+
+def test_windows_of_an_array_that_overlap_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pairs = np.stack([SERIES, SERIES**2], axis=2)
+    np.savez(tmp_path / "a.npz", x=pairs, y=LABELS)
+    prepare_data(DataSettings(dataset=f"npz:{tmp_path / 'a.npz'}"), tmp_path / "data")
+    assert "40 of 40 test rows overlap training rows" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "name", ["iris", "wine", "breast_cancer", "diabetes", "digits", "training means", "lattice"]
+)
+def test_honest_tables_are_not_suspected(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from sklearn import datasets
+
+    if name == "lattice":
+        table = NOISE.round(1).assign(f=NOISE.a.round(1) + 0.1, y=LABELS)
+    elif name == "training means":  # of half of the rows, as an honest fold has them
+        half = np.arange(ROWS) % 2 == 0
+        means = pd.Series(LABELS[half]).groupby(CITIES[half]).mean()
+        table = NOISE.assign(x=pd.Series(CITIES).map(means).fillna(LABELS.mean()), y=LABELS)
+    else:
+        rows, target = getattr(datasets, f"load_{name}")(return_X_y=True)
+        table = (
+            pd.DataFrame(rows)
+            .add_prefix("c")
+            .assign(y=target / 7 if name == "diabetes" else target)
+        )
+    said = warned(caplog, tmp_path, table, "y")
+    assert not [word for word in ("mean of y", "y is a", "overlap") if word in said], said
