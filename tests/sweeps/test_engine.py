@@ -572,6 +572,42 @@ def test_a_failed_trials_last_words_are_bounded(
     assert len(trial.message) < 4_000
 
 
+class LogsOfRunningPods(dict[str, list[str]]):
+    """Logs that go as their container ends."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.logs)
+        self.world, self.has_been_read = world, False
+
+    def get(self, pod: str, default: Any = None) -> Any:
+        status = self.world.objects.get(("pods", pod), {}).get("status", {})
+        lines = default if status.get("phase") == "Failed" else super().get(pod, default)
+        self.has_been_read |= bool(lines)
+        return lines
+
+
+def test_last_words_outlive_the_log_of_their_pod(
+    start: Callable[..., EngineThread],
+    cluster: KubernetesCluster,
+    server: ApiServer,
+    tmp_path: Path,
+) -> None:
+    logs = server.world.logs = LogsOfRunningPods(server.world)
+    start()
+    program = f"""
+import pathlib, sys, time
+print("no dataset at s3://raw/mnist", flush=True)
+while not pathlib.Path({str(tmp_path / "read")!r}).exists():
+    time.sleep(0.1)
+sys.exit(3)
+"""
+    cluster.create(typed(failing(program, trials=1, parallel=1)))
+    until(lambda: logs.has_been_read)
+    (tmp_path / "read").touch()
+    finished(cluster)
+    assert "no dataset at s3://raw/mnist" in cluster.trials("sweep")[0].message
+
+
 def test_a_trainjob_that_prints_nothing_is_judged_by_its_status(
     start: Callable[..., EngineThread], cluster: KubernetesCluster, tmp_path: Path
 ) -> None:

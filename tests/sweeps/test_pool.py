@@ -21,7 +21,7 @@ from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import PBT_PARENT, POOL_STATE
 from podium.manifests.options import annotation
 from podium.manifests.typed import typed
-from podium.sweeps import connect, controller
+from podium.sweeps import connect, controller, records
 from podium.sweeps.namespace import NamespaceSweeps
 from podium.sweeps.pool_store import PoolStore, TrialEnd
 
@@ -268,6 +268,31 @@ def test_a_pool_waits_for_a_storage_as_it_begins(
     cluster.create(typed(pooled(trials=2)))
     assert finished(cluster)["trialsSucceeded"] == 2
     assert not away
+
+
+def test_a_new_pool_waits_for_no_wrong_bucket(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def in_vain(store: PoolStore, experiment: Experiment) -> None:
+        raise Unavailable("no answer of bucket pools")
+
+    monkeypatch.setattr(records, "_NEW_SECONDS", 0.1)
+    monkeypatch.setattr(PoolStore, "write_experiment", in_vain)
+    start()
+    cluster.create(typed(pooled(trials=2)))
+    assert "no answer of bucket pools" in finished(cluster)["conditions"][-1]["message"]
+
+
+def test_trials_of_a_pool_fail_once_its_job_is_deleted(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps
+) -> None:
+    start()
+    cluster.create(typed(pooled(trials=2, wait=60.0)))
+    pool = until(lambda: cluster.list("Job"))[0]
+    cluster.api.delete("Job", pool.name)
+    assert finished(cluster)["trialsFailed"] == 2
+    for trial in cluster.trials("sweep"):
+        assert f"somebody deleted Job {pool.name}" in trial.message
 
 
 def test_a_rule_stops_a_trial_in_its_worker(
