@@ -69,6 +69,13 @@ def test_a_run_is_named_by_its_beginning_or_latest(home: Path) -> None:
         known["2026"]
     with pytest.raises(NotFound, match="no run 'x'"):
         known["x"]
+    for number in range(6):
+        folder = home / "runs" / f"20260111-01010{number}-cccc"
+        folder.mkdir()
+        RunRecord(id=folder.name, pipeline="own.py", directory=folder).save()
+    named = ", ".join(f"20260111-01010{number}-cccc" for number in range(1, 6))
+    with pytest.raises(InvalidInput, match=rf"8 runs begin with '2026': {named}\n"):
+        known["2026"]
 
 
 def test_an_unfinished_run_shows_the_command_that_goes_on(podium: Callable[..., Result]) -> None:
