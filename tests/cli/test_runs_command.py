@@ -78,6 +78,16 @@ def test_a_run_is_named_by_its_beginning_or_latest(home: Path) -> None:
         known["2026"]
 
 
+def test_a_run_is_listed_by_its_model_and_data(home: Path, podium: Callable[..., Result]) -> None:
+    for name, model in (("20260101-010101-aaaa", "digits"), ("20260110-010101-bbbb", "mnist")):
+        run = Runs()[name].record
+        run.parameters["model_name"] = model
+        run.save()
+    listed = podium("list").stdout
+    assert "digits from mnist" in listed
+    assert "mnist from mnist" not in listed
+
+
 def test_an_unfinished_run_shows_the_command_that_goes_on(podium: Callable[..., Result]) -> None:
     shown = podium("show", "latest").stdout
     assert "run 20260110-010101-bbbb of train_and_promote: killed" in shown
@@ -90,6 +100,7 @@ def test_a_killed_step_ran_until_its_last_sign(home: Path, podium: Callable[...,
     log.write_text("training\n")
     (row,) = json.loads(podium("list", "--json").stdout)[1:]
     assert row["seconds"] == pytest.approx(122, abs=30)
+    assert Runs()["latest"].record.steps["prepare-data"].seconds == 2.0
 
 
 def test_a_stopped_step_ran_until_the_stop(home: Path) -> None:
