@@ -16,7 +16,8 @@ from trainjobs import POST, trainjob
 from urllib3.exceptions import ProtocolError
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.errors import Conflict, Denied
+from podium.cluster.kubernetes.leadership import Leadership
+from podium.errors import Conflict, Denied, NotFound
 from podium.manifests.experiment import best_trial
 from podium.manifests.experiment.optimization_job import as_experiment, experiment_of
 from podium.manifests.experiment.shell import METRICS_FILE
@@ -24,7 +25,9 @@ from podium.manifests.labels import OPTIMIZATION_JOB, READINGS, SAMPLER
 from podium.manifests.options import annotation
 from podium.manifests.resource import Resource
 from podium.manifests.typed import typed
-from podium.sweeps.engine import _OptimizationJobs
+from podium.sweeps.engine import _ApiDocuments, _OptimizationJobs
+from podium.sweeps.pod_trial import JobExecutor
+from podium.sweeps.records import Records
 
 pytestmark = pytest.mark.whole
 
@@ -531,6 +534,26 @@ def test_a_new_leader_leaves_what_is_being_deleted_alone(
     time.sleep(1.0)
     assert not cluster.list("Trial")
     assert engine.engine.begun == 0
+
+
+def test_what_is_deleted_or_made_anew_meanwhile_is_not_begun(
+    server: ApiServer, cluster: KubernetesCluster
+) -> None:
+    cluster.create(typed(experiment()))
+    stored = cluster.experiment("sweep")
+    leadership = Leadership(cluster.api, "podium-test", "tester")
+    documents, executor = _ApiDocuments(cluster, leadership), JobExecutor(cluster, leadership, "")
+    before = stored.with_metadata({**stored.metadata, "uid": "of-the-one-before"})
+    ours, theirs = (
+        Records(cluster, seen, documents, executor, leadership=leadership, served=True)
+        for seen in (stored, before)
+    )
+    assert ours.experiment().uid == stored.uid
+    with pytest.raises(NotFound, match="Experiment sweep is deleted"):
+        theirs.experiment()
+    leave(server, "experiments", "sweep")
+    with pytest.raises(NotFound, match="Experiment sweep is deleted"):
+        ours.experiment()
 
 
 def failing(program: str, **how: Any) -> dict[str, Any]:
