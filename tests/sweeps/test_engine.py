@@ -292,6 +292,16 @@ def test_more_trials_may_be_asked_for(
     ][-1] == "Succeeded"
 
 
+def test_more_trials_may_be_asked_for_while_some_run(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    start()
+    cluster.create(typed(experiment(trials=2, parallel=1, wait=1.5)))
+    until(lambda: cluster.list("Job"))
+    cluster.api.patch("Experiment", "sweep", {"spec": {"maxTrialCount": 3}})
+    assert finished(cluster)["trialsSucceeded"] == 3
+
+
 def test_a_deleted_experiment_starts_nothing_more(
     start: Callable[..., EngineThread], cluster: KubernetesCluster, server: ApiServer
 ) -> None:

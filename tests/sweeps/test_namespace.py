@@ -130,7 +130,7 @@ def test_a_namespace_without_experiments_runs_a_sweep(
         assert later.list("Trial") == []
 
 
-def test_the_log_of_a_trial_is_that_of_its_own_pod(
+def test_a_trials_log_is_that_of_its_own_pod(
     server: ApiServer, sweeps: Callable[..., NamespaceSweeps]
 ) -> None:
     cluster, asked = sweeps(), experiment(trials=1, parallel=1)
