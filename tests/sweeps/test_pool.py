@@ -108,7 +108,8 @@ def workers(server: ApiServer) -> dict[str, int]:
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if b"podium.sweeps.worker" in (folder / "cmdline").read_bytes().split(b"\0"):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if words[1:3] == [b"-m", b"podium.sweeps.worker"]:  # its supervisor's end so
                 environ = dict(
                     pair.split(b"=", 1)
                     for pair in (folder / "environ").read_bytes().split(b"\0")
@@ -146,20 +147,33 @@ def check_each_once(cluster: NamespaceSweeps, count: int) -> None:
     }
 
 
+def busy(store: PoolStore) -> tuple[str, str] | None:
+    """Return a worker and the trial that it runs."""
+    runs = {trial.name for trial in store.trials() if trial.phase == "Running"}
+    return next(((uid, trial) for uid, trial in store.all_given().items() if trial in runs), None)
+
+
+def test_a_worker_that_is_told_to_end_takes_no_more(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps, server: ApiServer
+) -> None:
+    start()
+    cluster.create(typed(pooled(1, trials=3, wait=2.0)))
+    store = store_of(cluster)
+    uid, _ = until(lambda: busy(store))
+    os.kill(workers(server)[uid], signal.SIGTERM)
+    until(lambda: uid not in workers(server))
+    assert not cluster.experiment("sweep").state.finished
+    assert finished(cluster)["trialsSucceeded"] == 3
+    check_each_once(cluster, 3)
+
+
 def test_a_worker_that_is_killed_gives_its_trial_back(
     start: Callable[..., EngineThread], cluster: NamespaceSweeps, server: ApiServer
 ) -> None:
     start()
     cluster.create(typed(pooled(trials=5, wait=2.0)))
     store = store_of(cluster)
-
-    def busy() -> tuple[str, str] | None:
-        runs = {trial.name for trial in store.trials() if trial.phase == "Running"}
-        return next(
-            ((uid, trial) for uid, trial in store.all_given().items() if trial in runs), None
-        )
-
-    uid, lost = until(busy)
+    uid, lost = until(lambda: busy(store))
     os.kill(workers(server)[uid], signal.SIGKILL)
     until(lambda: lost in {name for other, name in store.all_given().items() if other != uid})
     assert finished(cluster)["trialsSucceeded"] == 5
