@@ -29,7 +29,7 @@ TESTS = {
     "manifests": "tests/manifests tests/doctor tests/sweeps",
     "models": "tests/models tests/contract tests/evidence tests/serving",
     "prediction": "tests/serving tests/steps",
-    "runner": "tests/pipelines tests/cli/test_runs_command.py tests/cli/test_runs_report.py tests/api",
+    "runner": "tests/cli/test_runs_command.py tests/cli/test_runs_report.py tests/pipelines tests/api tests/mcp",
     "scoring": "tests/scoring tests/models/test_rule.py tests/pipelines/test_own_metrics.py tests/evidence",
     "search": "tests/search tests/sweeps",
     "storage": "tests/storage tests/contract",
