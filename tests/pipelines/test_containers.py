@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 from test_podium_run import PODIUM, environment, only_run, podium, within
 
-from podium.runner.containers import _qualified
+from podium.runner.step_process import _qualified
 
 pytestmark = pytest.mark.whole
 
