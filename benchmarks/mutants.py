@@ -29,7 +29,7 @@ TESTS = {
     "manifests": "tests/manifests tests/doctor tests/sweeps",
     "models": "tests/models tests/contract tests/evidence tests/serving",
     "prediction": "tests/serving tests/steps",
-    "runner": "tests/pipelines tests/cli/test_runs_command.py tests/cli/test_runs_report.py tests/api",
+    "runner": "tests/cli/test_runs_command.py tests/cli/test_runs_report.py tests/pipelines tests/api tests/mcp",
     "scoring": "tests/scoring tests/models/test_rule.py tests/pipelines/test_own_metrics.py tests/evidence",
     "search": "tests/search tests/sweeps",
     "storage": "tests/storage tests/contract",
@@ -163,19 +163,14 @@ def _naming(file: Path, tree: Path, tests: list[str]) -> list[str]:
 
 def _noticed_by(tree: Path, tests: list[str], limit: float) -> str:
     """Return the first test that fails; nothing if none does."""
-    words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    # At the limit, what the tests have started must end too: it holds their output open.
+    words = ["timeout", "--kill-after=10", str(limit), sys.executable, "-m", "pytest"]
+    words += ["-q", "-x", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
-    try:
-        done = subprocess.run(
-            words,
-            cwd=tree,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=limit,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+    done = subprocess.run(
+        words, cwd=tree, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode in (124, 137):
         return "the limit"
     lines = done.stdout.splitlines()
     failed = [line.split(" - ")[0] for line in lines if line.startswith(("FAILED", "ERROR"))]

@@ -181,6 +181,8 @@ class JobOperator:
             labels = {JOBSET_NAME: job.name, REPLICATED_JOB: role, COMPLETION_INDEX: index}
         if job.kind == "PyTorchJob":
             labels = {JOB_NAME: job.name, REPLICA_TYPE: role, REPLICA_INDEX: index}
+        _, template = next(JobEditor.of(job.manifest).templates)
+        labels = {**template.get("metadata", {}).get("labels", {}), **labels}
         ended = replica.phase not in ("Pending", "Running")
         state: dict[str, Any] = (
             {"running": {"startedAt": replica.started}} if replica.started else {"waiting": {}}

@@ -69,6 +69,23 @@ def test_a_run_is_named_by_its_beginning_or_latest(home: Path) -> None:
         known["2026"]
     with pytest.raises(NotFound, match="no run 'x'"):
         known["x"]
+    for number in range(6):
+        folder = home / "runs" / f"20260111-01010{number}-cccc"
+        folder.mkdir()
+        RunRecord(id=folder.name, pipeline="own.py", directory=folder).save()
+    named = ", ".join(f"20260111-01010{number}-cccc" for number in range(1, 6))
+    with pytest.raises(InvalidInput, match=rf"8 runs begin with '2026': {named}\n"):
+        known["2026"]
+
+
+def test_a_run_is_listed_by_its_model_and_data(home: Path, podium: Callable[..., Result]) -> None:
+    for name, model in (("20260101-010101-aaaa", "digits"), ("20260110-010101-bbbb", "mnist")):
+        run = Runs()[name].record
+        run.parameters["model_name"] = model
+        run.save()
+    listed = podium("list").stdout
+    assert "digits from mnist" in listed
+    assert "mnist from mnist" not in listed
 
 
 def test_an_unfinished_run_shows_the_command_that_goes_on(podium: Callable[..., Result]) -> None:
@@ -83,6 +100,7 @@ def test_a_killed_step_ran_until_its_last_sign(home: Path, podium: Callable[...,
     log.write_text("training\n")
     (row,) = json.loads(podium("list", "--json").stdout)[1:]
     assert row["seconds"] == pytest.approx(122, abs=30)
+    assert Runs()["latest"].record.steps["prepare-data"].seconds == 2.0
 
 
 def test_a_stopped_step_ran_until_the_stop(home: Path) -> None:

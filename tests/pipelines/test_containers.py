@@ -10,6 +10,8 @@ from textwrap import dedent
 import pytest
 from test_podium_run import PODIUM, environment, only_run, podium, within
 
+from podium.runner.step_process import _qualified
+
 pytestmark = pytest.mark.whole
 
 IMAGE = "localhost/podium-test-boats:1"
@@ -137,6 +139,20 @@ def test_an_image_that_cannot_be_pulled_is_named(tmp_path: Path, image: str) -> 
     assert done.returncode == 1
     assert "podman cannot pull its image registry.invalid/crew/boat:2" in done.stderr
     assert image
+
+
+@pytest.mark.parametrize(
+    ("image", "full"),
+    [
+        ("python:3.11", "docker.io/library/python:3.11"),
+        ("crew/boat", "docker.io/crew/boat"),
+        ("localhost/boat", "localhost/boat"),
+        ("ghcr.io/crew/boat:2", "ghcr.io/crew/boat:2"),
+        ("registry:5000/boat", "registry:5000/boat"),
+    ],
+)
+def test_an_image_without_a_registry_is_docker_hubs(image: str, full: str) -> None:
+    assert _qualified(image) == full
 
 
 def test_without_podman_a_container_is_refused_at_first(tmp_path: Path) -> None:

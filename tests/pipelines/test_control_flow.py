@@ -367,6 +367,31 @@ def test_a_key_of_its_own_decides_about_the_cache(tmp_path: Path) -> None:
     assert len(list((tmp_path / "tries").iterdir())) == 1
 
 
+PREPARED = HEAD + dedent("""
+    @part
+    def prepare(place: str, fingerprint: str = "") -> int:
+        import os
+        open(f"{place}/{len(os.listdir(place))}", "w").close()
+        return 1
+
+    @dsl.pipeline
+    def prepared(checked: str, unchecked: str):
+        prepare(place=checked, fingerprint="1f").set_caching_options(True)
+        prepare(place=unchecked).set_caching_options(True)
+    """)
+
+
+def test_data_that_nothing_checked_for_changes_are_prepared_anew(tmp_path: Path) -> None:
+    places = {name: tmp_path / name for name in ("checked", "unchecked")}
+    for place in places.values():
+        place.mkdir()
+    for _ in range(2):
+        words = [f"{name}={place}" for name, place in places.items()]
+        done = podium(tmp_path / "home", written(tmp_path, PREPARED), *words)
+        assert done.returncode == 0, done.stderr
+    assert [len(list(place.iterdir())) for place in places.values()] == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("text", "holds"),
     [

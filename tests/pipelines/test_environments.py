@@ -143,6 +143,8 @@ def test_a_component_that_installs_nothing_runs_in_podiums() -> None:
     only_kfp = "python3 -m pip install --quiet 'kfp==2.17.0' '--no-deps' && \"$0\" \"$@\""
     image = f"python:{sys.version_info.major}.{sys.version_info.minor}"
     assert Environment.of(container(image, only_kfp)) is None
+    from_a_mirror = only_kfp.replace("--quiet", "--quiet --index-url https://host/simple")
+    assert Environment.of(container(image, from_a_mirror)) is None
     assert Environment.of(container("podium-steps:0.1.0")) is None
     assert Environment.of({"image": "alpine", "command": ["sh", "-c", "echo hi"]}) is None
 

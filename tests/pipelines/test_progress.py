@@ -61,11 +61,14 @@ def test_a_log_file_hears_of_a_step_that_says_nothing(
     run = RunRecord(id="r", pipeline="tune_and_promote", directory=Path("r"), steps={"sweep": step})
     with progress() as update:
         update(run, "sweep", "")
+        update(run, "sweep", f"{PROGRESS}trial 1: loss=0.5")
         time.sleep(0.5)
         step.state = "succeeded"
         update(run, "sweep", "")
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "[1/1] Sweep hyperparameters"
+    assert "      trial 1: loss=0.5" in said
+    said.remove("      trial 1: loss=0.5")
     assert len(said) >= 4
     assert all(
         line.startswith("      Sweep hyperparameters: ") and line.endswith("so far")

@@ -1,5 +1,6 @@
 """What pipelines demand of their values, told before anything runs."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -14,6 +15,7 @@ from podium.errors import InvalidInput, PodiumError
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.parameters import Parameters
 from podium.kfp.values import check_values
+from podium.manifests.experiment import load as load_experiment
 from podium.pipelines import load
 from podium.runner.checks import check_here
 from podium.training import preparation
@@ -127,6 +129,16 @@ def test_bad_values_are_refused_before_a_run(
         check_here(values_of(pipeline, words, tmp_path / "home"))
     assert type(caught.value) is not PodiumError
     assert not (tmp_path / "home").exists()
+
+
+def test_what_katib_alone_runs_is_refused_before_a_run(tmp_path: Path) -> None:
+    experiment = load_experiment("random-job")
+    experiment["spec"]["trialTemplate"]["successCondition"] = "status.succeeded > 0"
+    values = values_of("tune_and_promote", "limit=143", tmp_path)
+    values["experiment"] = json.dumps(experiment)
+    check_values(values)  # what a cluster runs is compiled
+    with pytest.raises(InvalidInput, match="podium understands conditions of field names"):
+        check_here(values)
 
 
 @pytest.mark.parametrize(("pipeline", "words", "expected"), LATER)

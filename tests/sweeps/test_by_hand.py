@@ -105,6 +105,17 @@ def test_a_finished_sweep_goes_on_for_one_more(
     assert len(set(drawn)) == len(drawn) == 3
 
 
+def test_a_sweep_that_ended_for_good_takes_no_trial(
+    experiment: Callable[..., dict[str, Any]],
+) -> None:
+    made = experiment(maxTrialCount=1)
+    made["spec"]["resumePolicy"] = "Never"
+    sweep = podium.sweep(made)
+    with pytest.raises(InvalidInput, match="has ended for good"):
+        sweep.add_trial({"x": 0.5})
+    assert len(sweep.results) == 1
+
+
 def test_values_outside_of_the_space_are_refused(experiment: Callable[..., dict[str, Any]]) -> None:
     sweep = podium.sweep(experiment(maxTrialCount=1))
     for values, problem in (

@@ -16,7 +16,8 @@ from trainjobs import POST, trainjob
 from urllib3.exceptions import ProtocolError
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.errors import Conflict, Denied
+from podium.cluster.kubernetes.leadership import Leadership
+from podium.errors import Conflict, Denied, NotFound
 from podium.manifests.experiment import best_trial
 from podium.manifests.experiment.optimization_job import as_experiment, experiment_of
 from podium.manifests.experiment.shell import METRICS_FILE
@@ -24,7 +25,9 @@ from podium.manifests.labels import OPTIMIZATION_JOB, READINGS, SAMPLER
 from podium.manifests.options import annotation
 from podium.manifests.resource import Resource
 from podium.manifests.typed import typed
-from podium.sweeps.engine import _OptimizationJobs
+from podium.sweeps.engine import _ApiDocuments, _OptimizationJobs
+from podium.sweeps.pod_trial import JobExecutor
+from podium.sweeps.records import Records
 
 pytestmark = pytest.mark.whole
 
@@ -289,6 +292,16 @@ def test_more_trials_may_be_asked_for(
     ][-1] == "Succeeded"
 
 
+def test_more_trials_may_be_asked_for_while_some_run(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    start()
+    cluster.create(typed(experiment(trials=2, parallel=1, wait=1.5)))
+    until(lambda: cluster.list("Job"))
+    cluster.api.patch("Experiment", "sweep", {"spec": {"maxTrialCount": 3}})
+    assert finished(cluster)["trialsSucceeded"] == 3
+
+
 def test_a_deleted_experiment_starts_nothing_more(
     start: Callable[..., EngineThread], cluster: KubernetesCluster, server: ApiServer
 ) -> None:
@@ -533,6 +546,26 @@ def test_a_new_leader_leaves_what_is_being_deleted_alone(
     assert engine.engine.begun == 0
 
 
+def test_what_is_deleted_or_made_anew_meanwhile_is_not_begun(
+    server: ApiServer, cluster: KubernetesCluster
+) -> None:
+    cluster.create(typed(experiment()))
+    stored = cluster.experiment("sweep")
+    leadership = Leadership(cluster.api, "podium-test", "tester")
+    documents, executor = _ApiDocuments(cluster, leadership), JobExecutor(cluster, leadership, "")
+    before = stored.with_metadata({**stored.metadata, "uid": "of-the-one-before"})
+    ours, theirs = (
+        Records(cluster, seen, documents, executor, leadership=leadership, served=True)
+        for seen in (stored, before)
+    )
+    assert ours.experiment().uid == stored.uid
+    with pytest.raises(NotFound, match="Experiment sweep is deleted"):
+        theirs.experiment()
+    leave(server, "experiments", "sweep")
+    with pytest.raises(NotFound, match="Experiment sweep is deleted"):
+        ours.experiment()
+
+
 def failing(program: str, **how: Any) -> dict[str, Any]:
     """An Experiment whose trials run a program that fails."""
     path = Path(os.environ["PROGRAM"]).with_name("failing.py")
@@ -570,6 +603,42 @@ def test_a_failed_trials_last_words_are_bounded(
     (trial,) = cluster.trials("sweep")
     assert "xxx" in trial.message
     assert len(trial.message) < 4_000
+
+
+class LogsOfRunningPods(dict[str, list[str]]):
+    """Logs that go as their container ends."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.logs)
+        self.world, self.has_been_read = world, False
+
+    def get(self, pod: str, default: Any = None) -> Any:
+        status = self.world.objects.get(("pods", pod), {}).get("status", {})
+        lines = default if status.get("phase") == "Failed" else super().get(pod, default)
+        self.has_been_read |= bool(lines)
+        return lines
+
+
+def test_last_words_outlive_the_log_of_their_pod(
+    start: Callable[..., EngineThread],
+    cluster: KubernetesCluster,
+    server: ApiServer,
+    tmp_path: Path,
+) -> None:
+    logs = server.world.logs = LogsOfRunningPods(server.world)
+    start()
+    program = f"""
+import pathlib, sys, time
+print("no dataset at s3://raw/mnist", flush=True)
+while not pathlib.Path({str(tmp_path / "read")!r}).exists():
+    time.sleep(0.1)
+sys.exit(3)
+"""
+    cluster.create(typed(failing(program, trials=1, parallel=1)))
+    until(lambda: logs.has_been_read)
+    (tmp_path / "read").touch()
+    finished(cluster)
+    assert "no dataset at s3://raw/mnist" in cluster.trials("sweep")[0].message
 
 
 def test_a_trainjob_that_prints_nothing_is_judged_by_its_status(

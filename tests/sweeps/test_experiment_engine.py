@@ -218,6 +218,13 @@ def test_a_template_this_machine_cannot_run_is_refused(cluster: LocalSweeps) -> 
     assert cluster.list("Experiment") == []
 
 
+def test_more_trials_at_once_than_a_machine_runs_are_refused(cluster: LocalSweeps) -> None:
+    spec = experiment(maxTrialCount=1001, parallelTrialCount=1001)
+    with pytest.raises(InvalidInput, match="parallelTrialCount <= 1000 on one machine"):
+        cluster.create(typed(spec))
+    assert cluster.list("Experiment") == []
+
+
 def test_a_name_that_is_taken_is_a_conflict(cluster: LocalSweeps) -> None:
     run(cluster, experiment(maxTrialCount=1))
     with pytest.raises(Conflict):

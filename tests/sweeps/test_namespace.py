@@ -130,6 +130,20 @@ def test_a_namespace_without_experiments_runs_a_sweep(
         assert later.list("Trial") == []
 
 
+def test_a_trials_log_is_that_of_its_own_pod(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps]
+) -> None:
+    cluster, asked = sweeps(), experiment(trials=1, parallel=1)
+    asked["spec"]["trialTemplate"]["retain"] = True
+    cluster.create(typed(asked))
+    end_of(cluster)
+    (trial,) = cluster.trials("sweep")
+    assert list(cluster.logs("Trial", trial.name)) == [
+        "loss=0.5",
+        f"loss={trial.assignments['lr']}",
+    ]
+
+
 def test_a_budget_is_kept_where_the_loop_runs_here(server: ApiServer) -> None:
     sweep = podium.sweep(experiment(trials=3), cluster="kubernetes://team", max_time="1h")
     assert sweep.experiment.state.reason == "ExperimentMaxTrialsReached"

@@ -21,7 +21,7 @@ from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import PBT_PARENT, POOL_STATE
 from podium.manifests.options import annotation
 from podium.manifests.typed import typed
-from podium.sweeps import connect, controller
+from podium.sweeps import connect, controller, records
 from podium.sweeps.namespace import NamespaceSweeps
 from podium.sweeps.pool_store import PoolStore, TrialEnd
 
@@ -108,7 +108,8 @@ def workers(server: ApiServer) -> dict[str, int]:
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if b"podium.sweeps.worker" in (folder / "cmdline").read_bytes().split(b"\0"):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if words[1:3] == [b"-m", b"podium.sweeps.worker"]:  # its supervisor's end so
                 environ = dict(
                     pair.split(b"=", 1)
                     for pair in (folder / "environ").read_bytes().split(b"\0")
@@ -146,20 +147,33 @@ def check_each_once(cluster: NamespaceSweeps, count: int) -> None:
     }
 
 
+def busy(store: PoolStore) -> tuple[str, str] | None:
+    """Return a worker and the trial that it runs."""
+    runs = {trial.name for trial in store.trials() if trial.phase == "Running"}
+    return next(((uid, trial) for uid, trial in store.all_given().items() if trial in runs), None)
+
+
+def test_a_worker_that_is_told_to_end_takes_no_more(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps, server: ApiServer
+) -> None:
+    start()
+    cluster.create(typed(pooled(1, trials=3, wait=2.0)))
+    store = store_of(cluster)
+    uid, _ = until(lambda: busy(store))
+    os.kill(workers(server)[uid], signal.SIGTERM)
+    until(lambda: uid not in workers(server))
+    assert not cluster.experiment("sweep").state.finished
+    assert finished(cluster)["trialsSucceeded"] == 3
+    check_each_once(cluster, 3)
+
+
 def test_a_worker_that_is_killed_gives_its_trial_back(
     start: Callable[..., EngineThread], cluster: NamespaceSweeps, server: ApiServer
 ) -> None:
     start()
     cluster.create(typed(pooled(trials=5, wait=2.0)))
     store = store_of(cluster)
-
-    def busy() -> tuple[str, str] | None:
-        runs = {trial.name for trial in store.trials() if trial.phase == "Running"}
-        return next(
-            ((uid, trial) for uid, trial in store.all_given().items() if trial in runs), None
-        )
-
-    uid, lost = until(busy)
+    uid, lost = until(lambda: busy(store))
     os.kill(workers(server)[uid], signal.SIGKILL)
     until(lambda: lost in {name for other, name in store.all_given().items() if other != uid})
     assert finished(cluster)["trialsSucceeded"] == 5
@@ -268,6 +282,31 @@ def test_a_pool_waits_for_a_storage_as_it_begins(
     cluster.create(typed(pooled(trials=2)))
     assert finished(cluster)["trialsSucceeded"] == 2
     assert not away
+
+
+def test_a_new_pool_waits_for_no_wrong_bucket(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def in_vain(store: PoolStore, experiment: Experiment) -> None:
+        raise Unavailable("no answer of bucket pools")
+
+    monkeypatch.setattr(records, "_NEW_SECONDS", 0.1)
+    monkeypatch.setattr(PoolStore, "write_experiment", in_vain)
+    start()
+    cluster.create(typed(pooled(trials=2)))
+    assert "no answer of bucket pools" in finished(cluster)["conditions"][-1]["message"]
+
+
+def test_trials_of_a_pool_fail_once_its_job_is_deleted(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps
+) -> None:
+    start()
+    cluster.create(typed(pooled(trials=2, wait=60.0)))
+    pool = until(lambda: cluster.list("Job"))[0]
+    cluster.api.delete("Job", pool.name)
+    assert finished(cluster)["trialsFailed"] == 2
+    for trial in cluster.trials("sweep"):
+        assert f"somebody deleted Job {pool.name}" in trial.message
 
 
 def test_a_rule_stops_a_trial_in_its_worker(

@@ -27,8 +27,10 @@ from podium.models import open_registry
 from podium.models.lineage import Lineage
 from podium.runner.record import RunRecord, StepRecord
 from podium.serving.announced import servers_of
+from podium.ui import app
 from podium.ui.app import _MOST_BODY
 from podium.ui.sources import _FollowedRegistry
+from podium.ui.sweeps import FollowedSweep
 
 pytestmark = pytest.mark.whole
 
@@ -130,6 +132,8 @@ def test_a_run_shows_its_steps_log_and_outputs(visitor: httpx.Client) -> None:
     assert "halves" in text(visitor, f"/runs/{run.id}/logs/halve")
     (event,) = events(visitor, f"/runs/{run.id}")
     assert event["html"].strip() in page
+    assert "halves" in text(visitor, f"/runs/{run.id}?step=halve")
+    assert "has no step &#39;double&#39;" in visitor.get(f"/runs/{run.id}?step=double").text
 
 
 def test_a_run_shows_what_its_training_reports(visitor: httpx.Client, home: Path) -> None:
@@ -196,6 +200,7 @@ def test_a_sweep_shows_its_leaderboard_and_figures(
     assert re.search(
         rf'<tr data-number="\d" class="best"><td class="n">1</td>.*?{best}', page, re.S
     )
+    assert sorted(re.findall(r'<tr data-number="(\d+)"', page)) == ["1", "2", "3"]
     figures = json.loads(re.search(r'id="figures">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
     assert {"history", "coordinates", "curves"} <= figures.keys()
     curve = figures["curves"]["data"][-1]
@@ -211,7 +216,9 @@ def test_a_running_sweep_sends_what_its_trials_print(
     visitor: httpx.Client,
     experiment: Callable[..., dict[str, Any]],
     begin: Callable[..., podium.Sweep],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(app, "FAR_LOOK_SECONDS", 600.0)  # it is of this machine
     sweep = begin(experiment(seconds=1.5))
     seen: list[int] = []
     with visitor.stream(
@@ -225,6 +232,26 @@ def test_a_running_sweep_sends_what_its_trials_print(
                 seen.append(max((len(trace["y"]) for trace in curves["data"]), default=0))
     assert {2, 3} <= set(seen), "curves grow while their trials run"
     assert sweep.status == "Succeeded"
+
+
+def test_importance_follows_where_there_was_no_result_yet(home: Path) -> None:
+    program = f"""
+import pathlib, sys, time
+x, y = (float(word.partition("=")[2]) for word in sys.argv[1:])
+while not pathlib.Path({str(home / "go")!r}).exists():
+    time.sleep(0.1)
+print(f"loss={{x + y / 2}}")
+"""
+    Path("train.py").write_text(program)
+    space = {"x": [0.0, 0.3, 0.6, 0.9], "y": [0.0, 0.3, 0.6, 0.9]}
+    with podium.tune(
+        "train.py", space, objective="min:loss", algorithm="grid", trials=16, wait=False
+    ) as sweep:
+        followed = FollowedSweep(sweep.cluster, sweep.name)
+        assert "importance" not in followed.view("/").figures
+        (home / "go").touch()
+        sweep.wait()
+        assert "importance" in followed.view("/").figures
 
 
 def test_a_sweep_is_stopped_and_goes_on(
@@ -279,7 +306,9 @@ def test_a_trial_is_stopped_and_another_begun(
     while not (names := [trial.name for trial in sweep.results if trial.phase == "Running"]):
         time.sleep(0.1)
     path = f"/sweeps/{sweep.name}"
-    assert "Stop trial" in text(visitor, f"{path}/trials/{names[0]}")
+    page = text(visitor, f"{path}/trials/{names[0]}")
+    assert "Stop trial" in page
+    assert "A person gave its values" not in page
     said = visitor.post(f"{path}/trials/{names[0]}/stop", json={}, headers=HEADERS).json()
     assert said == {"said": f"trial {names[0]} is being stopped"}
     answer = visitor.post(f"{path}/add", json={"x": "7"}, headers=HEADERS)
@@ -289,6 +318,7 @@ def test_a_trial_is_stopped_and_another_begun(
     assert added
     while added[1] not in [trial.name for trial in sweep.results]:
         time.sleep(0.1)
+    assert "A person gave its values" in text(visitor, f"{path}/trials/{added[1]}")
     sweep.close()
     answer = visitor.post(f"{path}/add", json={"x": "7"}, headers=HEADERS)
     assert "x=7 lies outside of its space" in answer.json()["error"]
@@ -396,6 +426,7 @@ def test_a_version_names_what_it_was_made_from(home: Path, visitor: httpx.Client
     ]
     assert [title for title, _ in line[4:]] == ["version", "champion", "0.5000"]
     assert 'data-figure="confusion"' in page
+    assert re.findall(r'<th scope="row">(accuracy|f1_macro)</th>', page) == ["accuracy", "f1_macro"]
     assert "| f1_macro | 0.4000" in text(visitor, f"/models/churn/versions/{version}/card")
     assert "{&#39;" not in page, "no Python repr"
     assert 'href="/runs/' not in page, "its run is not on this machine"
@@ -431,6 +462,7 @@ def test_a_version_is_promoted_and_rolled_back(models: None, visitor: httpx.Clie
     assert "Roll back" in text(visitor, "/models/shapes")
     assert open_registry(None)["shapes"].champion.version == "v2"
     assert post("rollback") == {"said": "v1 is champion of shapes again, in place of v2"}
+    assert ">v2</" not in text(visitor, "/models")
     assert (
         "has no version 'v9'" in post("promote", version="v9", rule="")["error"]
         or "v9" in post("promote", version="v9", rule="")["error"]
@@ -554,7 +586,8 @@ def test_twenty_open_pages_of_2000_trials_keep_no_answer_waiting(
     sweep = podium.sweep(experiment())
     add_trials(sweep, 1997)
     path, over = f"/sweeps/{sweep.name}", threading.Event()
-    text(visitor, path)  # what has ended is read once
+    page = text(visitor, path)  # what has ended is read once
+    assert page.count("<tr data-number") == 100
 
     def follow() -> None:
         while not over.is_set():

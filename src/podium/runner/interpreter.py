@@ -259,7 +259,8 @@ class Interpreter:
         return _Result(state="succeeded", outputs=outputs, exempt=scope.exempt)
 
     def _key(self, step: Step, task: Mapping[str, Any]) -> tuple[str, str]:
-        """Return the key of a step's result, and the digest of the inputs it must have.
+        """Return the key of a step's result, and the digest of the inputs it must have; empty where
+        the key alone decides.
 
         Under a key of their own the results of steps that are never cached serve this run alone: to
         resume it. So do those of steps that are repeated.
@@ -277,7 +278,7 @@ class Interpreter:
             shared = shared and "fingerprint" in given
         belongs = "" if shared else f"{attempt}/{step.name}"
         custom = options.get("cacheKey", "")
-        needs = "" if shared and custom else self.cache.digest(step)
+        needs = "" if shared else self.cache.digest(step)
         return self.cache.key(step, belongs, custom), needs
 
     def _carried_out(
@@ -736,14 +737,15 @@ def _write_for_debugging(folder: Path, command: Sequence[str]) -> None:
     """Write a step's command as a script, its code and its inputs as files that it reads."""
     folder.mkdir(parents=True, exist_ok=True)
     line = shlex.join(command)
-    if len(command) > 4 and "ephemeral_component.py" in command[2]:
-        (folder / _CODE).write_text(command[3])
-        words = [shlex.quote(word) for word in command[4:]]
-        at = words.index("--executor_input") + 1
-        (folder / _INPUTS).write_text(command[4 + at])
-        words[at] = f'"$(cat {_INPUTS})"'
-        module = f"python3 -m {EXECUTOR} --component_module_path {_CODE}"
-        line = f"_KFP_RUNTIME=true exec {module} {' '.join(words)}"
-    script = folder / _COMMAND
-    script.write_text(f'#!/bin/sh\ncd "$(dirname "$0")"\n{line}\n')
-    script.chmod(0o700)
+    match command:
+        case [_, _, script, code, *arguments] if "ephemeral_component.py" in script:
+            (folder / _CODE).write_text(code)
+            words = [shlex.quote(word) for word in arguments]
+            at = arguments.index("--executor_input") + 1
+            (folder / _INPUTS).write_text(arguments[at])
+            words[at] = f'"$(cat {_INPUTS})"'
+            module = f"python3 -m {EXECUTOR} --component_module_path {_CODE}"
+            line = f"_KFP_RUNTIME=true exec {module} {' '.join(words)}"
+    program = folder / _COMMAND
+    program.write_text(f'#!/bin/sh\ncd "$(dirname "$0")"\n{line}\n')
+    program.chmod(0o700)

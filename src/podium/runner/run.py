@@ -302,7 +302,7 @@ class Run:
         from podium.runner.today import take_today  # which loads what packs code
 
         record, further = RunRecord.read(self.directory), _as_text(places)
-        named = dict(code or {}) if not isinstance(code, str) else {"code": code} if code else {}
+        named = dict(code) if not isinstance(code, str) else {"code": code} if code else {}
         if others := named.keys() - {"code", *record.packed}:
             problem = (
                 f"a run is resumed with its own parameters, but got {', '.join(sorted(others))}"

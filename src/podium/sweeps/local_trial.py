@@ -298,10 +298,8 @@ class _LocalTrial(TrialIO):
         if self._experiment.collector.kind != "StdOut":
             return
         logs = self._logs.folder
-        names = (
-            self._wrapped.replicas
-            or [path.stem for path in sorted(logs.glob("pod-*.log"), reverse=True)][:1]
-        )
+        newest = sorted(logs.glob("pod-*.log"), reverse=True)
+        names = self._wrapped.replicas or [path.stem for path in newest]
         for name, file in zip(names, self._wrapped.metrics, strict=False):
             if (logs / f"{name}.log").exists() and file.is_file():
                 with (logs / f"{name}.log").open("ab") as log, file.open("rb") as printed:

@@ -193,11 +193,11 @@ class Pool(Executor):
             if name not in self._has:
                 self._waiting.append(name)
             while name not in self._ends:
-                if self._error:
-                    raise self._error
                 if self._closed.is_set() or given_up():
                     del self._runs[name]
                     return None
+                if self._error:
+                    raise self._error
                 self._changed.wait(1.0)
             del self._runs[name]
             return self._ends.pop(name)
@@ -231,6 +231,7 @@ class Pool(Executor):
             for _ in self._cluster.watch("Job", self._name):
                 if self._closed.is_set():
                     return
+            self._cluster.api.get("Job", self._name)  # a watch ends with what was deleted, too
             error = self._cluster.failure("Job", self._name)
             why = "an image that holds podium is needed: the command of its pods is python -m podium.sweeps.worker"
             self._fail(Failed(f"the pods of the pool ended: {error.message}", why))
@@ -249,8 +250,6 @@ class Pool(Executor):
             )
 
     def _fail(self, error: PodiumError) -> None:
-        if self._closed.is_set() or not self._leadership.is_held:
-            return
         with self._changed:
             self._error = self._error or error
             self._changed.notify_all()

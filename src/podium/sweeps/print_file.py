@@ -95,9 +95,9 @@ if __name__ == "__main__":
     _, written, ready, *metrics = sys.argv
     if metrics == [PUSHED]:
         _print_pushed(over, Path(ready).touch)
-        sys.exit()
-    Path(ready).touch()
-    if metrics:
-        _print_events(Path(written), over, metrics)
     else:
-        _print_file(Path(written), over)
+        Path(ready).touch()
+        if metrics:
+            _print_events(Path(written), over, metrics)
+        else:
+            _print_file(Path(written), over)
