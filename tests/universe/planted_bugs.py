@@ -14,8 +14,8 @@ from podium.cluster.kubernetes.leadership import Leadership
 from podium.cluster.local.store import Store
 from podium.kfp.schedules import Schedules
 from podium.models import upkeep
+from podium.models.championship import Championship
 from podium.models.ledger import Ledger, State
-from podium.models.model import Model
 from podium.models.upload import Upload
 from podium.runner import child, process
 from podium.runner.interpreter import Interpreter
@@ -143,7 +143,7 @@ REGISTRY: Mapping[str, Bug] = {
         "return version",
     ),
     "a version becomes champion unverified": Bug(
-        Model, "set_champion", "challenger.verify()", "pass"
+        Championship, "_require_intact", "complete.verify()", "pass"
     ),
     "a segment of the history is named and never written": Bug(
         Ledger,
