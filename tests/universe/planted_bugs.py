@@ -143,7 +143,7 @@ REGISTRY: Mapping[str, Bug] = {
         "return version",
     ),
     "a version becomes champion unverified": Bug(
-        Championship, "_require_intact", "complete.verify()", "pass"
+        Championship, "require_intact", "complete.verify()", "pass"
     ),
     "a segment of the history is named and never written": Bug(
         Ledger,

@@ -88,7 +88,7 @@ class Championship:
             Damaged: A file of it is missing or damaged; the champion stays.
             Conflict: The champion changed: compare again.
         """
-        self._require_intact(version)
+        self.require_intact(version)
         return self.ledger.move("promotion", CHAMPION, version, evidence=evidence, expect=(expect,))
 
     def challenge(
@@ -150,7 +150,7 @@ class Championship:
             and mostly(str(record.evidence.get("test_part")), test_part)
         ]
 
-    def _require_intact(self, version: str) -> None:
+    def require_intact(self, version: str) -> None:
         """Read every byte of a version; raises as set_champion."""
         state, _ = self.ledger.read()
         complete = self.ledger.load(check_name("version", version), state)
@@ -165,7 +165,7 @@ class Championship:
             names = ", ".join(models) or "none"
             return NotFound(f"there is no model {self.name} in {url}", f"models there: {names}")
         if version == CHAMPION:
-            return self._no_champion()
+            return self.no_champion()
         known = ", ".join([*state.versions][-5:]) or "none"
         aliases = ", ".join(state.aliases) or "none"
         return NotFound(
@@ -173,7 +173,8 @@ class Championship:
             f"versions: {known}; aliases: {aliases}",
         )
 
-    def _no_champion(self) -> NotFound:
+    def no_champion(self) -> NotFound:
+        """Return the error of who asks for the champion of a model that has none."""
         return NotFound(
             f"model {self.name} has no champion in {self.storage.url}",
             f"podium models promote {self.name} VERSION",

@@ -398,14 +398,14 @@ class Model(Championship):
         check_tracking(tracking)
         current = self.aliases().get(CHAMPION)
         if current is None:
-            raise self._no_champion()
+            raise self.no_champion()
         target = to or current.previous
         if target is None:
             raise NotFound(
                 f"{current.version} is the first champion of {self.name}",
                 "name a version: --to VERSION",
             )
-        self._require_intact(target)
+        self.require_intact(target)
         expect = (current.version,)
         record = self.ledger.move(
             "rollback", CHAMPION, target, evidence={"reason": reason}, expect=expect

@@ -186,7 +186,7 @@ class Documents(ABC):
         return [*map(Reading.of, json.loads(self._rows(trial)))]
 
     @staticmethod
-    def _text(readings: Iterable[Reading]) -> str:
+    def written(readings: Iterable[Reading]) -> str:
         """Return readings as they are kept: name, value and time (ISO 8601) of each, in JSON."""
         return json.dumps([reading.row for reading in readings])
 

@@ -162,7 +162,7 @@ class _ApiDocuments(Documents):
     def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
         kind, name, status = resource.kind, resource.name, dict(resource.status)
         if readings:
-            change = {"metadata": {"annotations": {READINGS: self._text(readings)}}}
+            change = {"metadata": {"annotations": {READINGS: self.written(readings)}}}
             self._cluster.api.patch(kind, name, change, patience=self._patience)
         known = {*self._written.get((kind, name), {})}
         if kind == "Experiment":  # also what an engine that no longer leads has written late

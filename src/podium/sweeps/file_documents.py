@@ -64,7 +64,7 @@ class FileDocuments(Documents):
     def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
         if readings:
             file = self._file(resource, READINGS)
-            file.write_text(self._text(readings))
+            file.write_text(self.written(readings))
             self._written(file)
         parts = {"status": dict(resource.status), "spec": dict(resource.spec)}
         self._store.update(resource.kind, resource.name, lambda manifest: manifest.update(parts))

@@ -138,7 +138,7 @@ class PoolStore(Documents):
 
     def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
         if readings:
-            annotations = {**resource.annotations, READINGS: self._text(readings)}
+            annotations = {**resource.annotations, READINGS: self.written(readings)}
             resource = resource.with_metadata({**resource.metadata, "annotations": annotations})
         ended = resource.state.finished
         with suppress(Conflict):  # an engine that no longer leads is late: it has ended meanwhile
