@@ -820,8 +820,17 @@ class Slow(Served):
         self.graph = graph
 
     def _slowly(self) -> tuple[str, str, Callable[[], Predictor]]:
-        assert self.opens.wait(60)
+        assert self.opens.wait(10)
         return "1", "", lambda: open_model(self.graph)
+
+
+def test_a_model_that_is_being_opened_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(constant(7))
+    model = Slow(tmp_path)
+    asyncio.run(model.follow())
+    model.opens.set()
+    model.open()
+    assert (model.opened, model.swaps) == (True, 0)
 
 
 def test_a_server_is_ready_once_its_models_are_open(tmp_path: Path) -> None:

@@ -194,6 +194,11 @@ class Served:
         return self._now is not None
 
     @property
+    def opening(self) -> bool:
+        """Whether its first version is still to be opened, and may yet be."""
+        return not self.opened and not self.trouble
+
+    @property
     def now(self) -> Loaded:
         """The version that answers."""
         assert self._now is not None
@@ -252,6 +257,8 @@ class Served:
 
         A champion that cannot be opened changes nothing; the trouble is told until it can.
         """
+        if self.opening:
+            return
         try:
             loaded = await asyncio.to_thread(self.load)
         except PodiumError as error:

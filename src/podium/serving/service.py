@@ -88,12 +88,6 @@ def _status_of(error: Exception) -> int:
     return 404 if isinstance(error, NotFound) else 400 if isinstance(error, InvalidInput) else 500
 
 
-def _opening(second: Served) -> bool:
-    """Return whether a second version is still to be opened; one that cannot be is not waited
-    for."""
-    return not second.opened and not second.trouble
-
-
 class Service:
     """Models that are asked.
 
@@ -172,7 +166,7 @@ class Service:
     def ready(self) -> bool:
         """Whether all models are open; one whose version changes stays so."""
         opened = all(model.opened for model in self.models.values())
-        waits = any(_opening(challenger.served) for challenger in self._challengers)
+        waits = any(challenger.served.opening for challenger in self._challengers)
         return opened and not waits and not self.draining and not self.stuck
 
     def find(self, name: str, version: str | None = None) -> Served:
@@ -189,7 +183,7 @@ class Service:
         if model is None:
             raise NotFound(f"no model {name!r} is served", suggestion(name, self.models))
         beside = model.challenger
-        if not model.opened or (beside and _opening(beside.served)):
+        if not model.opened or (beside and beside.served.opening):
             raise Refused(503, f"{name} is being opened", retry_after="1")
         if version is not None and version not in (versions := model.versions):
             known = f"{' and '.join(versions)} {are(len(versions))}"
