@@ -99,6 +99,8 @@ def test_floats_are_numbers_to_predict(tmp_path: Path) -> None:
     )
     np.savez(tmp_path / "made.npz", **arrays())
     assert prepare(tmp_path, kind="regression").target.dtype == "float64"
+    np.savez(tmp_path / "made.npz", **{**arrays(), "y": RNG.integers(2, size=(60, 2)) * 1.0})
+    assert prepare(tmp_path).kind == "regression"  # two outputs, rather than one-hot rows
 
 
 def test_targets_are_judged_as_those_of_tables(

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from podium.errors import InvalidInput
 from podium.steps.prepare_data import DataSettings, prepare_data
 
 DRAW = np.random.default_rng(2)
@@ -44,6 +45,31 @@ def test_a_target_hidden_in_the_rows_is_named(
 ) -> None:
     table, sentence = TABLES[name]
     assert sentence in warned(caplog, tmp_path, table, "y")
+
+
+def test_two_things_in_either_order_are_no_windows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    of_team = DRAW.normal(size=(30, 4))
+    home, away = DRAW.integers(30, size=(2, ROWS))
+    games = pd.DataFrame(np.hstack([of_team[home], of_team[away]])).add_prefix("x").assign(y=LABELS)
+    assert "overlap" not in warned(caplog, tmp_path, games, "y")
+
+
+def test_infinity_in_an_array_is_refused_in_words(tmp_path: Path) -> None:
+    inputs = NOISE.to_numpy().copy()
+    inputs[3, 2] = np.inf
+    np.savez(tmp_path / "a.npz", x=inputs, y=NOISE.a.to_numpy())
+    with pytest.raises(InvalidInput, match="x holds inf in item 4"):
+        prepare_data(DataSettings(dataset=f"npz:{tmp_path / 'a.npz'}"), tmp_path / "data")
+
+
+def test_an_empty_validation_part_is_refused_in_words(tmp_path: Path) -> None:
+    for part, count in {"train": 300, "validation": 0, "test": 100}.items():
+        np.save(tmp_path / f"x_{part}.npy", DRAW.normal(size=(count, 8)))
+        np.save(tmp_path / f"y_{part}.npy", LABELS[:count])
+    with pytest.raises(InvalidInput, match="validation has no items"):
+        prepare_data(DataSettings(dataset=f"npz:{tmp_path}"), tmp_path / "data")
 
 
 def test_windows_of_an_array_that_overlap_are_named(

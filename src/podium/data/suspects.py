@@ -127,6 +127,8 @@ def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[
     if target.ndim > 1 or len(rows) < FEWEST:
         return []
     some, labels = rows.astype(np.float64), target
+    if not (np.isfinite(some).all() and np.isfinite(labels).all()):
+        return []  # refused in words, where they are written
     found = []
     for at, column in enumerate(columns):
         values = some[:, at]

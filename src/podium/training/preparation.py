@@ -16,7 +16,7 @@ from podium.data.blocks import Selection
 from podium.data.contract_check import differences
 from podium.data.hashes import Hashes, hash_items, hash_labels
 from podium.data.held_out import HeldOut
-from podium.data.leaks import find_leaks
+from podium.data.leaks import MOST_VALUES, find_leaks
 from podium.data.near import NearItems
 from podium.data.options import of_pipeline, written
 from podium.data.profile import Profile
@@ -58,6 +58,9 @@ summary = logging.getLogger("podium.data.summary")
 SMALL = 4 << 20
 """Bytes of data that are read as a whole before a run begins."""
 
+
+_WIDEST = 1000
+"""Numbers of an item of an array that are looked at one by one; more are pixels."""
 
 _MOST_WORDS = 3
 """Words that are named of those that tell a class."""
@@ -329,7 +332,11 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
     for name, described in raw.descriptions.items():
         if described.meaning not in ("table", "array"):
             continue
-        rows, target = (sample(parts["train"], of, MOST_ROWS) for of in (name, "target"))
+        width = parts["train"].array(name)[:1].size
+        if width > _WIDEST and not described.columns:
+            continue
+        most = min(MOST_ROWS, MOST_VALUES // max(1, width))
+        rows, target = (sample(parts["train"], of, most) for of in (name, "target"))
         columns = described.columns or columns_of(name, rows)
         answers = find_answers(rows.reshape(len(rows), -1), target, columns)
         for column in answers:
@@ -345,10 +352,11 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
 
 def _of_sentences(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
     """Say which words give a class away, and how many test sentences are hardly new."""
-    known, new = (sample(parts[part], "tokens", MOST_ROWS) for part in ("train", "test"))
+    name = next(name for name, of in raw.descriptions.items() if of.meaning == "tokens")
+    known, new = (sample(parts[part], name, MOST_ROWS) for part in ("train", "test"))
     target, said = sample(parts["train"], "target", MOST_ROWS), list[str]()
-    if raw.classes:
-        telling = telling_words(known, target, raw.preprocessing["vocabulary"], raw.classes)
+    if raw.classes and (vocabulary := raw.preprocessing.get("vocabulary")):
+        telling = telling_words(known, target, vocabulary, raw.classes)
         said += [
             f"all sentences of class {label!r} have the word {word!r} and no others do: unless it is there "
             "when the model is used, take it out of the sentences"

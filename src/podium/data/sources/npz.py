@@ -171,8 +171,12 @@ def _read_target(
         for part, array in parts.items()
     }
     floats = flat["train"].dtype.kind == "f"
-    if not kind and floats and not are_quantities(name, np.concatenate(list(flat.values()))):
-        flat, floats = {part: array.astype(np.int64) for part, array in flat.items()}, False
+    if not kind and floats:
+        every = np.concatenate(list(flat.values()))
+        may_be_classes = every.ndim == 1 or (every.sum(1) == 1).all()  # one-hot rows are refused
+        if may_be_classes and not are_quantities(name, every):
+            flat = {part: array.astype(np.int64) for part, array in flat.items()}
+            floats = False
     if kind == "regression" or (not kind and floats):
         if flat["train"].dtype.kind not in "biuf":
             raise InvalidInput(
