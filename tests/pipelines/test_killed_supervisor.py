@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from podium.prediction import command
+from podium.runner import interpreter
+from podium.runner.reporter import Reporter, StepLog
 from podium.system import supervised
 
 
@@ -67,3 +69,17 @@ def test_a_signal_to_the_supervisor_is_its_commands(number: int) -> None:
         process.send_signal(number)
         assert process.stdout.readline() == b"told\n"
         assert process.wait(60) == 7
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no /dev/full")
+def test_a_step_whose_log_cannot_be_written_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "use.log").symlink_to("/dev/full")
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", supervised.__file__, "sh", "-c", "echo 1; sleep 600"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with open(os.devnull, "w") as events, pytest.raises(OSError, match="No space left"):
+        interpreter._follow(process, StepLog(Reporter(tmp_path, events), "use"))
+    assert process.poll() is not None

@@ -557,15 +557,21 @@ def _begin(work: Callable[[], _Result]) -> Future[_Result]:
 
 
 def _follow(process: subprocess.Popen[bytes], log: StepLog) -> int:
-    """Write what a process prints to its log until it ends; return its exit code."""
-    assert process.stdout is not None
-    with process.stdout as printed:
-        while piece := printed.read1():  # type: ignore[attr-defined]
-            log.write(piece)
-    log.close()
-    code = process.wait()
-    if process.stdin:
+    """Write what a process prints to its log until it ends; return its exit code. It is killed where
+    the log cannot be written: it must not go on beside the next try."""
+    assert process.stdout
+    assert process.stdin
+    try:
+        with process.stdout as printed:
+            while piece := printed.read1():  # type: ignore[attr-defined]
+                log.write(piece)
+        log.close()
+    except BaseException:
         process.stdin.close()
+        process.wait()
+        raise
+    code = process.wait()
+    process.stdin.close()
     return code
 
 
