@@ -685,7 +685,8 @@ class RunsUniverse:
             if polite:
                 raise Violation(f"{polite[0]} was never told of a stop") from None
             raise
-        if left := [each for each in alive if not each.over.is_set()]:
+        # One that is dead may still wait for what it was writing; its lock is free.
+        if left := [each for each in alive if not (each.over.is_set() or each.life.dead)]:
             raise Violation(f"{left[0].name} of a run that was stopped goes on")
         if children == self.children and RunRecord.read(known.directory).state == "killed":
             raise Violation("a run that was stopped counts as killed")
