@@ -350,7 +350,7 @@ def test_a_first_champion_that_may_know_nothing_is_told() -> None:
     lucky = np.where(np.arange(400) < 20, target, chance)
     won = decide(PromotionRule(), METRICS["f1_macro"], target, lucky, None)
     assert won.promote
-    assert "ok: the interval holds that guess" in won.reasons[-1]
+    assert "ok: the interval contains that guess" in won.reasons[-1]
     known = decide(PromotionRule(), METRICS["f1_macro"], target, target, None)
     assert "the interval holds" not in known.reasons[-1]
 

@@ -342,7 +342,7 @@ def _first(rule: PromotionRule, case: Case) -> Iterator[Condition]:
         than = f"better than a constant guess, {constant['guess']}: {figure(constant['value'])}"
         yield False, f"{case.metric.name} {figure(value)} is not {than} (baseline=any)"
     elif constant and low <= constant["value"] <= high:
-        yield True, "the interval holds that guess, so the lead over it may be chance"
+        yield True, "the interval contains that guess, so the lead over it may be chance"
 
 
 def shrunk_figures(compared: "Comparison", units: int, earlier: Earlier) -> dict[str, Any]:

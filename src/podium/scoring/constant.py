@@ -22,7 +22,8 @@ class _ConstantGuess:
 def constant_guess(
     metric: Metric, target: Array, predictions: Array, classes: Sequence[str] = ()
 ) -> _ConstantGuess | None:
-    """Return the constant that a metric likes best on a target; None where it is defined for none.
+    """Return the constant that a metric likes best on a target, for f1_macro chance where that is
+    better; None where it is defined for none.
 
     Args:
         target: As in Metric.value, ``n`` items.
