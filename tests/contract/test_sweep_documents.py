@@ -185,3 +185,20 @@ def test_nothing_is_written_once_another_process_leads(
         with pytest.raises(Conflict, match="does not lead any more"):
             write()
     assert [stored.phase for stored in reopen().trials("sweep")] == ["Running"]
+
+
+def test_a_sweep_deleted_elsewhere_leaves_every_copy(tmp_path: Path, sweep: Experiment) -> None:
+    copies, clusters = [], []
+    for number in range(2):
+        clusters.append(LocalSweeps(tmp_path / f"scratch-{number}", fork_server=False))
+        copies.append(StateCopy(connect(tmp_path / "copy"), clusters[-1].store.directory))
+    for name in ("sweep", "other"):
+        clusters[0].store.create({**sweep.manifest, "metadata": {"name": name}})
+        copies[0].write(clusters[0].store.path("Experiment", name) / "object.json", None)
+    copies[1].read()
+    copies[1].drop([clusters[1].store.path("Experiment", "sweep")])
+    for copy, cluster in zip(copies, clusters, strict=True):
+        copy.read()
+        assert cluster.store.exists("Experiment", "other")
+        assert not cluster.store.exists("Experiment", "sweep")
+        cluster.close()

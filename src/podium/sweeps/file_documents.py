@@ -1,6 +1,7 @@
 """Experiments and trials in the files of a local cluster's store, and a copy of them in a storage."""
 
 import math
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -105,7 +106,8 @@ class StateCopy:
         self._read = -math.inf
 
     def read(self, age: float = 0.0) -> None:
-        """Copy new objects from the storage into the directory.
+        """Copy new objects from the storage into the directory, and drop those that another process
+        has deleted there.
 
         Args:
             age: Nothing is read if it was read within so many seconds.
@@ -113,7 +115,13 @@ class StateCopy:
         if self._storage is None or time.monotonic() - self._read < age:
             return
         self._read = time.monotonic()
-        for entry in self._storage.list():
+        known = set(self._known)  # before the list: what is written beside it is not missed
+        entries = list(self._storage.list())
+        for key in known - {entry.key for entry in entries}:
+            if key.endswith(f"/{OBJECT}"):
+                shutil.rmtree(self._directory / Path(key).parent, ignore_errors=True)
+            self._known.pop(key, None)
+        for entry in entries:
             if self._known.get(entry.key) == entry:
                 continue
             file = self._directory / entry.key
@@ -130,12 +138,14 @@ class StateCopy:
         if self._storage is None or not file.is_file():
             return
         key, end = str(file.relative_to(self._directory)), time.monotonic() + AWAY_SECONDS
-        self._known.pop(key, None)  # if this fails, the next read brings the storage's back
+        if key in self._known:
+            self._known[key] = None  # if this fails, the next read brings the storage's back
         while True:
             if leadership:
                 leadership.check()
             try:
                 self._storage.put(key, file.read_bytes())
+                self._known[key] = None
                 return
             except PodiumError:
                 if time.monotonic() > end or leadership is None:
