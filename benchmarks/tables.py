@@ -13,19 +13,18 @@ outer training part alone and is scored on the outer test part: error of classes
 - boosted: scikit-learn's HistGradientBoosting as it comes, categories as such
 - tuned: the same, the best of 30 random settings by three folds within the training part
 - linear: logistic or ridge regression, its penalty by cross-validation
-- autogluon: the preset ``medium`` or another, by a Python of its own that has autogluon.tabular
+- ag medium, ag good: presets of AutoGluon's, by a Python of its own that has autogluon.tabular
 
 The table shows the mean rank over sets and folds, and the mean of the normalized score: 1 for the
 best entrant of a fold, 0 for the median one and below.
 """
 
 import argparse
-import statistics
 import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -146,7 +145,7 @@ def by_podium(
                 folds=usual_folds(str(data)) or None if has_folds else None,
             )
             with closing(sweep):
-                return np.asarray(sweep.best.predict(new, data=data).values)
+                return np.asarray(sweep.best.predict(new, data=str(data)).values)
 
     return predict
 
@@ -255,58 +254,70 @@ def main() -> None:
     """Print each set's errors, then ranks and scores."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--folds", type=int, default=3, help="outer folds of each set")
-    parser.add_argument("--only", type=int, default=0, help="how many of them are run; 0: all")
+    parser.add_argument(
+        "--only", type=int, default=0, help="so many of them, from the first; 0: all"
+    )
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
     parser.add_argument("--entrants", nargs="*", default=list(ENTRANTS), choices=list(ENTRANTS))
     parser.add_argument("--rows", type=int, default=MOST_ROWS, help="most rows of a set")
     parser.add_argument("--autogluon-python", default="", help="has autogluon.tabular")
     parser.add_argument("--autogluon-seconds", type=int, default=120)
-    parser.add_argument("--autogluon-preset", default="medium", help="medium, good …")
+    parser.add_argument("--autogluon-presets", nargs="*", default=["medium", "good"])
     args = parser.parse_args()
     if args.autogluon_python:
-        ENTRANTS["autogluon"] = by_autogluon(
-            args.autogluon_python, args.autogluon_seconds, args.autogluon_preset
-        )
-        args.entrants = [*args.entrants, "autogluon"]
+        for preset in args.autogluon_presets:
+            ENTRANTS[f"ag {preset}"] = by_autogluon(
+                args.autogluon_python, args.autogluon_seconds, preset
+            )
+            args.entrants = [*args.entrants, f"ag {preset}"]
     warnings.simplefilter("ignore")
     print(describe())
-    print(f"{'set':<16}{'rows':>7}" + "".join(f"{name:>11}" for name in args.entrants))
-    seconds: dict[str, list[float]] = {name: [] for name in args.entrants}
-    ranks: dict[str, list[float]] = {name: [] for name in args.entrants}
-    scores: dict[str, list[float]] = {name: [] for name in args.entrants}
-    for name in args.sets:
-        table = load(name, args.rows)
-        errors: dict[str, list[float]] = {entrant: [] for entrant in args.entrants}
-        for number, (inner, outer) in enumerate(folds(table, args.folds)):
-            if args.only and number >= args.only:
-                break
-            rows, target = (
-                each.iloc[inner].reset_index(drop=True) for each in (table.rows, table.target)
+    rows = []
+    for number in range(args.only or args.folds):
+        print(f"{f'fold {number + 1}':<16}{'rows':>7}" + _cells(args.entrants, ">11"))
+        for name in args.sets:
+            table = load(name, args.rows)
+            inner, outer = list(folds(table, args.folds))[number]
+            train = Table(
+                table.rows.iloc[inner].reset_index(drop=True),
+                table.target.iloc[inner].reset_index(drop=True),
+                table.is_number,
             )
-            train = Table(rows, target, table.is_number)
+            errors = []
             for entrant in args.entrants:
                 start = time.perf_counter()
                 answers = ENTRANTS[entrant](train, table.rows.iloc[outer])
-                seconds[entrant].append(time.perf_counter() - start)
-                errors[entrant].append(error(table.target.iloc[outer], answers, table.is_number))
-            last = pd.Series({entrant: errors[entrant][-1] for entrant in args.entrants})
-            best, middle = last.min(), last.median()
-            for entrant, rank in last.rank().items():
-                ranks[str(entrant)].append(float(rank))
-                share = (middle - last[entrant]) / (middle - best) if middle > best else 1.0
-                scores[str(entrant)].append(float(max(0.0, share)))
-        cells = "".join(f"{statistics.mean(errors[entrant]):>11.4g}" for entrant in args.entrants)
-        print(f"{name:<16}{len(table.rows):>7}{cells}", flush=True)
-    for title, values in (
-        ("mean rank", ranks),
-        ("mean score", scores),
-        ("median seconds", seconds),
+                took = time.perf_counter() - start
+                errors.append(error(table.target.iloc[outer], answers, table.is_number))
+                rows.append((name, number, entrant, errors[-1], took))
+            print(f"{name:<16}{len(table.rows):>7}" + _cells(errors, ">11.4g"), flush=True)
+        _print_means(pd.DataFrame(rows, columns=["set", "fold", "entrant", "error", "seconds"]))
+
+
+def _cells(values: Iterable[object], form: str) -> str:
+    return "".join(format(value, form) for value in values)
+
+
+def _print_means(found: pd.DataFrame) -> None:
+    """Print ranks and scores over the folds so far, and on how many sets the first entrant is
+    better than each other one by its mean error."""
+    entrants = list(dict.fromkeys(found["entrant"]))
+    errors = found.pivot(index=["set", "fold"], columns="entrant", values="error")[entrants]
+    best, middle = errors.min(axis=1), errors.median(axis=1)
+    spread = (middle - best).where(middle > best)
+    scores = (-errors).add(middle, axis=0).div(spread, axis=0).fillna(1.0).clip(lower=0.0)
+    means = errors.groupby("set").mean()
+    better = means.gt(means[entrants[0]], axis=0).sum()
+    worse = means.lt(means[entrants[0]], axis=0).sum()
+    seconds = found.groupby("entrant")["seconds"].median()
+    for title, values, form in (
+        ("mean rank", errors.rank(axis=1).mean(), ">11.2f"),
+        ("mean normalized score", scores.mean(), ">11.2f"),
+        ("sets it is behind on", better, ">11d"),
+        ("sets it is ahead on", worse, ">11d"),
+        ("median seconds", seconds, ">11.1f"),
     ):
-        middle_of = statistics.median if title == "median seconds" else statistics.mean
-        print(
-            f"{title:<23}"
-            + "".join(f"{middle_of(values[entrant]):>11.2f}" for entrant in args.entrants)
-        )
+        print(f"{title:<23}" + _cells((values[each] for each in entrants), form), flush=True)
 
 
 if __name__ == "__main__":
