@@ -132,8 +132,8 @@ def test_an_api_server_that_does_not_answer_is_said(
         cluster.api.patience = 0.0
         with pytest.raises(Unavailable):
             view.look()
-        assert cluster.api.silent_since is not None
-        cluster.api.silent_since -= 200
+        assert cluster.api.silence.since is not None
+        cluster.api.silence.since -= 200
         assert (
             "the API server has not answered for 200 s; before that: spirals Running"
             in view.doing()

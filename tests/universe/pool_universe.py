@@ -19,6 +19,7 @@ from sweep_universe import (
     experiment,
     loss,
     modules as sweep_modules,
+    words_of,
 )
 
 from podium.files.documents import load_json
@@ -277,7 +278,7 @@ class PoolUniverse(SweepUniverse):
             fault.kind in ("fail", "lost", "space") for fault in self.universe.struck
         ):
             return True  # a storage that has never worked is told at once
-        said = [each["status"]["conditions"][-1]["message"] for each in trials]
+        said = [words_of(each) for each in trials]
         return self.failing > 0 or any(
             "pods ended while they ran it" in message for message in said
         )

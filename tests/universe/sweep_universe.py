@@ -323,7 +323,7 @@ class SweepUniverse:
         ):
             raise Violation("the sweep fails without a sentence")
         elif not self._may_fail([*trials.values()]):
-            said = [each["status"]["conditions"][-1]["message"] for each in trials.values()]
+            said = [words_of(each) for each in trials.values()]
             raise Violation(f"the sweep fails: {status['conditions'][-1]['message']}: {said}")
         for name, count in self.operator.begun.items():
             if count > 1:
@@ -367,6 +367,12 @@ def _phase_of(trial: dict[str, Any]) -> str:
     kinds = [each["type"] for each in conditions if each["status"] == "True"]
     ends = ("Succeeded", "Failed", "MetricsUnavailable", "EarlyStopped", "Killed")
     return next((kind for kind in kinds if kind in ends), "")
+
+
+def words_of(trial: dict[str, Any]) -> str:
+    """Return a trial's last sentence."""
+    conditions = (trial.get("status") or {}).get("conditions") or ()
+    return str(conditions[-1]["message"]) if conditions else ""
 
 
 def modules(name: str) -> bool:

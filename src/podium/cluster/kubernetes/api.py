@@ -215,6 +215,16 @@ class Unreachable(Unavailable):
     """The API server does not answer at all."""
 
 
+@dataclass
+class Silence:
+    """Failures of a server, known to every copy of an Api: time.monotonic() of each."""
+
+    since: float | None = None
+    """That of the first since the last answer; None if it answers."""
+
+    last: float = float("-inf")
+
+
 class Api:
     """One namespace of one API server.
 
@@ -242,10 +252,7 @@ class Api:
         )
         self.budget = float("inf")  # seconds that all calls together may spend on repeating
         self.asking = ""  # what the last call tries
-        self.silent_since: float | None = (
-            None  # time.monotonic() of the first failure since the last answer
-        )
-        self._silent_at = float("-inf")  # that of the last failure
+        self.silence = Silence()
 
     def call(
         self,
@@ -274,7 +281,7 @@ class Api:
         while True:
             try:
                 answer = function(*args, **{"_request_timeout": _TIMEOUT, **options})
-                self.answered, self.silent_since = True, None
+                self.answered, self.silence.since = True, None
                 return answer
             except self.failures as error:
                 failed: Any = error
@@ -298,13 +305,16 @@ class Api:
     def _denies_for_a_moment(self, error: Any) -> bool:
         """Return whether a server denies that was away just now: it has started, and knows no roles
         yet (observed for 0.3 s)."""
-        since = time.monotonic() - self._silent_at
+        since = time.monotonic() - self.silence.last
         return getattr(error, "status", None) == 403 and since < _ROLES_SECONDS
 
     def note(self, error: Any) -> None:
         """Record the time since which requests get no answer."""
-        self._silent_at = time.monotonic() if is_passing(error) else self._silent_at
-        self.silent_since = (self.silent_since or time.monotonic()) if is_passing(error) else None
+        if not is_passing(error):
+            self.silence.since = None
+            return
+        self.silence.last = time.monotonic()
+        self.silence.since = self.silence.since or self.silence.last
 
     def error(self, error: Any, doing: str, kind: str | None = None) -> PodiumError:
         """Turn an exception of a client into the error a user reads.

@@ -244,7 +244,7 @@ class KubernetesCluster(Cluster):
 
     @property
     def silence(self) -> float:
-        since = self.api.silent_since
+        since = self.api.silence.since
         return 0.0 if since is None else time.monotonic() - since
 
     def stop(self, kind: str, name: str) -> None:
