@@ -62,6 +62,9 @@ SMALL = 4 << 20
 _WIDEST = 1000
 """Numbers of an item of an array that are looked at one by one; more are pixels."""
 
+_FEWEST_GROUPS = 10
+"""Values of a column from which it may name patients, or customers."""
+
 _MOST_WORDS = 3
 """Words that are named of those that tell a class."""
 
@@ -341,6 +344,12 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
         answers = find_answers(rows.reshape(len(rows), -1), target, columns)
         for column in answers:
             hint = f": {written('drop', column)}" if described.columns else ""
+            values = rows[:, [each.name for each in columns].index(column)] if hint else ()
+            if (
+                raw.groups is raw.times is raw.given is None
+                and len(np.unique(values)) >= _FEWEST_GROUPS
+            ):
+                hint += f"; if it names whose rows these are, keep those together: {written('group', column)}"
             said.append(
                 f"{'column' if described.columns else 'array'} {column} looks like the answer, since it predicts "
                 f"{raw.target_name} alone; unless it is known when the model is used, leave it out{hint}"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from podium.data.blocks import Selection
 from podium.data.hashes import key_pictures
+from podium.data.hidden_groups import MOST_NAMES, find_beginning
 from podium.data.options import COMMON, DataOptions, changed, written
 from podium.data.pictures import ENDINGS, INSTALL_HEIF, Look, is_hidden, is_picture, look_at
 from podium.data.preprocessing.image import FOLDER, PICTURE, ImagePreprocessing
@@ -79,7 +80,10 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     everything = [file for pictures in parts.values() for file in pictures.files]
     looks = _look_at_all(everything, root)
     preprocessing = _fit(everything, looks, root, options.resize, options.channels)
-    _warn_of_files(looks, [label for pictures in parts.values() for label in pictures.labels])
+    labels = [label for pictures in parts.values() for label in pictures.labels]
+    _warn_of_files(looks, labels)
+    if not options.group:
+        _warn_of_names(everything, labels)
     classes = tuple(sorted(set(parts["train"].labels)))
     _log.info(
         "%s: %s pictures in %d classes, read as %s",
@@ -359,6 +363,20 @@ def _warn_of_files(looks: Sequence[Look], labels: Sequence[str]) -> None:
                 fact,
                 ", ".join(sorted(set(values))[:_MOST_NAMED]),
             )
+
+
+def _warn_of_names(files: Sequence[Path], labels: Sequence[str]) -> None:
+    """Warn of pictures whose names say that some belong together."""
+    chosen = slice(0, len(files), 1 + len(files) // MOST_NAMES)
+    names = [file.stem for file in files[chosen]]
+    if found := find_beginning(names, np.array(labels[chosen])):
+        after, name = found
+        _log.warning(
+            "pictures whose names begin alike, such as %s, mostly have one class: if they show one "
+            "patient or scene, keep them together: %s",
+            name,
+            written("group", rf"([^/]+?){after}\.\w+$"),
+        )
 
 
 def _fit(

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from podium.data.contract import DATES, NUMBERS, Contract
 from podium.data.contract_check import violations
 from podium.data.hashes import Hashes, coarser, few_of, hash_rows
+from podium.data.hidden_groups import MOST_NAMES, find_beginning, share_targets
 from podium.data.options import COMMON, DataOptions, written
 from podium.data.preprocessing.table import MAX_CATEGORIES, Field, TablePreprocessing
 from podium.data.rows import RowFile
-from podium.data.schema import Column, InputDescription
+from podium.data.schema import Array, Column, InputDescription
 from podium.data.sources.source import Raw, Source
 from podium.data.sources.tabular import ROWS, Survey, open_table, survey
 from podium.data.suspects import UNIQUE
@@ -70,6 +71,8 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     _report(seen, fields, options)
     by = options.split_by or [field.name for field in fields]
     raw = seen.unfitted(location, options, _keys(seen, by))
+    if not (options.group or options.time or options.part or seen.held_out):
+        _warn_of_groups(seen, options, raw.items.target)
     return replace(raw, fit=lambda train: _fit(raw, seen, fields, options, train, scratch))
 
 
@@ -261,6 +264,41 @@ def _warn_of_words(guesses: Sequence[Guess]) -> None:
                 " or ".join(sorted(guess.words)),
                 plural(guess.missing, "row"),
                 written("missing_values", ""),
+            )
+
+
+def _warn_of_groups(seen: Survey, options: DataOptions, target: Array) -> None:
+    """Warn of a column that is left out, or of the beginnings of one, whose rows belong together."""
+    few = np.arange(0, seen.count, 1 + seen.count // MOST_NAMES)
+    left_out = {*options.drop, *seen.file.index}
+    names: dict[str, list[str]] = {
+        name: []
+        for name in seen.file.columns
+        if name != options.target and (name in left_out or seen.guesses[name].type == "text")
+    }
+    for rows in seen.chosen(few) if names else ():
+        for name, values in names.items():
+            column = rows.columns[name]
+            if pa.types.is_string(column.type) or pa.types.is_integer(column.type):
+                values += column.cast(pa.string()).fill_null("").to_pylist()
+    for name, values in names.items():
+        if len(values) < len(few):
+            continue
+        if name in left_out and share_targets(values, target[few]):
+            _log.warning(
+                "rows of one %s mostly have one %s: if they belong together, keep them so: %s",
+                name,
+                options.target,
+                written("group", name),
+            )
+        elif found := find_beginning(values, target[few]):
+            _log.warning(
+                "rows whose %s begins alike, such as %s, mostly have one %s: if they belong together, "
+                "write that beginning into a column of its own, and keep them so: %s",
+                name,
+                found[1],
+                options.target,
+                written("group", "COLUMN"),
             )
 
 

@@ -1,0 +1,129 @@
+"""Items that belong together though nobody said so are told by their names, and the hint keeps them
+together."""
+
+import logging
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from podium.data.hidden_groups import find_beginning, share_targets
+from podium.steps.prepare_data import DataSettings, prepare_data
+
+Prepare = Callable[..., str]
+
+PATIENTS = np.repeat(np.arange(60), 5)
+SICK = PATIENTS % 2
+
+
+@pytest.fixture
+def prepare(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Prepare:
+    """Prepare data; return how they were divided, and what was said."""
+
+    def run(dataset: str, **options: object) -> str:
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "podium.data"):
+            settings = DataSettings(
+                dataset=dataset,
+                target="" if dataset.startswith("images") else "sick",
+                data_options=options,
+            )
+            info = prepare_data(settings, tmp_path / "data")
+        return f"{info.split}\n{caplog.text}"
+
+    return run
+
+
+def table(sick: np.ndarray) -> pd.DataFrame:
+    draw = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "id": [f"P{patient:03}_scan{at}" for at, patient in enumerate(PATIENTS)],
+            "patient": PATIENTS,
+            "size": draw.normal(size=len(PATIENTS)).round(4),
+            "sick": np.where(sick, "yes", "no"),
+        }
+    )
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_ids_that_begin_alike_name_a_group(
+    prepare: Prepare, tmp_path: Path, is_dropped: bool
+) -> None:
+    rows = table(SICK).drop(columns="patient")
+    rows.to_csv(tmp_path / "a.csv", index=False)
+    options = {"drop": ["id"]} if is_dropped else {}
+    said = prepare(f"table:{tmp_path / 'a.csv'}", **options)
+    assert "rows whose id begins alike, such as P000, mostly have one sick" in said
+    rows["group"] = rows["id"].str.partition("_")[0]
+    rows.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}", group="group", **options)
+    assert said.startswith("by group")
+    assert "begins alike" not in said
+
+
+def test_a_column_left_out_may_name_the_group(prepare: Prepare, tmp_path: Path) -> None:
+    table(SICK).to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}", drop=["id", "patient"])
+    assert "rows of one patient mostly have one sick" in said
+    assert "keep them so: group=patient" in said
+    assert "rows of one" not in prepare(f"table:{tmp_path / 'a.csv'}", drop=["id"], group="patient")
+
+
+def test_a_column_that_tells_the_answer_may_be_a_group(prepare: Prepare, tmp_path: Path) -> None:
+    rows = table(SICK).drop(columns="id")
+    ward = PATIENTS // 3
+    rows["patient"], rows["sick"] = [f"P{each}" for each in ward], np.where(ward % 2, "yes", "no")
+    rows.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")
+    assert "column patient looks like the answer" in said
+    assert "keep those together: group=patient" in said
+
+
+def test_names_of_unrelated_rows_are_no_groups(prepare: Prepare, tmp_path: Path) -> None:
+    table(np.random.default_rng(1).integers(0, 2, len(PATIENTS))).to_csv(
+        tmp_path / "a.csv", index=False
+    )
+    said = prepare(f"table:{tmp_path / 'a.csv'}", drop=["patient"])
+    assert "begins alike" not in said
+    assert "rows of one" not in said
+
+
+def test_the_hint_keeps_pictures_of_a_patient_together(prepare: Prepare, tmp_path: Path) -> None:
+    draw = np.random.default_rng(2)
+    for at, patient in enumerate(PATIENTS):
+        folder = tmp_path / "scans" / ("sick" if SICK[at] else "well")
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = draw.integers(0, 255, (8, 8), np.uint8).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"patient{patient}_left-{at}.png")
+    said = prepare(f"images:{tmp_path / 'scans'}")
+    assert "pictures whose names begin alike, such as patient" in said
+    hint = shlex.split(said.partition("keep them together: ")[2].splitlines()[0])[0]
+    said = prepare(f"images:{tmp_path / 'scans'}", group=hint.partition("=")[2])
+    assert "begin alike" not in said
+    assert said.startswith("by ")
+
+
+@pytest.mark.parametrize(
+    ("names", "target"),
+    [
+        ([f"{'cat' if at % 2 else 'dog'}_{at}" for at in range(300)], np.arange(300) % 2),
+        ([f"IMG_{at:04}" for at in range(300)], np.arange(300) % 2),
+        ([f"{at % 10}_left_{at}" for at in range(300)], np.arange(300) % 10),
+        ([f"s{at // 100}-{at}" for at in range(300)], np.arange(300) // 100),
+    ],
+)
+def test_names_that_count_or_tell_the_class_name_no_group(
+    names: list[str], target: np.ndarray
+) -> None:
+    assert find_beginning(names, target) is None
+
+
+def test_numbers_of_one_group_lie_close(prepare: Prepare) -> None:
+    ages = np.random.default_rng(3).normal(50, 15, 60)[PATIENTS]
+    assert share_targets(PATIENTS, ages)
+    assert not share_targets(PATIENTS, np.random.default_rng(4).permutation(ages))
