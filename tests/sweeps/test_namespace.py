@@ -1,5 +1,6 @@
 """Sweeps on a namespace that serves no Experiments: this process runs the loop, and the jobs are the namespace's."""
 
+import errno
 import gc
 import os
 import signal
@@ -19,6 +20,7 @@ from test_engine import PROGRAM, experiment, until
 
 import podium
 from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.cluster.local.store import Store
 from podium.errors import Conflict, Denied, InvalidInput
 from podium.manifests.experiment import Experiment
 from podium.manifests.labels import RUN, RUN_NAMESPACE
@@ -27,6 +29,7 @@ from podium.manifests.typed import typed
 from podium.steps.sweep import announce
 from podium.storage import connect as open_storage
 from podium.sweeps import connect
+from podium.sweeps.file_documents import StateCopy
 from podium.sweeps.namespace import NamespaceSweeps
 
 pytestmark = pytest.mark.whole
@@ -277,6 +280,35 @@ def test_a_stopped_sweep_goes_on_later(
     until(lambda: not cluster.list("Job"))
     cluster.resume("Experiment", "sweep")
     assert end_of(cluster)["trialsSucceeded"] == 3
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"), [(StateCopy, "read"), (Store, "claim"), (NamespaceSweeps, "supervise")]
+)
+def test_a_resume_that_fails_leaves_no_lease(
+    server: ApiServer,
+    sweeps: Callable[..., NamespaceSweeps],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    method: str,
+) -> None:
+    cluster = sweeps(f"file://{tmp_path / 'state'}")
+    cluster.create(typed(experiment(trials=2, parallel=1, wait=20.0)))
+    until(lambda: cluster.list("Job"))
+    cluster.stop("Experiment", "sweep")
+    cluster.join("Experiment", "sweep")
+    assert cluster.loops is not None
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(cluster.loops) if owner is NamespaceSweeps else owner, method, fails)
+        with pytest.raises(OSError, match="No space left"):
+            cluster.resume("Experiment", "sweep")
+    lease = server.world.objects.get(("leases", "podium-sweep-sweep"))
+    assert not (lease and lease["spec"].get("holderIdentity"))
 
 
 def test_a_running_sweep_keeps_its_lease_whoever_asks(

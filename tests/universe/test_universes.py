@@ -47,6 +47,7 @@ def test_everything_holds_under_every_schedule(
         ("pools", 32),  # an engine that led no more deleted the pool of the next one
         ("files", 1059),  # a trial began again as a stop met a sweep that led again
         ("files", 901188),  # who had waited went on with a sweep that was deleted meanwhile
+        ("files", 1000891),  # a resume that failed kept the Lease until its process ended
         ("runs", 701333),  # a step whose log could not be written went on beside its next try
         ("schedules", 2510),  # each of two who applied at once deleted the other's schedule
     ],

@@ -335,10 +335,10 @@ class _Loops(LocalSweeps):
             self._scratch()
 
     def resume(self, kind: str, name: str, changes: Mapping[str, int | str] | None = None) -> None:
-        if kind == "Experiment" and not self.store.is_supervised(kind, name):
-            self._leads[name] = self.lead(self.experiment(name), self._patience)
-            self.copy.read()  # what another process wrote since this one looked
         try:
+            if kind == "Experiment" and not self.store.is_supervised(kind, name):
+                self._leads[name] = self.lead(self.experiment(name), self._patience)
+                self.copy.read()  # what another process wrote since this one looked
             super().resume(kind, name, changes)
         except BaseException:
             self._give_up(name)
@@ -361,11 +361,13 @@ class _Loops(LocalSweeps):
         return super().add_trial(experiment, values)
 
     def supervisor(self, experiment: Experiment) -> Supervisor:
-        leadership = self._leads.pop(experiment.name, None) or self.lead(experiment, self._patience)
+        name = experiment.name
+        if name not in self._leads:
+            self._leads[name] = self.lead(experiment, self._patience)
         try:
-            return _Loop(self, experiment, leadership)
+            return _Loop(self, experiment, self._leads[name])
         except BaseException:  # its trials cannot run here
-            leadership.delete()
+            self._leads.pop(name).delete()
             raise
 
     def controller(self, experiment: Experiment, leadership: Leadership) -> ExperimentController:
@@ -503,6 +505,10 @@ class _Loops(LocalSweeps):
         """Seconds to wait for a Lease: the one of a killed process must expire first."""
         return self.lease_seconds + 5.0
 
+    def let_run(self, name: str) -> None:
+        """Leave the leadership of an Experiment to the loop that has begun."""
+        self._leads.pop(name, None)
+
     def _give_up(self, name: str) -> None:
         if leadership := self._leads.pop(name, None):
             leadership.release()
@@ -526,6 +532,7 @@ class _Loop(Supervisor):
 
     def start(self) -> None:
         self._thread.start()
+        self._loops.let_run(self._name)
 
     def stop(self) -> None:
         self._stopping.set()
