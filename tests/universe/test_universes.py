@@ -39,11 +39,13 @@ def test_everything_holds_under_every_schedule(
         ("registry", 2282),  # repair named a version that was deleted after it had looked
         ("registry", 16442),  # a deletion was under way at that look
         ("registry", 3917),  # the metadata.json was that of another upload of the same files
+        ("registry", 1001158),  # the second arrival of a write met a later upload's file
         ("buckets", 20183),  # a server's check and store were one step, and passed the probe
         ("sweeps", 32),  # a succeeded trial got a second end: its job could not be removed
         ("sweeps", 492),  # a late event began a sweep that had ended
         ("sweeps", 20358),  # a succeeded trial got a second end: the first could not be written
         ("sweeps", 1000159),  # a denial after a silence that only the look at pods had met
+        ("sweeps", 1001376),  # who led no more went on asking for a job's removal
         ("pools", 32),  # an engine that led no more deleted the pool of the next one
         ("files", 1059),  # a trial began again as a stop met a sweep that led again
         ("files", 901188),  # who had waited went on with a sweep that was deleted meanwhile

@@ -138,32 +138,52 @@ class Upload:
             over_leftovers: Existing files belong to a deleted version.
         """
         key = f"{self.version.prefix}/{file}"
-        record = self.version.files[file]
+        content, record = self.files[file], self.version.files[file]
         try:
-            entry = self._write(key, self.files[file], not over_leftovers, progress)
+            if over_leftovers and (left := self.storage.head(key)):
+                entry = self._write(key, content, left.etag, progress)
+            else:
+                entry = self._write(key, content, None, progress)
         except SourceChanged:
             raise
         except Conflict:
-            if _stored_sha256(self.storage, key) != record.sha256:
-                raise InvalidInput(
-                    f"an unfinished upload left another {file} in version {self.version.version}",
-                    "choose another version, or clear it: podium models verify NAME --fix",
-                ) from None
-            # They are collected by their age: make it young again.
-            entry = self._write(key, self.files[file], False, None)
+            if over_leftovers:
+                raise self._busy() from None
+            entry = self._renew(key, file)
         if entry.size != record.size:
             raise InvalidInput(
                 f"{file} changed while it was uploaded", "upload it again once it is finished"
             )
 
+    def _renew(self, key: str, file: str) -> Entry:
+        """Write an equal leftover once more, so that it is young: leftovers are collected by their
+        age."""
+        while True:
+            sha256, left = _stored(self.storage, key)
+            if sha256 != self.version.files[file].sha256:
+                raise InvalidInput(
+                    f"an unfinished upload left another {file} in version {self.version.version}",
+                    "choose another version, or clear it: podium models verify NAME --fix",
+                )
+            try:
+                return self._write(key, self.files[file], left.etag, None)
+            except SourceChanged:
+                raise
+            except Conflict:  # of an equal upload, which wrote it just now
+                continue
+
     def _write(
-        self, key: str, content: Content, if_absent: bool, progress: Progress | None
+        self, key: str, content: Content, over: str | None, progress: Progress | None
     ) -> Entry:
+        """Write a file over the one with an etag, or where there is none yet: a request that
+        arrives twice, the second time late, then changes nothing."""
         if not isinstance(content, Stored):
-            return self.storage.put(key, content, if_absent=if_absent, progress=progress)
+            return self.storage.put(
+                key, content, if_absent=over is None, if_match=over, progress=progress
+            )
         source = content.entry
         entry = self.storage.copy(
-            key, content.storage, source.key, if_absent=if_absent, source_etag=source.etag
+            key, content.storage, source.key, if_absent=over is None, source_etag=source.etag
         )
         if progress:
             progress(entry.size)
@@ -289,9 +309,9 @@ def _content_id(records: Mapping[str, FileRecord]) -> str:
     return f"sha256-{hashlib.sha256(listing.encode()).hexdigest()[:16]}"
 
 
-def _stored_sha256(storage: Storage, key: str) -> str:
-    """Compute the sha256 of an object through a temporary file, not in memory."""
+def _stored(storage: Storage, key: str) -> tuple[str, Entry]:
+    """Return the sha256 of an object, computed through a temporary file, and its entry."""
     with tempfile.TemporaryDirectory(prefix="podium-") as directory:
         target = Path(directory) / "object"
-        storage.fetch(key, target)
-        return sha256_of(target)[0]
+        entry = storage.fetch(key, target)
+        return sha256_of(target)[0], entry

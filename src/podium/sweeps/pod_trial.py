@@ -137,7 +137,8 @@ class _PodTrial(TrialIO):
 
     def stop(self) -> None:
         if self._leadership.is_held:
-            self._cluster.api.delete(self._kind, self._name, patience=_STOP_SECONDS)
+            patience = self._leadership.within(_STOP_SECONDS)
+            self._cluster.api.delete(self._kind, self._name, patience=patience)
 
     def settle(self) -> None:
         self._pushes.put(None)
@@ -345,7 +346,8 @@ class JobExecutor(Executor):
 
     def _remove(self, kind: str, name: str) -> None:
         with suppress(PodiumError):  # it goes with its owner
-            self._cluster.api.delete(kind, name, patience=_STOP_SECONDS)
+            patience = self._leadership.within(_STOP_SECONDS)
+            self._cluster.api.delete(kind, name, patience=patience)
 
 
 def _job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = True) -> Workload:

@@ -170,7 +170,7 @@ class Pool(Executor):
                         raise
                     if not known.is_leaving and not known.state.finished:
                         return
-                    self._cluster.api.delete("Job", self._name)
+                    self._cluster.api.delete("Job", self._name, patience=self._leadership.left)
                 self._closed.wait(0.5)
 
     def wait_for(

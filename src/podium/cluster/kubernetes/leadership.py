@@ -9,7 +9,7 @@ stops before anybody else may begin.
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -92,6 +92,12 @@ class Leadership:
         if self._renewed and left <= 0:
             self.lost.set()
         return 0.0 if self.lost.is_set() else max(0.0, left)
+
+    def within(self, seconds: float) -> Callable[[], float]:
+        """Return what tells how long a request may still be repeated, from now on: so many seconds,
+        and only while this process leads."""
+        end = time.monotonic() + seconds
+        return lambda: min(self.left(), end - time.monotonic())
 
     @property
     def is_held(self) -> bool:
