@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from podium.data.schema import Array
 
 MOST_NAMES = 50_000
-"""Names that are looked at, the first ones."""
+"""Rows of a table that are looked at, the first ones: any other choice would tear groups apart."""
 
 _SEPARATORS = "_-"
 """They stand before the last parts of a name: patient7_scan3."""

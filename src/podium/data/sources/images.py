@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from podium.data.blocks import Selection
 from podium.data.hashes import key_pictures
-from podium.data.hidden_groups import MOST_NAMES, find_beginning
+from podium.data.hidden_groups import find_beginning
 from podium.data.options import COMMON, DataOptions, changed, written
 from podium.data.pictures import ENDINGS, INSTALL_HEIF, Look, is_hidden, is_picture, look_at
 from podium.data.preprocessing.image import FOLDER, PICTURE, ImagePreprocessing
@@ -367,9 +367,7 @@ def _warn_of_files(looks: Sequence[Look], labels: Sequence[str]) -> None:
 
 def _warn_of_names(files: Sequence[Path], labels: Sequence[str]) -> None:
     """Warn of pictures whose names say that some belong together."""
-    chosen = slice(0, len(files), 1 + len(files) // MOST_NAMES)
-    names = [file.stem for file in files[chosen]]
-    if found := find_beginning(names, np.array(labels[chosen])):
+    if found := find_beginning([file.stem for file in files], np.array(labels)):
         after, name = found
         _log.warning(
             "pictures whose names begin alike, such as %s, mostly have one class: if they show one "

@@ -269,7 +269,7 @@ def _warn_of_words(guesses: Sequence[Guess]) -> None:
 
 def _warn_of_groups(seen: Survey, options: DataOptions, target: Array) -> None:
     """Warn of a column that is left out, or of the beginnings of one, whose rows belong together."""
-    few = np.arange(0, seen.count, 1 + seen.count // MOST_NAMES)
+    few = np.arange(min(seen.count, MOST_NAMES))
     left_out = {*options.drop, *seen.file.index}
     names: dict[str, list[str]] = {
         name: []
@@ -277,6 +277,8 @@ def _warn_of_groups(seen: Survey, options: DataOptions, target: Array) -> None:
         if name != options.target and (name in left_out or seen.guesses[name].type == "text")
     }
     for rows in seen.chosen(few) if names else ():
+        if not len(rows):
+            break
         for name, values in names.items():
             column = rows.columns[name]
             if pa.types.is_string(column.type) or pa.types.is_integer(column.type):
