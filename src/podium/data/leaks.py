@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from podium.data.blocks import Selection
 from podium.data.near import mix
-from podium.data.options import written
+from podium.data.option_text import written
 from podium.data.schema import Array, Column
 from podium.data.suspects import FEWEST
 
