@@ -29,11 +29,11 @@ from podium.models.signature import SIGNATURE
 from podium.models.task import Task
 from podium.models.version import METADATA, PREDICTIONS, TARGET
 from podium.prediction.command import FILE as COMMAND, CommandModel, PredictCommand
-from podium.prediction.directory import ONNX, ModelDirectory
+from podium.prediction.directory import ModelDirectory, open_model
 from podium.prediction.predictor import (
+    ONNX,
     PREPROCESSING,
     PROFILE,
-    open_model,
     write_preprocessing,
     write_profile,
 )
