@@ -14,8 +14,8 @@ from podium.models import Record, Version
 if TYPE_CHECKING:
     import numpy as np
 
-    from podium.models.comparison import Difference
-    from podium.scoring.comparison import Change
+    from podium.models.difference import Difference
+    from podium.scoring.changes import Change
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SHADES = " ░▒▓█"

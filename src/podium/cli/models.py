@@ -154,7 +154,8 @@ def _diff(
       podium models diff mnist champion staging --data podium-work/data/mnist --draw 4
     """
     from podium.cli import model_view as view
-    from podium.models.comparison import chosen_metric, difference
+    from podium.models.comparison import chosen_metric
+    from podium.models.difference import difference
     from podium.models.shared_items import predictions
 
     if draw and data is None:
