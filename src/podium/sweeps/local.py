@@ -143,9 +143,12 @@ class LocalSweeps(LocalCluster):
             self.join(
                 "Experiment", name
             )  # in this process: it has written its end, and may still be closing its study
-        with self.store.alone():  # else two processes could both find it free
+        with self.store.supervision.alone():  # else two processes could both find it free
             stored = self.experiment(name)
-            if self.store.is_supervised("Experiment", name) and not stored.state.finished:
+            if (
+                self.store.supervision.is_supervised("Experiment", name)
+                and not stored.state.finished
+            ):
                 raise Conflict(
                     f"Experiment {name} runs in another process", "wait for it or stop it first"
                 )
@@ -160,7 +163,7 @@ class LocalSweeps(LocalCluster):
             if stored.state.finished and changes and not stored.is_resumable:
                 edited = restarted(edited)
             supervisor = self.supervisor(edited)
-            self.store.claim("Experiment", name)
+            self.store.supervision.claim("Experiment", name)
             parts = {"status": edited.status, "spec": edited.spec, "metadata": edited.metadata}
             written = {name: dict(part) for name, part in parts.items()}
             self.store.update("Experiment", name, lambda manifest: manifest.update(written))

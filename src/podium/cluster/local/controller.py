@@ -378,7 +378,7 @@ class Controller(ABC):
     def _write_at_last(self) -> None:
         with suppress(NotFound, OSError):  # a full disk
             self._write()
-        self.runtime.store.disown(self.kind, self.name)
+        self.runtime.store.supervision.disown(self.kind, self.name)
 
     def _run(self) -> None:
         try:
@@ -416,7 +416,7 @@ class Controller(ABC):
             if self.finished is None:
                 self.fail("Stopped", f"{self.kind} {self.name} was stopped.")
                 self._write()
-            store.disown(self.kind, self.name)
+            store.supervision.disown(self.kind, self.name)
             return True
         self.reconcile(now)
         self._record()
@@ -431,7 +431,7 @@ class Controller(ABC):
             return True
         if self.ttl is not None or any(pod.active for pod in self.pods):
             return False
-        store.disown(self.kind, self.name)
+        store.supervision.disown(self.kind, self.name)
         return True
 
     def _may_end_by_themselves(self, now: float) -> bool:
