@@ -100,19 +100,7 @@ def doctor(
         reports += examined
         manifests += known
     if command:
-        from podium.doctor.command import examine_command
-
-        echo(f"running for at most {seconds:g} s: {shlex.join(command)}", err=True)
-        choose, subject = partial(_choose_reader, **reading), shlex.join(command)
-        collector = (
-            _read_experiment(reading["experiment"]).collector if reading["experiment"] else STDOUT
-        )
-        with doing(f"running {command[0]}"):
-            reports.append(
-                examine_command(
-                    command, choose, seconds=seconds, subject=subject, collector=collector
-                )
-            )
+        reports.append(_examine_command(command, reading, seconds))
     if namespace:
         from podium.doctor.namespace import examine_namespace
 
@@ -153,6 +141,19 @@ def _examine_file(file: str, reading: dict[str, Any]) -> tuple[list[Report], lis
             )
         return reports, [manifest for manifest in written if manifest.get("kind") in KINDS]
     return [examine_given(lines, _choose_reader(lines, **reading), file)], []
+
+
+def _examine_command(command: Sequence[str], reading: dict[str, Any], seconds: float) -> Report:
+    from podium.doctor.command import examine_command
+
+    subject, experiment = shlex.join(command), reading["experiment"]
+    echo(f"running for at most {seconds:g} s: {subject}", err=True)
+    choose = partial(_choose_reader, **reading)
+    collector = _read_experiment(experiment).collector if experiment else STDOUT
+    with doing(f"running {command[0]}"):
+        return examine_command(
+            command, choose, seconds=seconds, subject=subject, collector=collector
+        )
 
 
 def _is_manifest(file: str, lines: Sequence[str]) -> bool:
