@@ -27,7 +27,8 @@ from podium.models.shared_items import (
     stored_hashes,
 )
 from podium.models.version import PREDICTIONS, Version
-from podium.prediction.predictor import ONNX, PREPROCESSING
+from podium.prediction.command import ONNX
+from podium.prediction.predictor import PREPROCESSING
 from podium.scoring import (
     METRICS,
     Metric,

@@ -12,10 +12,8 @@ from podium.data.seen import SeenItems, read_seen
 from podium.data.validated import VALIDATED
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.files.documents import MAX_JSON, load_json
-from podium.prediction.command import FILE as COMMAND, CommandModel, PredictCommand
-from podium.prediction.predictor import MODELS, ONNX, Predictor
-from podium.scoring import OnnxModel
-from podium.storage import Entry, Stored, absolute, connect, local_path
+from podium.prediction.command import FILE as COMMAND, MODELS, ONNX, PredictCommand
+from podium.storage import Entry, Stored, connect, local_path
 
 _CHECKPOINT = "checkpoint*"
 """Files of an interrupted training; they are not part of the model."""
@@ -190,56 +188,6 @@ class ModelDirectory:
                 "run the evaluation again",
             )
         return files
-
-
-def open_model(uri: str | Path) -> Predictor:
-    """Open the model directory that a trainer wrote.
-
-    Args:
-        uri: A directory or a URI with ``model.onnx``, or ``model.json`` with a predict command; or
-            such a file in it.
-
-    Raises:
-        NotFound: There is no model.
-
-    Example:
-        >>> import podium
-        >>> model = podium.open_model(storage / "models/digits/versions/v1")
-        >>> len(model.predict(images))
-        2
-    """
-    where, file = absolute(uri), ""
-    if where.rpartition("/")[2] in (ONNX, COMMAND):
-        where, _, file = where.rpartition("/")
-    directory = ModelDirectory(where)
-    directory.require_model()
-    return Predictor(
-        str(uri),
-        lambda: _open_file(directory.path / file, str(uri)),
-        lambda name: _beside(directory.path / name),
-    )
-
-
-def _open_file(path: Path, name: str) -> OnnxModel | CommandModel:
-    """Open the model in a local directory, or a file of it; each call of a command copies it,
-    without checkpoints.
-
-    Args:
-        name: For people.
-
-    Raises:
-        NotFound: There is none.
-    """
-    file = next((path / known for known in (ONNX, COMMAND) if (path / known).is_file()), path)
-    if not file.is_file():
-        raise NotFound(f"there is neither {ONNX} nor {COMMAND} in {path}")
-    if file.name != COMMAND:
-        return OnnxModel(file)
-    return CommandModel(name=name, fetch=lambda copy: ModelDirectory(file.parent).fetch(copy))
-
-
-def _beside(file: Path) -> Any:
-    return load_json(file.read_bytes(), str(file)) if file.is_file() else {}
 
 
 def _is_read(name: str) -> bool:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from podium.data import artifact, preprocessing
+from podium.data.items import Batch, read_items
 from podium.data.preprocessing import Preprocessing
 from podium.data.profile import Profile
 from podium.data.rows import Problem
@@ -21,18 +22,10 @@ from podium.data.split import Split
 from podium.display.notebook import say
 from podium.errors import InvalidInput, PodiumError
 from podium.files.documents import parse
-from podium.prediction.command import FILE as COMMAND, CommandModel
+from podium.prediction.command import CommandModel
 from podium.prediction.predictions import Outcome, Predictions, UnknownValues, decided
 from podium.scoring import OnnxModel
 from podium.scoring.threshold import THRESHOLD, Threshold
-
-if TYPE_CHECKING:
-    from podium.data.items import Batch
-
-ONNX = "model.onnx"
-
-MODELS = (ONNX, COMMAND)
-"""Files that are evaluated: a graph, or a command that predicts."""
 
 PREPROCESSING = "preprocessing.json"
 """File of a model directory or a version: the preprocessing, and the target's name and classes."""
@@ -299,8 +292,6 @@ class Predictor:
         encoding: str = "utf-8",
     ) -> "Iterator[tuple[Batch, NDArray[Any]]]":
         """Yield items as they are read, with the results of those that could be."""
-        from podium.data.items import read_items
-
         count = None if classes is None else len(classes)
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
             batches = read_items(

@@ -20,7 +20,8 @@ from podium.data.validated import Validated
 from podium.display.text import plural
 from podium.errors import PodiumError
 from podium.files.onnx_files import LARGEST, read_model
-from podium.prediction import ONNX, ModelDirectory
+from podium.prediction.command import ONNX
+from podium.prediction.directory import ModelDirectory
 from podium.storage import connect
 from podium.training.base import say
 from podium.training.origin import Origin

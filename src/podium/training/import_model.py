@@ -28,10 +28,10 @@ from podium.models.shared_items import by_name
 from podium.models.signature import SIGNATURE
 from podium.models.task import Task
 from podium.models.version import METADATA, PREDICTIONS, TARGET
-from podium.prediction.command import FILE as COMMAND, CommandModel, PredictCommand
-from podium.prediction.directory import ModelDirectory, open_model
+from podium.prediction.command import FILE as COMMAND, ONNX, CommandModel, PredictCommand
+from podium.prediction.directory import ModelDirectory
+from podium.prediction.opening import open_model
 from podium.prediction.predictor import (
-    ONNX,
     PREPROCESSING,
     PROFILE,
     write_preprocessing,
