@@ -15,7 +15,7 @@ import click
 from podium.cli.options import WithCommand, json_option
 from podium.display.terminal import console, doing, echo, echo_json, paused, printing
 from podium.doctor.reading import STDOUT, STRATEGIES, Reader, guess_reader
-from podium.doctor.report import Report
+from podium.doctor.report import Report, show
 from podium.errors import InvalidInput
 from podium.files.documents import read_text
 from podium.manifests.experiment import load
@@ -222,8 +222,6 @@ def _finish(reports: Sequence[Report], as_json: bool) -> None:
     if as_json:
         echo_json({"reports": [report.as_dict() for report in reports]})
     else:
-        from podium.doctor.report import show
-
         screen = console() if sys.stdout.isatty() else console(width=100)
         for report in reports:
             with printing(err=False):

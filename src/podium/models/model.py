@@ -263,9 +263,11 @@ class Model(Championship):
         from podium.models.comparison import contest
         from podium.models.live import LiveItems
 
-        items = None
-        if live and labels:
-            items = LiveItems(model=self.name, recorded=str(live), labels=Path(labels))
+        items = (
+            LiveItems(model=self.name, recorded=str(live), labels=Path(labels))
+            if live and labels
+            else None
+        )
         ended = contest(model, chosen, rule, str(data) if data else None, {"reason": reason}, items)
         if ended.record is None:
             assert ended.decision

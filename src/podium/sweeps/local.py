@@ -17,7 +17,7 @@ from podium.manifests.options.algorithm import settled as with_algorithm
 from podium.manifests.options.pool import pool_size
 from podium.search.in_order import check_sampler
 from podium.search.space import Parameter, settled
-from podium.sweeps.records import Requests
+from podium.sweeps.records import Records, Requests
 
 
 def _edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experiment:
@@ -210,7 +210,6 @@ class LocalSweeps(LocalCluster):
         from podium.sweeps.controller import ExperimentController
         from podium.sweeps.file_documents import FileDocuments
         from podium.sweeps.local_trial import ProcessExecutor
-        from podium.sweeps.records import Records
 
         checked = check(experiment)
         documents = FileDocuments(self, checked.name)

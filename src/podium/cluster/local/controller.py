@@ -375,11 +375,6 @@ class Controller(ABC):
                 self.kind, self.name, lambda manifest: manifest.update(status=written)
             )
 
-    def _write_at_last(self) -> None:
-        with suppress(NotFound, OSError):  # a full disk
-            self._write()
-        self.runtime.store.supervision.disown(self.kind, self.name)
-
     def _run(self) -> None:
         try:
             while not self._step(time.monotonic()):
@@ -393,7 +388,9 @@ class Controller(ABC):
             )
             self.fail("ControllerError", message)
             self._end_pods()
-            self._write_at_last()
+            with suppress(NotFound, OSError):  # a full disk
+                self._write()
+            self.runtime.store.supervision.disown(self.kind, self.name)
         finally:
             self._end_pods()
             self.runtime.pushes.close_box(self.mailbox)
