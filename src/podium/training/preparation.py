@@ -182,9 +182,12 @@ def prepare(
         division = divide(raw, options, limit=limit)
         raw = raw if raw.fit is None else raw.fit(division.index["train"])
         own: dict[str, Split | None] = {"validation": raw.validation, "test": raw.test}
-        parts = {part: Selection(part=whole) for part, whole in own.items() if whole is not None}
-        parts |= {
-            part: Selection(part=raw.items, index=index) for part, index in division.index.items()
+        parts = {
+            **{part: Selection(part=whole) for part, whole in own.items() if whole is not None},
+            **{
+                part: Selection(part=raw.items, index=index)
+                for part, index in division.index.items()
+            },
         }
         hashes = {part: items.hashes() for part, items in parts.items()}
         accepted = options.allow_duplicates or raw.published

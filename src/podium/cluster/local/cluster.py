@@ -327,9 +327,11 @@ def _check_environment(plans: Mapping[str, PodPlan]) -> None:
 
 
 def _ignored(job: Workload, plans: Mapping[str, PodPlan]) -> list[str]:
-    ignored = {field for plan in plans.values() for field in plan.ignored}
-    ignored |= {"runPolicy.schedulingPolicy"} if job.run_policy.get("schedulingPolicy") else set()
-    ignored |= {"elasticPolicy.metrics"} if job.elastic and job.elastic.scales else set()
+    ignored = {
+        *(field for plan in plans.values() for field in plan.ignored),
+        *(["runPolicy.schedulingPolicy"] if job.run_policy.get("schedulingPolicy") else []),
+        *(["elasticPolicy.metrics"] if job.elastic and job.elastic.scales else []),
+    }
     if job.kind == TRAINJOB and job.runtime not in (TORCH, *MPI_RUNTIMES):
         ignored.add(f"runtimeRef.name (run as {MPI_RUNTIMES[0] if job.uses_mpi else TORCH})")
     return sorted(ignored)

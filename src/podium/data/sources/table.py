@@ -115,8 +115,11 @@ def _choose_fields(seen: Survey, options: DataOptions) -> tuple[Field, ...]:
     Raises:
         InvalidInput: None is left.
     """
-    left_out = {options.target, options.group, options.time, options.part, *options.drop}
-    left_out |= set(seen.file.index) - {*options.categories, *options.numbers}
+    left_out = {
+        *(options.target, options.group, options.time, options.part),
+        *options.drop,
+        *(set(seen.file.index) - {*options.categories, *options.numbers}),
+    }
     fields = []
     for name, guess in seen.guesses.items():
         if name in left_out:
