@@ -13,6 +13,7 @@ from skl2onnx.common.data_types import FloatTensorType, Int64TensorType
 
 from podium.data import artifact
 from podium.models import open_registry
+from podium.prediction import ModelDirectory
 from podium.steps.evaluate import EvaluationResult, evaluate
 from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.steps.process import current_run
@@ -52,7 +53,7 @@ def fitted(data: Path, target: Path, model: Any) -> Path:
     )
     Origin(
         kind="training", name=target.name, run_id="r", uri=str(target), hyperparameters={}
-    ).write()
+    ).write(ModelDirectory(target))
     return target
 
 

@@ -368,7 +368,6 @@ LARGE_CLASSES = {
     **dict.fromkeys(["Cluster", "KubernetesCluster", "LocalCluster"], "verbs of a cluster"),
     **dict.fromkeys(["NamespaceSweeps", "_Loops"], "verbs of a cluster, by kind of object"),
     "PoolStore": "both sides of one layout",
-    "Store": "files of an object and who supervises it",
     "Api": "requests that share patience and budget",
 }
 """Classes of more than MOST_METHODS public methods, with the reason."""

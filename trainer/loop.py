@@ -262,10 +262,10 @@ class TrainingLoop:
         ):  # in the same order in all ranks, unlike a set
             self.world.mean_buffers(module)
         validation, outputs = self.dataset.validation, self.dataset.task.outputs
+        values = max(1, math.prod(self.dataset.task.info.shape))
+        at_once = max(1, min(EVALUATED, EVALUATED * SMALL_ITEM // values))
         kept = self.objective.room(len(validation), outputs, self.world.device)
-        metrics = self.objective.evaluate(
-            self.average.model, validation, self.evaluated_at_once(), self.world, kept
-        )
+        metrics = self.objective.evaluate(self.average.model, validation, at_once, self.world, kept)
         self.require_finite(metrics["loss"], f"the validation after epoch {epoch}")
         record = {
             "epoch": epoch,
@@ -288,10 +288,6 @@ class TrainingLoop:
         if self.world.rank == 0:
             self.say(self.objective.line(metrics))
         progress.epoch, progress.step, progress.losses, progress.seconds = epoch + 1, 0, [], 0.0
-
-    def evaluated_at_once(self) -> int:
-        values = math.prod(self.dataset.task.info.shape)
-        return max(1, min(EVALUATED, EVALUATED * SMALL_ITEM // max(values, 1)))
 
     def require_finite_steps(self, losses: Tensor) -> None:
         """Raise Failed with the first step of the epoch whose loss is not finite."""

@@ -11,7 +11,7 @@ from handmade import npy
 
 from podium.cli import model_view as view
 from podium.models import Model, Registry, open_registry
-from podium.models.comparison import difference
+from podium.models.difference import difference
 from podium.models.shared_items import SharedItems
 from podium.scoring import METRICS
 

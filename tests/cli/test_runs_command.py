@@ -235,7 +235,7 @@ def test_pruning_keeps_the_newest_and_the_young(home: Path, podium: Callable[...
 def test_a_runs_sweep_is_found_by_the_runs_name(home: Path) -> None:
     store = Store(Runs()["latest"].record.cluster)
     store.create({**load("random-job"), "metadata": {"name": "sweep-1"}})
-    store.close()
+    store.supervision.close()
     done = CliRunner().invoke(app, ["experiment", "list", "--run", "latest", "--json"])
     assert [row["sweep"] for row in json.loads(done.stdout)] == ["sweep-1"]
     two: Any = (
@@ -371,7 +371,7 @@ def test_a_sweep_whose_process_died_ended_with_its_trials(
     ended = max(
         datetime.fromisoformat(trial["status"]["completionTime"]) for trial in store.list("Trial")
     )
-    store.close()
+    store.supervision.close()
     (row,) = [row for row in json.loads(podium("list", "--json").stdout) if row["kind"] == "sweep"]
     assert row["state"] == "failed"
     assert row["seconds"] == pytest.approx(

@@ -62,7 +62,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store.create({**load("random-job"), "metadata": {"name": NAME}})
     write_trial(store, f"{NAME}-aaaa", "Succeeded", "0.9876")
     write_trial(store, f"{NAME}-bbbb", "EarlyStopped", "0.5432")
-    store.close()
+    store.supervision.close()
     return home
 
 

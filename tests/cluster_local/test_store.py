@@ -163,9 +163,9 @@ def test_an_object_is_supervised_until_its_process_is_killed(store: Store, tmp_p
         deadline = time.monotonic() + 20
         while not store.exists("Job", "a") and time.monotonic() < deadline:
             time.sleep(0.02)
-        assert store.is_supervised("Job", "a")
+        assert store.supervision.is_supervised("Job", "a")
         process.kill()
-    assert not store.is_supervised("Job", "a")
+    assert not store.supervision.is_supervised("Job", "a")
 
 
 @pytest.mark.parametrize("looks", [0, 1, 2])
@@ -180,11 +180,11 @@ def test_an_end_written_during_a_read_is_not_a_loss(
             status: dict[str, Any] = {}
             Conditions(status, "job").add("Complete", "", "")
             store.update(kind, name, lambda manifest: manifest.update(status=status))
-            store.disown(kind, name)
+            store.supervision.disown(kind, name)
         seen.append(kind)
-        return Store(tmp_path).is_supervised(kind, name)
+        return Store(tmp_path).supervision.is_supervised(kind, name)
 
-    monkeypatch.setattr(reader, "is_supervised", end_meanwhile)
+    monkeypatch.setattr(reader.supervision, "is_supervised", end_meanwhile)
     first, second = (status_of(reader.read("Job", "a")).phase for _ in range(2))
     assert first in ("Created", "Succeeded")
     assert second == "Succeeded" if looks < 2 else second != "Failed"
@@ -194,15 +194,15 @@ def test_giving_up_an_object_leaves_a_removed_directory_removed(tmp_path: Path) 
     store = Store(tmp_path / "cluster")
     store.create(job("a"))
     shutil.rmtree(store.directory)
-    store.disown("Job", "a")
+    store.supervision.disown("Job", "a")
     assert not store.directory.exists()
 
 
 def test_a_closed_store_supervises_nothing(store: Store, tmp_path: Path) -> None:
     store.create(job("a"))
-    assert store.is_supervised("Job", "a")
-    store.close()
-    assert not store.is_supervised("Job", "a")
+    assert store.supervision.is_supervised("Job", "a")
+    store.supervision.close()
+    assert not store.supervision.is_supervised("Job", "a")
     assert not list((tmp_path / "supervisors").iterdir())
 
 
@@ -228,7 +228,7 @@ def test_leftovers_of_a_removed_object_are_not_listed(store: Store, tmp_path: Pa
 @pytest.mark.parametrize("content", [b"", b'{"kind": "Job", "meta', b"[]", b"null", b"\xff\xfe"])
 def test_a_damaged_file_is_named_with_a_hint(store: Store, file: str, content: bytes) -> None:
     store.create(job("a"))
-    store.close()
+    store.supervision.close()
     (store.path("Job", "a") / file).write_bytes(content)
     for look in (lambda: store.read("Job", "a"), lambda: store.list("Job")):
         with pytest.raises(Damaged, match=f"jobs/a/{file} is damaged\nhint: restore"):
@@ -264,7 +264,7 @@ def test_the_next_supervisor_clears_away_what_a_kill_left(store: Store, tmp_path
     store.create(job("b"))
     assert sorted(path.name for path in (tmp_path / "jobs").iterdir()) == ["alive", "b"]
     assert len(list((tmp_path / "supervisors").iterdir())) == 2
-    assert Store(tmp_path).is_supervised("Job", "alive")
+    assert Store(tmp_path).supervision.is_supervised("Job", "alive")
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "../../etc", "", "A", "é", "\ud800"])

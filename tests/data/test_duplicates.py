@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from podium.data.blocks import BLOCK, Selection
-from podium.data.hashes import hash_items
 from podium.data.split import Split
 from podium.data.suspects import _Overlap, find_overlaps
 from podium.errors import InvalidInput
@@ -17,7 +16,7 @@ def selections(table: np.ndarray, words: np.ndarray, **index: list[int]) -> dict
 
 
 def overlaps(parts: dict[str, Selection]) -> list[_Overlap]:
-    return find_overlaps(parts, {part: hash_items(items) for part, items in parts.items()})
+    return find_overlaps(parts, {part: items.hashes() for part, items in parts.items()})
 
 
 def distinct(count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -44,7 +43,7 @@ def test_items_in_two_parts_are_found_and_named() -> None:
     ) as error:
         _check_overlaps(
             parts,
-            {part: hash_items(items) for part, items in parts.items()},
+            {part: items.hashes() for part, items in parts.items()},
             accepted=False,
             by_hash=False,
         )

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.data.options import DataOptions, of_pipeline, written
+from podium.data.option_text import of_pipeline, written
+from podium.data.options import DataOptions
 from podium.errors import InvalidInput
 from podium.training.dataset import DataSettings
 

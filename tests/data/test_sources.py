@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from small_dataset import CONTENT, Serve, packed, send
 
-from podium.data.options import of_pipeline
+from podium.data.option_text import of_pipeline
 from podium.data.sources import mnist
 from podium.data.sources.known import DATASETS, FILES, Known, known_dataset
 from podium.errors import Damaged, Failed, InvalidInput, NotFound

@@ -20,6 +20,7 @@ from podium.code.reference import Code
 from podium.errors import InvalidInput
 from podium.models import open_registry
 from podium.models.shared_items import predictions
+from podium.prediction import ModelDirectory
 from podium.steps.evaluate import evaluate
 from podium.training.identity import RunIdentity, StepContext
 from podium.training.origin import Origin
@@ -190,7 +191,7 @@ def test_labels_of_another_version_do_not_help_to_predict(
     model.mkdir()
     (model / "predict.py").write_text(FIND)
     (model / "model.json").write_text(json.dumps({"predict": ["python", "predict.py"]}))
-    Origin(kind="training", name="train-1", run_id="r", uri=str(model)).write()
+    Origin(kind="training", name="train-1", run_id="r", uri=str(model)).write(ModelDirectory(model))
     step = StepContext.of(RunIdentity(id="r"), str(tmp_path / "store"))
     jobs = PredictJobs(step=step, target=LaunchTarget(cluster=f"local://{tmp_path}/cluster"))
     for _ in range(2):  # the second time it finds the labels of the first

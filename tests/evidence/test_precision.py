@@ -13,6 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 from podium.data import artifact
 from podium.display.text import apart
 from podium.models import open_registry, shared_items
+from podium.prediction import ModelDirectory
 from podium.scoring import METRICS
 from podium.scoring.model import softmax
 from podium.training.origin import Origin
@@ -43,7 +44,9 @@ def command_of(model: GaussianNB, data: Path, target: Path) -> Path:
     (target / "predict.py").write_text(PREDICT)
     (target / "model.json").write_text(json.dumps({"predict": ["python", "predict.py"]}))
     (target / "metrics.json").write_text(json.dumps({"accuracy": 0, "epoch": 1, "dataset": digest}))
-    Origin(kind="training", name="bayes", run_id="r", uri=str(target), hyperparameters={}).write()
+    Origin(kind="training", name="bayes", run_id="r", uri=str(target), hyperparameters={}).write(
+        ModelDirectory(target)
+    )
     return target
 
 

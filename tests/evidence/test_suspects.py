@@ -22,7 +22,7 @@ from podium.data.dataset import load_dataset
 from podium.data.items import read_items
 from podium.data.look import _charts
 from podium.data.near import NearItems
-from podium.data.options import of_pipeline
+from podium.data.option_text import of_pipeline
 from podium.data.preprocessing import TablePreprocessing
 from podium.data.schema import Column, InputDescription
 from podium.data.split import Split

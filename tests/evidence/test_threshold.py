@@ -20,7 +20,8 @@ from podium.data import artifact
 from podium.errors import InvalidInput
 from podium.kfp.values import check_values
 from podium.models import PromotionRule, open_registry
-from podium.models.comparison import chosen_metric, difference
+from podium.models.comparison import chosen_metric
+from podium.models.difference import difference
 from podium.models.shared_items import predictions
 from podium.models.task import decision_threshold
 from podium.scoring import METRICS, OnnxModel, find_metric

@@ -293,7 +293,7 @@ def write_origin(directory: Path) -> None:
 
     Origin(
         kind="training", name=directory.name, run_id="r", uri=str(directory), hyperparameters={}
-    ).write()
+    ).write(ModelDirectory(directory))
 
 
 def test_a_dataset_of_an_earlier_version_is_still_read(tmp_path: Path, tiny_dataset: Path) -> None:

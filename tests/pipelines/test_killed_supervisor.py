@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from podium.prediction import command
-from podium.runner import interpreter
+from podium.runner import step_runner
 from podium.runner.reporter import Reporter, StepLog
 from podium.system import supervised
 
@@ -81,5 +81,5 @@ def test_a_step_whose_log_cannot_be_written_is_ended(tmp_path: Path) -> None:
         start_new_session=True,
     )
     with open(os.devnull, "w") as events, pytest.raises(OSError, match="No space left"):
-        interpreter._follow(process, StepLog(Reporter(tmp_path, events), "use"))
+        step_runner._follow(process, StepLog(Reporter(tmp_path, events), "use"))
     assert process.poll() is not None

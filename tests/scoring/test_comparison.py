@@ -10,7 +10,8 @@ from scipy import stats
 from podium.errors import InvalidInput
 from podium.models import PromotionRule, decide
 from podium.scoring import METRICS, compare, find_metric, paired_permutation
-from podium.scoring.comparison import figure_interval, moved_errors, small_test_part
+from podium.scoring.changes import moved_errors
+from podium.scoring.comparison import figure_interval, small_test_part
 
 Array = np.ndarray[Any, Any]
 RANDOM = np.random.default_rng(0)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from podium.prediction import ModelDirectory
 from podium.trainer.__main__ import main
 from podium.training.origin import Origin
 
@@ -52,7 +53,7 @@ def candidates(trained_tiny: dict[str, Path], tmp_path: Path) -> dict[str, Path]
         kind, job = kinds[name]
         origin = Origin(kind=kind, name=job, run_id="20260102-030405-abcd", uri=str(target),
                         hyperparameters={"lr": "1.0"}, image="trainer:1", experiment="sweep-1" if kind == "trial" else None)  # fmt: skip
-        origin.write()
+        origin.write(ModelDirectory(target))
         found[name] = target
     return found
 

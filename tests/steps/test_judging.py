@@ -291,7 +291,7 @@ def test_a_model_is_read_no_more_often_than_needed(
     bucket = connect(f"s3://podium-reads-{padding}", create=True)
     uri = bucket.join("strong")
     transfer.put(candidates["strong"], connect(uri))
-    replace(Origin.read(ModelDirectory(candidates["strong"])), uri=uri).write()
+    replace(Origin.read(ModelDirectory(candidates["strong"])), uri=uri).write(ModelDirectory(uri))
     there = StepContext.of(RunIdentity(id="20260102-030405-abcd"), bucket.url)
     evaluate(
         there,

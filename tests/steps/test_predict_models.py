@@ -18,6 +18,7 @@ from podium.data import artifact
 from podium.errors import Failed, InvalidInput
 from podium.models import open_registry
 from podium.models.shared_items import predictions
+from podium.prediction import ModelDirectory
 from podium.prediction.command import _predict_here
 from podium.steps.evaluate import PREDICTIONS, EvaluationResult, evaluate
 from podium.steps.promote import promote
@@ -67,7 +68,9 @@ def save(
     np.savez(target / "neighbors.npz", images=images, labels=np.asarray(part.target))
     (target / "predict.py").write_text(PREDICT.replace("{result}", result))
     (target / "model.json").write_text(json.dumps({"predict": command}))
-    Origin(kind="training", name="train-1", run_id="run", uri=str(target), image="mine:1").write()
+    Origin(kind="training", name="train-1", run_id="run", uri=str(target), image="mine:1").write(
+        ModelDirectory(target)
+    )
     return target
 
 
@@ -239,7 +242,7 @@ def test_a_command_predicts_in_the_code_it_was_trained_with(
     )
     Origin(
         kind="training", name="train-1", run_id="run", uri=str(model), image="mine:1", code=code.uri
-    ).write()
+    ).write(ModelDirectory(model))
     assert judge(tiny_dataset, tmp_path, model).metrics["accuracy"] > 0.9
     reported = json.loads((tmp_path / "evaluation").read_text())
     assert reported["winner"]["code"] == code.uri

@@ -195,7 +195,10 @@ def test_another_engine_goes_on_after_a_kill(tmp_path: Path) -> None:
         engine.wait()
         done = list(found[0]["status"]["succeededTrialList"])
         deadline = time.monotonic() + 10
-        while cluster.store.is_supervised("Experiment", "e") and time.monotonic() < deadline:
+        while (
+            cluster.store.supervision.is_supervised("Experiment", "e")
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.05)
         assert cluster.get("Experiment", "e").state.message.endswith(
             f"podium experiment resume e --dir {tmp_path}"

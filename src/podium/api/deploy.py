@@ -108,8 +108,10 @@ def deploy(
         public_key=public.pem if public else "",
         **settings,
     )
-    splits = [Split.shadow(server.shadow)] if server.shadow else []
-    splits += [Split.canary(server.canary)] if server.canary else []
+    splits = [
+        *([Split.shadow(server.shadow)] if server.shadow else []),
+        *([Split.canary(server.canary)] if server.canary else []),
+    ]
     stored = chosen.version(version)  # the first look into the registry
     for split in splits:
         chosen.version(split.ref)

@@ -266,8 +266,11 @@ def _root(module: ModuleType) -> Iterator[Path]:
     path = Path(file).resolve()
     root = path.parents[module.__name__.count(".") + (path.name == "__init__.py")]
     paths = sysconfig.get_paths()
-    installed = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
-    installed += [*site.getsitepackages(), site.getusersitepackages()]
+    installed = [
+        *(paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")),
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+    ]
     inside = any(path.is_relative_to(Path(folder).resolve()) for folder in installed)
     if not inside and module.__name__.partition(".")[0] != "podium":
         yield root

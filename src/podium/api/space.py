@@ -52,9 +52,12 @@ class Float:
 
     def feasible(self) -> tuple[str, dict[str, Any]]:
         """Return parameterType and feasibleSpace."""
-        space = {"min": repr(float(self.low)), "max": repr(float(self.high))}
-        space |= {"step": repr(float(self.step))} if self.step else {}
-        return "double", space | ({"distribution": "logUniform"} if self.is_log else {})
+        return "double", {
+            "min": repr(float(self.low)),
+            "max": repr(float(self.high)),
+            **({"step": repr(float(self.step))} if self.step else {}),
+            **({"distribution": "logUniform"} if self.is_log else {}),
+        }
 
     def __str__(self) -> str:
         scale = (

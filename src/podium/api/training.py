@@ -23,6 +23,7 @@ from podium.prediction import Predictions, open_model
 from podium.storage import absolute
 from podium.system.interrupts import signals_interrupt
 from podium.system.settings import Settings
+from podium.trainer.config import check_library, parse
 from podium.training.follow import read_metrics
 from podium.training.identity import RunIdentity, StepContext, new_run_id, object_name, storage_url
 from podium.training.recipe import Recipe, as_arguments
@@ -220,8 +221,6 @@ def train(
 
 def _check_flags(hyperparameters: Mapping[str, Any]) -> None:
     """Refuse what podium's trainer would refuse once its job runs."""
-    from podium.trainer.config import parse
-
     if "name" in hyperparameters:
         hint = "it is named by its run: training.name"
         raise InvalidInput("a training takes no name", hint)
@@ -229,8 +228,6 @@ def _check_flags(hyperparameters: Mapping[str, Any]) -> None:
 
 
 def _fitting(settings: TrainSettings, data: str) -> TrainSettings:
-    from podium.trainer.config import check_library, parse
-
     meaning = describe(data).meaning
     fitting = settings.with_data(meaning)
     flags = {**fitting.fixed(gpus=0), **fitting.hyperparameters}

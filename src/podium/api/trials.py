@@ -148,8 +148,10 @@ class TrialReader:
         ended, experiment = self.ended(), self.cluster.experiment(self.name)
         best, said = best_trial(ended), self._failures(ended, experiment, logs)
         if best and (mixed := read_as_one(experiment, self.log(best.name))):
-            said += [f"warning: {mixed.what} ({mixed.where} of the log of {best.name})"]
-            said += [f"  hint: {mixed.hint}"]
+            said += [
+                f"warning: {mixed.what} ({mixed.where} of the log of {best.name})",
+                f"  hint: {mixed.hint}",
+            ]
         return "\n".join(said)
 
     def _failures(self, ended: Sequence[Trial], experiment: Experiment, logs: str) -> list[str]:

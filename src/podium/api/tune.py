@@ -158,16 +158,58 @@ def experiment_of(
     Raises:
         BrokenRules: A value breaks a rule.
     """
-    goal = settings.goal
     stops = stops or Stopping(algorithm=settings.algorithm, settings=settings.settings or {})
     given = {**stops.settings, **present(random_state=settings.seed)}
-    objective = {
-        "type": "maximize" if goal.maximize else "minimize",
-        "objectiveMetricName": goal.metric,
-        **({"additionalMetricNames": list(settings.metrics)} if settings.metrics else {}),
+    job = _job(
+        program,
+        passing or Passing(),
+        searched,
+        fixed or {},
+        settings.image,
+        data,
+        f"{output}/${{trialParameters.ownName}}",
+        unbuffered=stops.reads_along,
+    )
+    # Else nobody could read why a pod on a cluster failed, and Katib loses what a stopped trial reported.
+    retain = program.code is not None or stops.reads_along
+    spec = _spec(searched, settings, stops, job, retain=retain)
+    asked = prepare(spec, {}, {**settings.asked, "algorithm": stops.algorithm})
+    spec["algorithm"]["algorithmSettings"] = [
+        {"name": key, "value": str(value)} for key, value in given.items()
+    ]
+    manifest = {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Experiment",
+        "metadata": {
+            "name": name or _slug(program.name),
+            # A program of Hugging Face's Trainer may post its metrics and print none.
+            "annotations": {PUSHES: "true", **annotation(asked)},
+        },
+        "spec": spec,
     }
-    spec = {
-        "objective": objective,
+    experiment = Experiment.parse(manifest)
+    if folds := asked.get("folds"):
+        experiment = with_folds(experiment, folds)
+    wrapped = with_code(experiment, program.code.uri if program.code else "", container=CONTAINER)
+    return check(placed(wrapped, settings.pods))
+
+
+def _spec(
+    searched: Mapping[str, Dimension],
+    settings: TuneSettings,
+    stops: Stopping,
+    job: Mapping[str, Any],
+    *,
+    retain: bool,
+) -> dict[str, Any]:
+    """Return the spec of an Experiment without what its options add."""
+    goal = settings.goal
+    return {
+        "objective": {
+            "type": "maximize" if goal.maximize else "minimize",
+            "objectiveMetricName": goal.metric,
+            **({"additionalMetricNames": list(settings.metrics)} if settings.metrics else {}),
+        },
         **stops.spec,
         "maxTrialCount": settings.trials,
         "parallelTrialCount": min(settings.parallel, settings.trials),
@@ -180,44 +222,14 @@ def experiment_of(
         "parameters": [parameter(name, dimension) for name, dimension in searched.items()],
         "trialTemplate": {
             "primaryContainerName": CONTAINER,
-            # Else nobody could read why a pod on a cluster failed, and Katib loses what a stopped trial reported.
-            "retain": program.code is not None or stops.reads_along,
+            "retain": retain,
             "trialParameters": [
                 *({"name": name, "reference": name} for name in searched),
                 {"name": "ownName", "reference": OWN_NAME},
             ],
-            "trialSpec": _job(
-                program,
-                passing or Passing(),
-                searched,
-                fixed or {},
-                settings.image,
-                data,
-                f"{output}/${{trialParameters.ownName}}",
-                unbuffered=stops.reads_along,
-            ),
+            "trialSpec": job,
         },
     }
-    asked = prepare(spec, {}, {**settings.asked, "algorithm": stops.algorithm})
-    spec["algorithm"]["algorithmSettings"] = [
-        {"name": key, "value": str(value)} for key, value in given.items()
-    ]
-    metadata = {
-        "name": name or _slug(program.name),
-        # A program of Hugging Face's Trainer may post its metrics and print none.
-        "annotations": {PUSHES: "true", **annotation(asked)},
-    }
-    manifest = {
-        "apiVersion": "kubeflow.org/v1beta1",
-        "kind": "Experiment",
-        "metadata": metadata,
-        "spec": spec,
-    }
-    experiment = Experiment.parse(manifest)
-    if folds := asked.get("folds"):
-        experiment = with_folds(experiment, folds)
-    wrapped = with_code(experiment, program.code.uri if program.code else "", container=CONTAINER)
-    return check(placed(wrapped, settings.pods))
 
 
 def _job(

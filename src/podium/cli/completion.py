@@ -13,6 +13,8 @@ from click.shell_completion import (
     split_arg_string,
 )
 
+from podium.system.settings import Settings
+
 _PIPELINES = ("tune_and_promote", "train_and_promote")
 
 _BREAKS = re.compile("[=:]+")
@@ -21,8 +23,6 @@ _BREAKS = re.compile("[=:]+")
 
 def run_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the runs on this machine, and latest."""
-    from podium.system.settings import Settings
-
     known = sorted(path.parent.name for path in Settings.from_environment().runs.glob("*/run.json"))
     return _beginning([*known, "latest"], incomplete)
 
@@ -31,8 +31,6 @@ def run_and_sweep_names(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Offer the runs and the sweeps on this machine, and latest."""
-    from podium.system.settings import Settings
-
     stored = Settings.from_environment().cluster.glob("experiments/[!.]*/object.json")
     sweeps = sorted(path.parent.name for path in stored)
     return [*run_names(ctx, param, incomplete), *_beginning(sweeps, incomplete)]

@@ -13,6 +13,7 @@ from podium.cli.options import Commands, json_option, pairs_option
 from podium.display.tables import table
 from podium.display.terminal import doing, echo, output
 from podium.files.documents import load_yaml
+from podium.manifests.fields import present
 from podium.system.settings import Settings
 
 _PARTS = [
@@ -92,10 +93,9 @@ def _prepare(
 
     _talk()
     options = {
-        name: (load_yaml(text, f"--option {name}") or [""])[0] for name, text in words.items()
+        **{name: (load_yaml(text, f"--option {name}") or [""])[0] for name, text in words.items()},
+        **present(validation=validation, split_seed=seed),
     }
-    options |= {} if validation is None else {"validation": validation}
-    options |= {} if seed is None else {"split_seed": seed}
     data = write(DataSettings(**settings, data_options=options), destination)
     info, where = data.info, destination or data.uri
     counts = ", ".join(f"{part.count} {name}" for name, part in info.parts.items())

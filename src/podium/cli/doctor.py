@@ -15,7 +15,7 @@ import click
 from podium.cli.options import WithCommand, json_option
 from podium.display.terminal import console, doing, echo, echo_json, paused, printing
 from podium.doctor.reading import STDOUT, STRATEGIES, Reader, guess_reader
-from podium.doctor.report import Report
+from podium.doctor.report import Report, show
 from podium.errors import InvalidInput
 from podium.files.documents import read_text
 from podium.manifests.experiment import load
@@ -100,19 +100,7 @@ def doctor(
         reports += examined
         manifests += known
     if command:
-        from podium.doctor.command import examine_command
-
-        echo(f"running for at most {seconds:g} s: {shlex.join(command)}", err=True)
-        choose, subject = partial(_choose_reader, **reading), shlex.join(command)
-        collector = (
-            _read_experiment(reading["experiment"]).collector if reading["experiment"] else STDOUT
-        )
-        with doing(f"running {command[0]}"):
-            reports.append(
-                examine_command(
-                    command, choose, seconds=seconds, subject=subject, collector=collector
-                )
-            )
+        reports.append(_examine_command(command, reading, seconds))
     if namespace:
         from podium.doctor.namespace import examine_namespace
 
@@ -153,6 +141,19 @@ def _examine_file(file: str, reading: dict[str, Any]) -> tuple[list[Report], lis
             )
         return reports, [manifest for manifest in written if manifest.get("kind") in KINDS]
     return [examine_given(lines, _choose_reader(lines, **reading), file)], []
+
+
+def _examine_command(command: Sequence[str], reading: dict[str, Any], seconds: float) -> Report:
+    from podium.doctor.command import examine_command
+
+    subject, experiment = shlex.join(command), reading["experiment"]
+    echo(f"running for at most {seconds:g} s: {subject}", err=True)
+    choose = partial(_choose_reader, **reading)
+    collector = _read_experiment(experiment).collector if experiment else STDOUT
+    with doing(f"running {command[0]}"):
+        return examine_command(
+            command, choose, seconds=seconds, subject=subject, collector=collector
+        )
 
 
 def _is_manifest(file: str, lines: Sequence[str]) -> bool:
@@ -221,8 +222,6 @@ def _finish(reports: Sequence[Report], as_json: bool) -> None:
     if as_json:
         echo_json({"reports": [report.as_dict() for report in reports]})
     else:
-        from podium.doctor.report import show
-
         screen = console() if sys.stdout.isatty() else console(width=100)
         for report in reports:
             with printing(err=False):

@@ -257,8 +257,12 @@ class JobView(View):
                 cells = [state] * several + ["", "Waiting"] + [""] * restarted
                 rows.append(Row(phase="Waiting", cells=cells, rest=seen.state.message))
             for at, replica in enumerate(replicas):
-                cells = [state if at == 0 else ""] * several + [replica.name, replica.phase]
-                cells += [str(replica.restarts or "")] * restarted
+                cells = [
+                    *[state if at == 0 else ""] * several,
+                    replica.name,
+                    replica.phase,
+                    *[str(replica.restarts or "")] * restarted,
+                ]
                 rows.append(
                     Row(
                         phase=replica.phase,

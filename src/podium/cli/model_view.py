@@ -14,8 +14,8 @@ from podium.models import Record, Version
 if TYPE_CHECKING:
     import numpy as np
 
-    from podium.models.comparison import Difference
-    from podium.scoring.comparison import Change
+    from podium.models.difference import Difference
+    from podium.scoring.changes import Change
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SHADES = " ░▒▓█"
@@ -261,9 +261,9 @@ def _classes(change: "Difference") -> list[str]:
 def _moved(title: str, changes: "Sequence[Change]", most: int) -> list[str]:
     if not changes:
         return [f"  {title}: none"]
-    rows = [("item", "true", "first", "second")]
-    rows += [
-        (f"#{change.item}", change.target, change.before, change.after) for change in changes[:most]
+    rows = [
+        ("item", "true", "first", "second"),
+        *((f"#{each.item}", each.target, each.before, each.after) for each in changes[:most]),
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [

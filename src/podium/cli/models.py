@@ -20,6 +20,7 @@ from podium.system.settings import STORAGE
 if TYPE_CHECKING:
     import numpy as np
 
+    from podium.models import Version
     from podium.models.shared_items import SharedItems
 
 
@@ -154,7 +155,8 @@ def _diff(
       podium models diff mnist champion staging --data podium-work/data/mnist --draw 4
     """
     from podium.cli import model_view as view
-    from podium.models.comparison import chosen_metric, difference
+    from podium.models.comparison import chosen_metric
+    from podium.models.difference import difference
     from podium.models.shared_items import predictions
 
     if draw and data is None:
@@ -326,7 +328,6 @@ def _export(
       podium models export mnist --to hub --hub http://127.0.0.1:8080
     """
     from podium.models.export import export as write_export
-    from podium.models.export_mlflow import register
     from podium.models.mlflow import check_tracking
 
     if (form == "hub") != bool(hub) or (token_file and not hub):
@@ -340,10 +341,8 @@ def _export(
                 "--to hub writes no directory and nothing to MLflow",
                 "leave DIRECTORY and --tracking out",
             )
-        _export_to_hub(
-            name, ref, hub, read_token(token_file) if token_file else None, storage, as_json
-        )
-        return
+        token = read_token(token_file) if token_file else None
+        return _export_to_hub(name, ref, hub, token, storage, as_json)
     if (directory is None) == (target is None):
         raise InvalidInput(
             "export needs one directory to write to",
@@ -363,16 +362,23 @@ def _export(
         with doing(f"exporting {version.title} to {form}"):
             write_export(version, form, place)
     if tracking:
-        held = model.aliases().get("champion")
-        champion = held is not None and held.version == version.version
-        value["mlflow_version"] = register(version, place, tracking, champion=champion)
-        alias = (
-            ", alias champion"
-            if champion
-            else "; not champion here, so the alias champion has not moved"
-        )
-        echo(f"MLflow: {name} version {value['mlflow_version']}{alias}", err=True)
+        champion = model.champion_id == version.version
+        value["mlflow_version"] = _register(version, place, tracking, champion)
     output(as_json, value, lambda: str(place))
+
+
+def _register(version: "Version", model: Path, tracking: str, champion: bool) -> str:
+    """Register an exported model of MLflow; return its version there."""
+    from podium.models.export_mlflow import register
+
+    number = register(version, model, tracking, champion=champion)
+    alias = (
+        ", alias champion"
+        if champion
+        else "; not champion here, so the alias champion has not moved"
+    )
+    echo(f"MLflow: {version.name} version {number}{alias}", err=True)
+    return number
 
 
 def _export_to_hub(
@@ -382,8 +388,7 @@ def _export_to_hub(
 
     check_address(hub)
     model = open_registry(storage)[name]
-    version, held = model.version(ref), model.aliases().get("champion")
-    champion = held.version if held else None
+    version, champion = model.version(ref), model.champion_id
     with doing(f"registering {version.title} at {hub}"):
         number = register(version, hub, champion=champion, token=token)
     echo(

@@ -89,8 +89,10 @@ def _list(
         output(as_json, [run.to_json() for run in on_server], lambda: _listed(on_server))
         return
     tagged = [run for run in podium.runs().all if set(tags) <= set(run.record.tags)]
-    rows = [run.to_json() | {"bytes": run.size} for run in tagged]
-    rows += [] if tags else _sweeps()
+    rows = [
+        *(run.to_json() | {"bytes": run.size} for run in tagged),
+        *([] if tags else _sweeps()),
+    ]
     rows.sort(key=lambda row: datetime.fromisoformat(row["began"]))
     output(as_json, rows, lambda: _drawn(rows))
 

@@ -13,6 +13,7 @@ from podium.display.terminal import Styled, echo, echo_json, output, progress_ba
 from podium.display.text import harmless, plural, size
 from podium.errors import NotFound
 from podium.storage import Entry, connect, local_path
+from podium.storage.transfer import bytes_in, get, put
 from podium.system.settings import Settings
 
 
@@ -79,8 +80,6 @@ def _put(source: Path, url: str, create: bool, overwrite: bool, as_json: bool) -
       podium storage put podium-work/data/mnist s3://datasets/mnist --create
       podium storage put houses.csv s3://raw/houses.csv
     """
-    from podium.storage.transfer import bytes_in, put
-
     folder, _, last = url.rpartition("/")
     names_file = (
         bool(source.suffix)
@@ -106,8 +105,6 @@ def _get(url: str, directory: Path, as_json: bool) -> None:
     Example:
       podium storage get s3://models/runs/nightly/trials/random-k2f9 model
     """
-    from podium.storage.transfer import get
-
     opened = connect(url)
     with progress_bar(sum(entry.size for entry in opened.list()), "copying") as moved:
         entries = get(opened, directory, progress=moved)

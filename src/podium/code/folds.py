@@ -68,8 +68,11 @@ class _Training:
         """
         others = {self.data: data} | ({self.output: output} if self.output else {})
         words = [_replaced(word, others) for word in self.command]
-        env = {name: _replaced(value, others) for name, value in os.environ.items()}
-        env |= {"PODIUM_DATA": data, "PODIUM_OUTPUT": output}
+        env = {
+            **{name: _replaced(value, others) for name, value in os.environ.items()},
+            "PODIUM_DATA": data,
+            "PODIUM_OUTPUT": output,
+        }
         lines = []
         with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True) as process:
             signal.signal(signal.SIGTERM, lambda *_: process.terminate())

@@ -5,17 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from podium.data.schema import DATES, NUMBERS
 from podium.errors import InvalidInput, require, suggestion
 from podium.files.documents import with_whole_numbers
 
-DATES = {
-    "date": "2026-01-31 or 31.1.2026",
-    "day/month/year": "31/1/2026",
-    "month/day/year": "1/31/2026",
-}
-"""Types of columns that hold dates, with an example."""
-
-NUMBERS = ("integer", "number")
 _TYPES = (*NUMBERS, *DATES, "boolean", "text", "category")
 """Types of columns; a category may look like anything."""
 

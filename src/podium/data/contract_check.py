@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from podium.data.contract import DATES, Contract, Expected
+from podium.data.contract import Contract, Expected
 from podium.data.preprocessing.table import Field, TableColumn, TablePreprocessing
 from podium.data.profile import MISSING, UNKNOWN, Bins, Profile
 from podium.data.rows import Rows
+from podium.data.schema import DATES
 from podium.data.values import FLAGS, LOOSE, Guess
 from podium.display.text import are, exact, plural
 

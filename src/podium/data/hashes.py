@@ -20,10 +20,8 @@ from numpy.typing import NDArray
 from podium.data.blocks import Selection
 from podium.data.near import mix, picture_grid, project
 from podium.data.rows import Rows
-from podium.data.schema import Array
+from podium.data.schema import Array, Hashes
 from podium.data.values import MISSING_VALUES, normal
-
-Hashes = NDArray[np.uint64]
 
 _FEW = 3
 """Columns of numbers with a fraction that a key is made of: each one more is one more that another
@@ -36,29 +34,11 @@ _LEVELS = 8.0
 """Steps of brightness, of 256, in a key."""
 
 _MISSING = np.uint64(0x5B1D_6F0C_9E37_79B9)
-_STEP = np.uint64(0x9E37_79B9_7F4A_7C15)
-
-
-def hash_items(items: Selection) -> Hashes:
-    """Return a hash of all inputs of each item, [n]: bytes, names and order of the inputs count."""
-    total = np.zeros(len(items), np.uint64)
-    for name in sorted(items.part.inputs):
-        at = 0
-        for block in items.blocks(name):
-            size, view = block[:1].nbytes, block.data.cast("B")
-            digests = b"".join(
-                blake2b(view[start : start + size], digest_size=8).digest()
-                for start in range(0, len(view), size)
-            )
-            total[at : at + len(block)] *= _STEP  # so that inputs cannot be exchanged
-            total[at : at + len(block)] += np.frombuffer(digests, "<u8")
-            at += len(block)
-    return total
 
 
 def key_items(items: Selection) -> Hashes:
     """Return a key of each item, [n]: of numbers with a fraction, projections that are rounded."""
-    exact = hash_items(items)
+    exact = items.hashes()
     if not any(items.array(name).dtype.kind == "f" for name in items.part.inputs):
         return exact
     total = np.zeros(len(items), np.uint64)

@@ -13,11 +13,10 @@ from pyarrow import parquet
 
 from podium.data import artifact, preprocessing
 from podium.data.blocks import Selection
-from podium.data.hashes import Hashes, hash_items
 from podium.data.preprocessing import Applied, ImagePreprocessing, Preprocessing
 from podium.data.preprocessing.image import FOLDER, PICTURE
 from podium.data.row_files import open_parquet
-from podium.data.schema import Array, DatasetInfo
+from podium.data.schema import Array, DatasetInfo, Hashes
 from podium.data.seen import SeenItems
 from podium.data.split import Split
 from podium.data.values import to_numbers, to_text
@@ -40,7 +39,7 @@ class TestInputs:
     def hashes(self) -> Hashes:
         """Return the hash of each item, [m], as the seen items of this model were hashed."""
         target = np.zeros(len(self.kept), np.int8)
-        return hash_items(Selection(part=Split(inputs=self.inputs, target=target)))
+        return Selection(part=Split(inputs=self.inputs, target=target)).hashes()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +87,7 @@ class HeldOut:
 
     def hashes(self) -> Hashes:
         """Return the hash of each item, [n]."""
-        return hash_items(Selection(part=self.part))
+        return Selection(part=self.part).hashes()
 
     @property
     def keys(self) -> Hashes:

@@ -202,19 +202,18 @@ def _read_rows(
         for start in range(0, len(whole), _ROWS):
             rows = whole.slice(start, _ROWS)
             applied = preprocessing.apply(rows)
-            names = tuple(_row_name(file.name, int(row)) for row in rows.numbers[applied.kept])
+            numbers = rows.numbers[applied.kept].tolist()
             here = [problem for problem in unreadable if problem.row < rows.numbers[-1]]
             unreadable[:] = unreadable[len(here) :]
             problems = tuple(sorted([*here, *applied.problems], key=lambda problem: problem.row))
             yield Batch(
-                names=names, inputs=applied.inputs, problems=problems, missing=applied.missing
+                names=tuple({"file": file.name, "row": number} for number in numbers),
+                inputs=applied.inputs,
+                problems=problems,
+                missing=applied.missing,
             )
     if unreadable:
         yield Batch(names=(), inputs={}, problems=tuple(unreadable))
-
-
-def _row_name(file: str, row: int) -> Mapping[str, str | int]:
-    return {"file": file, "row": row}
 
 
 def _open_lines(path: Path, name: str, column: str, encoding: str) -> RowFile:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from podium.data.blocks import Selection
 from podium.data.near import mix
-from podium.data.options import written
+from podium.data.option_text import written
 from podium.data.schema import Array, Column
 from podium.data.suspects import FEWEST
 
@@ -60,12 +60,12 @@ def find_leaks(
     said = []
     if targets["train"].ndim == 1 and len(rows["train"]) >= FEWEST:
         everything = np.concatenate(list(rows.values()))
-        for at in _means(everything, np.concatenate(list(targets.values()))):
-            said.append(
-                f"column {numbers[at].name} is the mean of {target} over rows of all parts, the test part's "
-                f"too: what is computed from {target} comes from training rows alone; "
-                f"leave it out: {written('drop', numbers[at].name)}"
-            )
+        said += [
+            f"column {numbers[at].name} is the mean of {target} over rows of all parts, the test part's "
+            f"too: what is computed from {target} comes from training rows alone; "
+            f"leave it out: {written('drop', numbers[at].name)}"
+            for at in _means(everything, np.concatenate(list(targets.values())))
+        ]
         if not said and targets["train"].dtype.kind == "f":
             words, terms = _formula(rows["train"], targets["train"].astype(np.float64))
             if terms:

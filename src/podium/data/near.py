@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.blocks import Selection
-from podium.data.schema import Array, InputDescription
+from podium.data.schema import Array, Hashes, InputDescription
 
-_Hashes = NDArray[np.uint64]
 Points = NDArray[np.float64]
 
 _DIMENSIONS = 16
@@ -67,7 +66,7 @@ _STEP = np.uint64(0x9E37_79B9_7F4A_7C15)
 _SHIFTS = np.arange(_DIMENSIONS, dtype=np.uint64) * np.uint64(4)
 
 
-def mix(values: _Hashes, seed: int = 0) -> _Hashes:
+def mix(values: Hashes, seed: int = 0) -> Hashes:
     """Scramble hashes [n] by a seed: the finalizer of SplitMix64 (Steele, Lea and Flood 2014)."""
     with np.errstate(over="ignore"):
         mixed = values + np.uint64(seed % 2**64) * _STEP + _STEP
@@ -108,7 +107,7 @@ class _Space:
         """Whether nothing of an item can be nearly equal."""
         return not any(any(each["spread"]) for each in self.inputs.values())
 
-    def points(self, items: Mapping[str, Array]) -> tuple[Points, _Hashes]:
+    def points(self, items: Mapping[str, Array]) -> tuple[Points, Hashes]:
         """Return the points of items [n, dimensions], and a hash of what is not in them [n]."""
         numbers, rest = [], np.zeros(len(next(iter(items.values()))), np.uint64)
         for name in sorted(self.inputs):
@@ -180,7 +179,7 @@ def _spreads(columns: Points) -> list[float]:
     return np.where((np.rint(columns) == columns).all(axis=0), 0.0, spread).tolist()
 
 
-def _odd(count: int, seed: int) -> _Hashes:
+def _odd(count: int, seed: int) -> Hashes:
     return mix(np.arange(count, dtype=np.uint64), seed) | np.uint64(1)
 
 
@@ -193,10 +192,10 @@ class NearItems:
     tolerance: float
     """In units of a column's spread."""
 
-    cells: _Hashes
+    cells: Hashes
     """[n], ascending."""
 
-    places: _Hashes
+    places: Hashes
     """[n], of each item in its cell: 4 bits for each dimension."""
 
     @classmethod
@@ -224,9 +223,7 @@ class NearItems:
         return cls._sorted(space, tolerance, cells, places)
 
     @classmethod
-    def _sorted(
-        cls, space: _Space, tolerance: float, cells: _Hashes, places: _Hashes
-    ) -> "NearItems":
+    def _sorted(cls, space: _Space, tolerance: float, cells: Hashes, places: Hashes) -> "NearItems":
         order = np.lexsort((places, cells))
         cells, places = cells[order], places[order]
         new = np.ones(len(cells), bool)
@@ -246,7 +243,7 @@ class NearItems:
             found[start : start + step] = self.holds_points(*self.space.points(block))
         return found
 
-    def holds_points(self, points: Points, rest: _Hashes) -> NDArray[np.bool_]:
+    def holds_points(self, points: Points, rest: Hashes) -> NDArray[np.bool_]:
         """As holds, of points [m, dimensions]."""
         found = np.zeros(len(points), bool)
         for asked, _ in _pairs(points, rest, self.tolerance, self.cells, self.places):
@@ -321,7 +318,7 @@ def _rows_of(items: Mapping[str, Array]) -> int:
     return max(1, _BLOCK // max(1, sum(array[:1].nbytes for array in items.values())))
 
 
-def _find_tolerance(points: Points, rest: _Hashes, count: int) -> float:
+def _find_tolerance(points: Points, rest: Hashes, count: int) -> float:
     """Return the largest tolerance at which hardly any two different items are near by chance; 0 if
     there is none.
 
@@ -355,7 +352,7 @@ def _find_tolerance(points: Points, rest: _Hashes, count: int) -> float:
     return best
 
 
-def _neighbors(points: Points, rest: _Hashes, tolerance: float) -> float:
+def _neighbors(points: Points, rest: Hashes, tolerance: float) -> float:
     """Return how many others some points are near, on average; infinity where cells are crowded."""
     cells, places = _locate(points, rest, tolerance)[:2]
     order = np.argsort(cells, kind="stable")
@@ -368,7 +365,7 @@ def _neighbors(points: Points, rest: _Hashes, tolerance: float) -> float:
     return sum(int((order[at] != asked[which]).sum()) for which, at in pairs) / len(asked)
 
 
-def _locate(points: Points, rest: _Hashes, tolerance: float) -> tuple[_Hashes, _Hashes, Points]:
+def _locate(points: Points, rest: Hashes, tolerance: float) -> tuple[Hashes, Hashes, Points]:
     """Return the hash of each point's cell, its place in it, and where it is in units of cells."""
     where = points / (tolerance * _PLACES / 2)
     whole = np.floor(where)
@@ -379,7 +376,7 @@ def _locate(points: Points, rest: _Hashes, tolerance: float) -> tuple[_Hashes, _
 
 
 def _pairs(
-    points: Points, rest: _Hashes, tolerance: float, cells: _Hashes, places: _Hashes
+    points: Points, rest: Hashes, tolerance: float, cells: Hashes, places: Hashes
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Yield positions of points and of the ones among others that they are near, these sorted by
     cell."""
@@ -402,7 +399,7 @@ def _pairs(
             yield start + asked[close], at[close]
 
 
-def _probes(own: _Hashes, inside: Points) -> tuple[NDArray[np.int64], _Hashes]:
+def _probes(own: Hashes, inside: Points) -> tuple[NDArray[np.int64], Hashes]:
     """Return positions of points, and hashes of the cells to look for them in: their own and those
     across borders."""
     share, steps = 2 / _PLACES, _odd(inside.shape[1], 4)
@@ -421,7 +418,7 @@ def _probes(own: _Hashes, inside: Points) -> tuple[NDArray[np.int64], _Hashes]:
     return which, probed
 
 
-def _close(one: _Hashes, other: _Hashes, dimensions: int) -> NDArray[np.bool_]:
+def _close(one: Hashes, other: Hashes, dimensions: int) -> NDArray[np.bool_]:
     """Return the pairs of places within the tolerance in every dimension, also across a border."""
     apart = (
         (one[:, None] >> _SHIFTS[:dimensions]) - (other[:, None] >> _SHIFTS[:dimensions])

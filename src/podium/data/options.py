@@ -1,25 +1,17 @@
 """The options of a data source: which column is the target, how items are divided, how pictures and
 text are read."""
 
-import json
-import re
-import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from podium.data.contract import Contract
+from podium.data.option_text import as_list
 from podium.data.schema import KINDS
 from podium.errors import InvalidInput, require, suggestion
 from podium.files.documents import parse, with_whole_numbers
 
-_PLAIN = r"(?!(?i:y|n|yes|no|on|off|true|false|null)$)[A-Za-z_][\w-]*"
-"""A text that YAML and a shell take as it is."""
-
 _SPLITS = ("stratified", "random")
-_LISTS = ("drop", "categories", "numbers", "missing_values", "split_by")
 _MISSING = ("fill", "indicator", "refuse")
 COMMON = ("name", "kind", "split", "split_seed", "validation", "test", "allow_duplicates")
 
@@ -179,59 +171,5 @@ class DataOptions:
             if name not in known:
                 raise InvalidInput(f"data_options has no {name!r}", suggestion(str(name), known))
         Contract.check_names(options.get("contract"))
-        values = {
-            name: _as_list(name, with_whole_numbers(value)) for name, value in options.items()
-        }
+        values = {name: as_list(name, with_whole_numbers(value)) for name, value in options.items()}
         return parse(cls, {**values, "target": target}, "data_options")
-
-
-def _as_list(name: str, value: Any) -> Any:
-    return [value] if isinstance(value, str) and name in _LISTS else value
-
-
-_PARAMETERS: ContextVar[Mapping[str, Any] | None] = ContextVar("_PARAMETERS", default=None)
-"""The data_options that a pipeline was given, while it reads its data; None for `podium data
-prepare`."""
-
-
-@contextmanager
-def of_pipeline(given: Mapping[str, Any]) -> Iterator[None]:
-    """Let `written` write options as a pipeline takes them, together with those that it was
-    given."""
-    token = _PARAMETERS.set(given)
-    try:
-        yield
-    finally:
-        _PARAMETERS.reset(token)
-
-
-def in_pipeline() -> bool:
-    """Whether what is said is read by somebody who gives parameters of a pipeline, not flags."""
-    return _PARAMETERS.get() is not None
-
-
-def changed(option: str, value: Any) -> dict[str, Any]:
-    """Return a pipeline's ``data_options`` with an option changed, or one more name in an option
-    that lists names."""
-    given = _PARAMETERS.get() or {}
-    more = [*_as_list(option, given.get(option, [])), value] if option in _LISTS else value
-    return {"data_options": {**given, option: more}}
-
-
-def written(option: str, value: Any) -> str:
-    """Return an option as it is typed in a shell: ``drop=[id]``, or of a pipeline
-    ``data_options='{"drop": ["id"]}'``.
-
-    Args:
-        value: Its value; of an option that lists names, one more name.
-    """
-    if _PARAMETERS.get() is not None:
-        return f"data_options={shlex.quote(json.dumps(changed(option, value)['data_options'], ensure_ascii=False))}"
-    value = [value] if option in _LISTS else value
-    plain = isinstance(value, str) and not re.fullmatch(r"\W", value)  # YAML reads no lone comma
-    text = value if plain else json.dumps(value, ensure_ascii=False)
-    if option in _LISTS and re.fullmatch(_PLAIN, value[0], re.ASCII):
-        return f"{option}=[{value[0]}]"
-    return (
-        f"{option}={text}" if re.fullmatch(r"[\w.\\-]*", text) else shlex.quote(f"{option}={text}")
-    )

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv, parquet
 
-from podium.data.options import changed, written
+from podium.data.option_text import changed, written
 from podium.data.rows import OnProblem, Problem, RowFile, Rows
 from podium.data.values import AFTER, BEFORE, GROUPS
 from podium.display.text import plural

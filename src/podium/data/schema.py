@@ -28,7 +28,17 @@ KINDS = ("classification", "regression")
 _MEANINGS = ("image", "table", "tokens", "array")
 MOST_CLASSES = 10_000
 
+DATES = {
+    "date": "2026-01-31 or 31.1.2026",
+    "day/month/year": "31/1/2026",
+    "month/day/year": "1/31/2026",
+}
+"""Types of columns that hold dates, with an example."""
+
+NUMBERS = ("integer", "number")
+
 Array = NDArray[Any]
+Hashes = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from podium.data.blocks import Selection
 from podium.data.folds import as_numbers
-from podium.data.hashes import Hashes, hash_labels, key_items, mix
-from podium.data.options import DataOptions, written
-from podium.data.schema import PART_NAMES, Array
+from podium.data.hashes import hash_labels, key_items
+from podium.data.near import mix
+from podium.data.option_text import written
+from podium.data.options import DataOptions
+from podium.data.schema import PART_NAMES, Array, Hashes
 from podium.data.sources.source import Raw
 from podium.display.text import are, plural
 from podium.errors import InvalidInput

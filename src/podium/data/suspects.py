@@ -12,11 +12,10 @@ from scipy.stats import binom
 
 from podium.data.artifact import PARTS
 from podium.data.blocks import Selection, blocks
-from podium.data.hashes import Hashes, mix
-from podium.data.near import NearItems, letter_cases, one_case, picture_grid
-from podium.data.options import written
+from podium.data.near import NearItems, letter_cases, mix, one_case, picture_grid
+from podium.data.option_text import written
 from podium.data.profile import MISSING
-from podium.data.schema import Array, Column, InputDescription
+from podium.data.schema import Array, Column, Hashes, InputDescription
 from podium.data.split import Split
 from podium.display.text import are, plural
 
@@ -48,7 +47,7 @@ def find_overlaps(parts: Mapping[str, Selection], hashes: Mapping[str, Hashes]) 
 
     Args:
         parts: By name.
-        hashes: Those of hash_items, of each part.
+        hashes: Those of Selection.hashes, of each part.
     """
     overlaps = []
     for other, part in combinations(PARTS, 2):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from podium.data.contract import DATES
+from podium.data.schema import DATES
 from podium.errors import InvalidInput
 
 MISSING_VALUES = (

@@ -83,8 +83,10 @@ def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
     lines: dict[str, tuple[str, str, str]] = {}
     with suppress(BrokenRules):  # fields of wrong types: the findings say so
         experiment = Experiment.parse(manifest)
-        findings = worst_first([*findings, *apply(UNKNOWN_FIELDS, experiment.template.workload)])
-        findings += _not_examined_trial(experiment.template)
+        findings = [
+            *worst_first([*findings, *apply(UNKNOWN_FIELDS, experiment.template.workload)]),
+            *_not_examined_trial(experiment.template),
+        ]
         lines = _commands(experiment)
     return Report(subject=subject, kind=kind, findings=findings, details={"commands": lines})
 

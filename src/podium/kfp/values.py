@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from podium.errors import InvalidInput
+from podium.errors import InvalidInput, suggestion
 
 if TYPE_CHECKING:
     from podium.manifests.experiment import Experiment
@@ -240,7 +240,6 @@ def experiment_text(given: Any, folder: Path = Path()) -> Any:
     Raises:
         InvalidInput: There is no such file, or it does not hold a single YAML object.
     """
-    from podium.errors import suggestion
     from podium.manifests.experiment import bundled, load
     from podium.manifests.experiment.source import AUTO
 

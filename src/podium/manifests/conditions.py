@@ -184,8 +184,13 @@ class Conditions:
         current = true.get(kind)
         if style == "operator" and ("Failed" in true or (current and current["reason"] == reason)):
             return
-        new = {"type": kind, "status": "True", "reason": reason, "message": message}
-        new |= dict.fromkeys(_TIMES[style], time)
+        new = {
+            "type": kind,
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            **dict.fromkeys(_TIMES[style], time),
+        }
         if current and style != "katib":
             new["lastTransitionTime"] = current["lastTransitionTime"]
         if kind in _TURN_RUNNING_OFF.get(style, ()):

@@ -148,8 +148,13 @@ class Resource:
 
     def explained(self, why: Condition) -> Self:
         """Return a copy with a condition that is true in place of the one of its type."""
-        shown = {"type": why.type, "status": "True", "reason": why.reason}
-        shown |= {"message": why.message, "lastTransitionTime": why.changed}
+        shown = {
+            "type": why.type,
+            "status": "True",
+            "reason": why.reason,
+            "message": why.message,
+            "lastTransitionTime": why.changed,
+        }
         before = objects(self.status.get("conditions"))
         kept = [condition for condition in before if condition.get("type") != why.type]
         return self.with_status({**self.status, "conditions": [*kept, shown]})

@@ -200,10 +200,11 @@ def _with_patched_template(
         jobs.append({"name": name, "template": {"spec": {"template": template}}})
     runtime = mapping(patch.get("trainingRuntimeSpec"))
     jobset = mapping(runtime.get("template"))
+    others = mapping(jobset.get("spec")).items()
     spec = {
-        key: value for key, value in mapping(jobset.get("spec")).items() if key != "replicatedJobs"
+        **{key: value for key, value in others if key != "replicatedJobs"},
+        **({"replicatedJobs": jobs} if jobs else {}),
     }
-    spec |= {"replicatedJobs": jobs} if jobs else {}
     jobset = {
         **{key: value for key, value in jobset.items() if key != "spec"},
         **({"spec": spec} if spec else {}),

@@ -8,7 +8,6 @@ import podium
 from podium.manifests.options import documented
 from podium.mcp.look import Answer, Look
 from podium.models.decision import Promotion
-from podium.models.ledger import CHAMPION
 from podium.models.model import Model
 from podium.runner.detached import begin
 from podium.runner.record import Annotations, annotate
@@ -130,12 +129,12 @@ class Change:
 
     def _move(self, name: str, move: Callable[[Model], Promotion], dry_run: bool) -> Answer:
         model = podium.registry(self._look.storage)[name]
-        before = model.aliases().get(CHAMPION)
+        before = model.champion_id
         moved = move(model)
         return {
             "dry_run": dry_run,
             "model": name,
-            "champion_before": before.version if before else None,
+            "champion_before": before,
             "champion": moved.version,
             "reasons": moved.decision.reasons if moved.decision else (),
         }

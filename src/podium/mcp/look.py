@@ -175,7 +175,8 @@ class Look:
         first, second: ids or aliases such as champion. gained and lost: what the second does better
         and worse, some of each; items_gained and items_lost: how many.
         """
-        from podium.models.comparison import chosen_metric, difference
+        from podium.models.comparison import chosen_metric
+        from podium.models.difference import difference
         from podium.models.shared_items import predictions
 
         shown = podium.registry(self.storage)[model]

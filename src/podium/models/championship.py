@@ -60,6 +60,12 @@ class Championship:
             warn_once(f"the champion of {self.name} in {url} is {held.version}, which is gone")
         return champion
 
+    @property
+    def champion_id(self) -> str | None:
+        """Id of the champion, although its version may be gone; None if there is none."""
+        held = self.aliases().get(CHAMPION)
+        return held.version if held else None
+
     def aliases(self) -> dict[str, Record]:
         """Return the record of each alias's last move, by alias."""
         return dict(self.ledger.read()[0].aliases)

@@ -1,9 +1,8 @@
-"""Comparison of two versions of a model on the test items that they share, and the decision between
-a challenger and the champion."""
+"""The decision between a challenger and the champion, on the test items that they share."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -28,17 +27,15 @@ from podium.models.shared_items import (
     stored_hashes,
 )
 from podium.models.version import PREDICTIONS, Version
-from podium.prediction import ONNX, PREPROCESSING
+from podium.prediction.command import ONNX
+from podium.prediction.predictor import PREPROCESSING
 from podium.scoring import (
     METRICS,
-    Comparison,
     Metric,
     choose_metric,
-    compare,
     find_metric,
-    score_predictions,
 )
-from podium.scoring.comparison import Changes, by_class, figure_interval, flips, moved_errors
+from podium.scoring.comparison import figure_interval
 from podium.scoring.threshold import THRESHOLD
 
 if TYPE_CHECKING:
@@ -298,96 +295,3 @@ def contest(
     if live:
         evidence, part = {**evidence, "live": live.evidence}, live.test_part
     return model.challenge(version, judged, {**evidence, "test_part": part})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """A second version against a first, on the same items."""
-
-    comparison: Comparison
-    """The metric compared; its first value is the second version's."""
-
-    items: int
-
-    metrics: Mapping[str, tuple[float | None, float | None]]
-    """Each metric's value of the first and the second version; None where it is not defined."""
-
-    classes: Mapping[str, Mapping[str, Any]]
-    """By class, see podium.scoring.comparison.by_class; empty for regression."""
-
-    changes: Changes
-    """The items the second does better or worse."""
-
-    notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values; ``value`` is the second version's, ``champion_value`` the
-        first's."""
-        from podium.models.rule import figures
-
-        return {
-            "metric": self.comparison.metric.to_json(),
-            "items": self.items,
-            "value": self.comparison.first,
-            **figures(self.comparison),
-            "metrics": {
-                name: {"first": first, "second": second}
-                for name, (first, second) in self.metrics.items()
-            },
-            "classes": dict(self.classes),
-            "gained": [vars(change) for change in self.changes.gained],
-            "lost": [vars(change) for change in self.changes.lost],
-            "notes": list(self.notes),
-        }
-
-
-def difference(seen: SharedItems, metric: Metric) -> Difference:
-    """Compare the second of two versions with the first.
-
-    Args:
-        metric: What is tested; every other metric of the kind is computed too.
-
-    Raises:
-        InvalidInput: The metric is not defined for these predictions.
-    """
-    scores = [
-        score_predictions(
-            array,
-            seen.target,
-            classes=len(seen.classes) or None,
-            metric=metric,
-            decided=None if array is decided else decided,
-        )
-        for array, decided in zip(seen.predicted, seen.decided, strict=True)
-    ]
-    before, after = seen.decided
-    old, new = seen.of(metric)
-    names = dict.fromkeys([metric.name, *scores[0].metrics, *scores[1].metrics])
-    regression = seen.kind == "regression"
-    return Difference(
-        comparison=compare(metric, seen.target, new, old, seen.groups),
-        items=len(seen.target),
-        metrics={
-            name: (scores[0].metrics.get(name), scores[1].metrics.get(name)) for name in names
-        },
-        classes={} if regression else by_class(seen.target, after, before, seen.classes),
-        changes=_placed(
-            moved_errors(seen.target, before, after)
-            if regression
-            else flips(seen.target, before, after, seen.classes),
-            seen.items,
-        ),
-        notes=seen.notes,
-    )
-
-
-def _placed(changes: Changes, items: np.ndarray) -> Changes:
-    return replace(
-        changes,
-        **{
-            side: tuple(
-                replace(change, item=int(items[change.item])) for change in getattr(changes, side)
-            )
-            for side in ("gained", "lost")
-        },
-    )

@@ -7,7 +7,7 @@ import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podium.errors import InvalidInput
 from podium.files.drafts import appearing
@@ -17,12 +17,9 @@ from podium.models.document import CARD
 from podium.models.export_mlflow import GRAPH, graph_of
 from podium.models.signature import require_trusted
 from podium.models.version import Version
+from podium.scoring.model import Tensor
 from podium.storage.base import Progress
 from podium.system.plugins import Table
-
-if TYPE_CHECKING:
-    from podium.scoring.model import Tensor
-
 
 _TYPES = {
     "float32": "TYPE_FP32", "float64": "TYPE_FP64", "float16": "TYPE_FP16", "uint8": "TYPE_UINT8", "int8": "TYPE_INT8",

@@ -280,38 +280,13 @@ class LiveItems:
     def _recording(self) -> Recording:
         return Recording(self.recorded, self.model)
 
-    @cached_property
-    def _read(self) -> tuple[dict[str, Exchange], set[str]]:
-        """Requests by id, and ids that stand for different items; one that came again with the same
-        items is one request."""
-        exchanges, ambiguous = dict[str, Exchange](), set[str]()
-        for exchange in self._recording:
-            if not exchange.answers:
-                continue
-            earlier = exchanges.setdefault(exchange.id, exchange)
-            if earlier is exchange:
-                continue
-            if not _same(earlier, exchange):
-                ambiguous.add(exchange.id)
-            both = {**exchange.answers, **earlier.answers}
-            answers = {name: both[name] for name in dict.fromkeys([*earlier.answers, *both])}
-            failed = {*earlier.failed, *exchange.failed} - both.keys()
-            exchanges[exchange.id] = Exchange(
-                id=exchange.id,
-                time=earlier.time,
-                answers=answers,
-                failed=tuple(sorted(failed)),
-                digests={**exchange.digests, **earlier.digests},
-            )
-        return {name: each for name, each in exchanges.items() if name not in ambiguous}, ambiguous
-
     @property
     def _exchanges(self) -> dict[str, Exchange]:
-        return self._read[0]
+        return self._recording.requests[0]
 
     @property
     def _ambiguous(self) -> set[str]:
-        return self._read[1]
+        return self._recording.requests[1]
 
     @cached_property
     def _labels(self) -> Mapping[_Item, str]:
@@ -386,14 +361,6 @@ def _said(version: Version, predicted: list[Any]) -> np.ndarray:
     if threshold:
         array = threshold.decide(array, classes)
     return np.array(classes)[array.argmax(1) if array.ndim > 1 else array]
-
-
-def _same(one: Exchange, other: Exchange) -> bool:
-    return any(
-        first.items == second.items
-        for first in one.answers.values()
-        for second in other.answers.values()
-    )
 
 
 def _some(names: Any) -> str:

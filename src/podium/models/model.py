@@ -245,16 +245,6 @@ class Model(Championship):
             NotFound: There is no such version.
             Conflict: Somebody else moved the champion meanwhile.
         """
-        if dry_run:
-            return self._dry_run().promote(
-                version,
-                rule=rule,
-                data=data,
-                live=live,
-                labels=labels,
-                reason=reason,
-                tracking=tracking,
-            )
         if (live is None) != (labels is None) or (live and data):
             raise InvalidInput(
                 "recorded answers and labels go together, and not with other data",
@@ -266,17 +256,19 @@ class Model(Championship):
             )
         chosen = version.version if isinstance(version, Version) else self.version(version).version
         check_tracking(tracking)
+        model = self._dry_run() if dry_run else self
         if rule is None:
-            held = self.aliases().get(CHAMPION)
-            record = self.set_champion(chosen, {"reason": reason}, held.version if held else None)
-            return self._moved(Promotion(record=record), tracking)
+            record = model.set_champion(chosen, {"reason": reason}, model.champion_id)
+            return model._moved(Promotion(record=record), tracking)
         from podium.models.comparison import contest
         from podium.models.live import LiveItems
 
-        items = None
-        if live and labels:
-            items = LiveItems(model=self.name, recorded=str(live), labels=Path(labels))
-        ended = contest(self, chosen, rule, str(data) if data else None, {"reason": reason}, items)
+        items = (
+            LiveItems(model=self.name, recorded=str(live), labels=Path(labels))
+            if live and labels
+            else None
+        )
+        ended = contest(model, chosen, rule, str(data) if data else None, {"reason": reason}, items)
         if ended.record is None:
             assert ended.decision
             champion = (
@@ -287,7 +279,7 @@ class Model(Championship):
             raise NotPromoted(
                 f"{chosen} of {self.name} does not meet the rule; {champion}", ended.decision
             )
-        return self._moved(ended, tracking)
+        return model._moved(ended, tracking)
 
     def approve(
         self,
@@ -393,8 +385,6 @@ class Model(Championship):
                 stays.
             Damaged: The version to return to is damaged; the champion stays.
         """
-        if dry_run:
-            return self._dry_run().rollback(to, reason=reason, tracking=tracking)
         check_tracking(tracking)
         current = self.aliases().get(CHAMPION)
         if current is None:
@@ -407,10 +397,11 @@ class Model(Championship):
             )
         self.require_intact(target)
         expect = (current.version,)
-        record = self.ledger.move(
+        model = self._dry_run() if dry_run else self
+        record = model.ledger.move(
             "rollback", CHAMPION, target, evidence={"reason": reason}, expect=expect
         )
-        return self._moved(Promotion(record=record), tracking)
+        return model._moved(Promotion(record=record), tracking)
 
     def verify(
         self,

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -158,7 +159,40 @@ class Recording:
                 for number, line in enumerate(self._storage.get(entry.key).splitlines(), 1):
                     yield Exchange.parse(line, f"{self._storage.join(entry.key)}, line {number},")
 
+    @cached_property
+    def requests(self) -> tuple[dict[str, Exchange], set[str]]:
+        """Requests by id, and ids that stand for different items; one that came again with the same
+        items is one request."""
+        exchanges, ambiguous = dict[str, Exchange](), set[str]()
+        for exchange in self:
+            if not exchange.answers:
+                continue
+            earlier = exchanges.setdefault(exchange.id, exchange)
+            if earlier is exchange:
+                continue
+            if not _same(earlier, exchange):
+                ambiguous.add(exchange.id)
+            both = {**exchange.answers, **earlier.answers}
+            answers = {name: both[name] for name in dict.fromkeys([*earlier.answers, *both])}
+            failed = {*earlier.failed, *exchange.failed} - both.keys()
+            exchanges[exchange.id] = Exchange(
+                id=exchange.id,
+                time=earlier.time,
+                answers=answers,
+                failed=tuple(sorted(failed)),
+                digests={**exchange.digests, **earlier.digests},
+            )
+        return {name: each for name, each in exchanges.items() if name not in ambiguous}, ambiguous
+
     def _segments(self) -> list[Entry]:
         """Return what servers wrote, in the order of their times."""
         listed = self._storage.list(self._prefix)
         return [each for each in listed if _SEGMENT.fullmatch(each.key, len(self._prefix))]
+
+
+def _same(one: Exchange, other: Exchange) -> bool:
+    return any(
+        first.items == second.items
+        for first in one.answers.values()
+        for second in other.answers.values()
+    )

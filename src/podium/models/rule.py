@@ -286,8 +286,11 @@ def _compared(
     before = math.nan if champion is None else metric.steady_value(target, champion)
     compared = None
     if math.isnan(value):
-        evidence |= {"value": None, "value_interval": None}
-        evidence |= {} if math.isnan(before) else {"champion_value": before}
+        evidence |= {
+            "value": None,
+            "value_interval": None,
+            **({} if math.isnan(before) else {"champion_value": before}),
+        }
     elif champion is None or math.isnan(before):
         interval = figure_interval(metric, target, challenger, groups)
         evidence |= {"value_interval": _listed(interval), "shrunk": value}

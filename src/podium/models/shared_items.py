@@ -35,8 +35,8 @@ from podium.models.task import (
     decision_threshold,
 )
 from podium.models.version import PREDICTIONS, TARGET, Version
-from podium.prediction import PREPROCESSING
 from podium.prediction.command import CommandModel
+from podium.prediction.predictor import PREPROCESSING
 from podium.scoring import (
     Metric,
 )

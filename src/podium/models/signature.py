@@ -85,7 +85,8 @@ class PublicKey:
         try:
             content = storage.get(signature_key(version), limit=MAX_BYTES + 1)
         except NotFound:
-            raise Untrusted(f"{version.title} is not signed", _to_sign(version)) from None
+            hint = f"podium models sign {version.name} {version.version} --key key.pem"
+            raise Untrusted(f"{version.title} is not signed", hint) from None
         signed = _signed(content, self, storage.join(signature_key(version)))
         _compare(version.title, signed, version.checksums())
 
@@ -263,10 +264,6 @@ def signer(key_file: Path) -> tuple[Callable[[bytes], bytes], PublicKey]:
     public = PublicKey(_of_a_curve(key, key_file).public_key())
     algorithm = ec.ECDSA(getattr(hashes, _CURVES[public.key.curve.name])())
     return lambda content: bytes(key.sign(content, algorithm)), public
-
-
-def _to_sign(version: "Version") -> str:
-    return f"podium models sign {version.name} {version.version} --key key.pem"
 
 
 def _require_place(version: "Version") -> None:

@@ -7,7 +7,7 @@ from podium.data.schema import DatasetInfo
 from podium.display.text import listed
 from podium.errors import InvalidInput
 from podium.files.documents import load_json
-from podium.prediction import PREPROCESSING
+from podium.prediction.predictor import PREPROCESSING
 from podium.scoring.threshold import THRESHOLD, Threshold
 
 if TYPE_CHECKING:

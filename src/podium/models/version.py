@@ -355,8 +355,8 @@ class Version:
             Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have.
             InvalidInput: It has no model.
         """
-        from podium.prediction import MODELS, ONNX, Predictor
-        from podium.prediction.command import CommandModel
+        from podium.prediction.command import MODELS, ONNX, CommandModel
+        from podium.prediction.predictor import Predictor
         from podium.scoring import OnnxModel
 
         require_trusted(self)

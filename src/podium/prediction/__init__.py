@@ -1,9 +1,11 @@
 """Predicting with a model, from a directory or from the registry: arrays, rows of a DataFrame,
 files, sentences."""
 
-from podium.prediction.directory import MODELS, ONNX, ModelDirectory
+from podium.prediction.command import MODELS, ONNX
+from podium.prediction.directory import ModelDirectory
+from podium.prediction.opening import open_model
 from podium.prediction.predictions import Outcome, Predictions
-from podium.prediction.predictor import PREPROCESSING, PROFILE, Predictor, open_model
+from podium.prediction.predictor import PREPROCESSING, PROFILE, Predictor
 
 __all__ = [
     "MODELS",

@@ -29,6 +29,10 @@ from podium.storage import connect
 from podium.system.supervised import outlived
 
 FILE = "model.json"
+ONNX = "model.onnx"
+MODELS = (ONNX, FILE)
+"""Files that are evaluated: a graph, or a command that predicts."""
+
 _CONTRACT = "a predict command writes an .npy array of numbers to --output, one row for each row of the inputs"
 OUTPUT = "predictions.npy"
 _END_SECONDS = 10.0

@@ -12,16 +12,11 @@ from podium.data.seen import SeenItems, read_seen
 from podium.data.validated import VALIDATED
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.files.documents import MAX_JSON, load_json
-from podium.prediction.command import FILE as COMMAND, PredictCommand
+from podium.prediction.command import FILE as COMMAND, MODELS, ONNX, PredictCommand
 from podium.storage import Entry, Stored, connect, local_path
 
 _CHECKPOINT = "checkpoint*"
 """Files of an interrupted training; they are not part of the model."""
-
-ONNX = "model.onnx"
-
-MODELS = (ONNX, COMMAND)
-"""Files that are evaluated: a graph, or a command that predicts."""
 
 _LARGE = 8 << 20
 """Bytes: smaller files are downloaded and hashed again, which takes fewer requests than a copy by

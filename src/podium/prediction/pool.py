@@ -11,7 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from numpy.typing import NDArray
 
 from podium.errors import Failed
 from podium.prediction.command import (
@@ -27,9 +29,6 @@ from podium.prediction.command import (
     write_inputs,
 )
 from podium.system.machine import cores
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data.contract import DATES
 from podium.data.preprocessing import Preprocessing, TablePreprocessing
 from podium.data.profile import MISSING, UNKNOWN, Bins, Profile
 from podium.data.rows import Problem
+from podium.data.schema import DATES
 from podium.display.notebook import data_frame, table
 from podium.display.text import digits, one_line, plural
 from podium.scoring import class_indices

@@ -6,30 +6,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from podium.data import artifact, preprocessing
+from podium.data.items import Batch, read_items
 from podium.data.preprocessing import Preprocessing
 from podium.data.profile import Profile
 from podium.data.rows import Problem
 from podium.data.schema import DatasetInfo
 from podium.data.split import Split
 from podium.display.notebook import say
-from podium.errors import InvalidInput, NotFound, PodiumError
-from podium.files.documents import load_json, parse
-from podium.prediction.command import FILE as COMMAND, CommandModel
-from podium.prediction.directory import ONNX, ModelDirectory
+from podium.errors import InvalidInput, PodiumError
+from podium.files.documents import parse
+from podium.prediction.command import CommandModel
 from podium.prediction.predictions import Outcome, Predictions, UnknownValues, decided
 from podium.scoring import OnnxModel
 from podium.scoring.threshold import THRESHOLD, Threshold
-from podium.storage import absolute
-
-if TYPE_CHECKING:
-    from podium.data.items import Batch
 
 PREPROCESSING = "preprocessing.json"
 """File of a model directory or a version: the preprocessing, and the target's name and classes."""
@@ -296,8 +292,6 @@ class Predictor:
         encoding: str = "utf-8",
     ) -> "Iterator[tuple[Batch, NDArray[Any]]]":
         """Yield items as they are read, with the results of those that could be."""
-        from podium.data.items import read_items
-
         count = None if classes is None else len(classes)
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
             batches = read_items(
@@ -335,56 +329,6 @@ def _gather(batches: "Iterable[Batch]", size: int) -> "Iterator[list[Batch]]":
             gathered, held = [], 0
     if gathered:
         yield gathered
-
-
-def open_model(uri: str | Path) -> Predictor:
-    """Open the model directory that a trainer wrote.
-
-    Args:
-        uri: A directory or a URI with ``model.onnx``, or ``model.json`` with a predict command; or
-            such a file in it.
-
-    Raises:
-        NotFound: There is no model.
-
-    Example:
-        >>> import podium
-        >>> model = podium.open_model(storage / "models/digits/versions/v1")
-        >>> len(model.predict(images))
-        2
-    """
-    where, file = absolute(uri), ""
-    if where.rpartition("/")[2] in (ONNX, COMMAND):
-        where, _, file = where.rpartition("/")
-    directory = ModelDirectory(where)
-    directory.require_model()
-    return Predictor(
-        str(uri),
-        lambda: _open_file(directory.path / file, str(uri)),
-        lambda name: _beside(directory.path / name),
-    )
-
-
-def _open_file(path: Path, name: str) -> OnnxModel | CommandModel:
-    """Open the model in a local directory, or a file of it; each call of a command copies it,
-    without checkpoints.
-
-    Args:
-        name: For people.
-
-    Raises:
-        NotFound: There is none.
-    """
-    file = next((path / known for known in (ONNX, COMMAND) if (path / known).is_file()), path)
-    if not file.is_file():
-        raise NotFound(f"there is neither {ONNX} nor {COMMAND} in {path}")
-    if file.name != COMMAND:
-        return OnnxModel(file)
-    return CommandModel(name=name, fetch=lambda copy: ModelDirectory(file.parent).fetch(copy))
-
-
-def _beside(file: Path) -> Any:
-    return load_json(file.read_bytes(), str(file)) if file.is_file() else {}
 
 
 def write_preprocessing(info: DatasetInfo, target: Path) -> None:

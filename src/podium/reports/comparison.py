@@ -71,10 +71,12 @@ def render_comparison(rows: Sequence[Compared], what: str) -> str:
         :_MOST_PARAMETERS
     ]
     figures = {
-        f"parameter-{at}": plots.as_json(_against(rows, name, metrics))
-        for at, name in enumerate(drawn, 1)
+        **{
+            f"parameter-{at}": plots.as_json(_against(rows, name, metrics))
+            for at, name in enumerate(drawn, 1)
+        },
+        **_curves(rows, metric, maximize),
     }
-    figures |= _curves(rows, metric, maximize)
     if any(row.steps for row in rows):
         figures["steps"] = plots.as_json(_durations(rows))
     values = {row.name: row.metrics[metric] for row in rows if metric in row.metrics}

@@ -153,12 +153,14 @@ def render_sweep(page: SweepPage) -> str:
     """
     sweep = page.table
     best = next((row for row in sweep["trials"] if row["name"] == sweep["best"]), None)
-    figures = plots.of_sweep(sweep) if best else {}
-    figures |= plots.of_times(sweep)
     objective = sweep["objective"]
     named = [sweep["best"]] if best else []
     directions = {objective["metric"]: objective["maximize"]}
-    figures |= plots.learning_curves(sweep["trials"], directions, named, sweep["best"])
+    figures = {
+        **(plots.of_sweep(sweep) if best else {}),
+        **plots.of_times(sweep),
+        **plots.learning_curves(sweep["trials"], directions, named, sweep["best"]),
+    }
     return html_page(
         "sweep.html.jinja",
         figures,

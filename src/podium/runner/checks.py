@@ -8,18 +8,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from podium import cluster, storage
+from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.scripts import check_imports, script_of
+from podium.data.schema import DatasetInfo
 from podium.errors import InvalidInput, suggestion
 from podium.kfp.values import PipelineSettings, check_values
-
-if TYPE_CHECKING:
-    from podium.cluster.local.cluster import LocalCluster
-    from podium.data.schema import DatasetInfo
-    from podium.manifests.experiment import Experiment
-    from podium.trainer.config import TrainConfig
-    from podium.training.dataset import DataSettings
+from podium.manifests.experiment import Experiment, check
+from podium.manifests.experiment.build import flags_of
+from podium.manifests.experiment.trainer import flag_name
+from podium.models import PromotionRule
+from podium.models.mlflow import check_tracking
+from podium.trainer import networks
+from podium.trainer.config import TrainConfig, check_library, parse
+from podium.trainer.task import read
+from podium.training.dataset import DataSettings
+from podium.training.preparation import check_data
+from podium.training.recipe import as_arguments
 
 
 def check_here(values: Mapping[str, Any], code: str = "") -> None:
@@ -33,12 +40,6 @@ def check_here(values: Mapping[str, Any], code: str = "") -> None:
     Raises:
         PodiumError: A value breaks a rule, or there is no such cluster or storage.
     """
-    from podium import cluster, storage
-    from podium.cluster.local.cluster import LocalCluster
-    from podium.models import PromotionRule
-    from podium.models.mlflow import check_tracking
-    from podium.training.preparation import check_data
-
     settings = check_values(values, here=True)
     for location in settings.data.locations if settings.data else ():
         path = storage.local_path(location)
@@ -63,15 +64,13 @@ def check_here(values: Mapping[str, Any], code: str = "") -> None:
             _check_programs(settings, opened, "" if values.get("install_requirements") else code)
 
 
-def _check_jobs(settings: PipelineSettings, info: "DatasetInfo | None") -> None:
+def _check_jobs(settings: PipelineSettings, info: DatasetInfo | None) -> None:
     """Check the Experiment, and the flags of podium's trainer: on this machine every image is this
     Python.
 
     Args:
         info: Facts about the data, if known.
     """
-    from podium.manifests.experiment import check
-
     experiment = settings.experiment()
     builtin = (
         experiment.uses_builtin_trainer
@@ -86,11 +85,9 @@ def _check_jobs(settings: PipelineSettings, info: "DatasetInfo | None") -> None:
         _check_flags(settings, experiment, info)
 
 
-def _check_programs(settings: PipelineSettings, cluster: "LocalCluster", code: str) -> None:
+def _check_programs(settings: PipelineSettings, cluster: LocalCluster, code: str) -> None:
     """Refuse a job that this machine cannot run, as where a script is not there, or imports what is
     not installed."""
-    from podium.manifests.experiment import Experiment
-
     for _, job in settings.jobs():
         if isinstance(job, Experiment):
             values = {
@@ -113,8 +110,6 @@ def _check_code(argv: Sequence[str], folder: Path) -> None:
 
 
 def _check_network(network: str) -> None:
-    from podium.trainer import networks
-
     if network and not networks.exists(network):
         raise InvalidInput(
             f"no network {network!r} in podium ({', '.join(networks.OWN)}) or torchvision.models",
@@ -123,13 +118,10 @@ def _check_network(network: str) -> None:
 
 
 def _check_flags(
-    settings: PipelineSettings, experiment: "Experiment | None", info: "DatasetInfo | None"
+    settings: PipelineSettings, experiment: Experiment | None, info: DatasetInfo | None
 ) -> None:
     """Check the flags of podium's trainer with its own parser, and whether its network takes the
     data."""
-    from podium.trainer.config import check_library, parse
-    from podium.training.recipe import as_arguments
-
     assert settings.train is not None
     config = parse(as_arguments({**settings.train.hyperparameters, **settings.train.fixed(gpus=0)}))
     for each in _of_trials(experiment) if experiment else (config,):
@@ -141,14 +133,11 @@ def _check_flags(
 
 
 def _check_data(
-    config: "TrainConfig",
+    config: TrainConfig,
     settings: PipelineSettings,
-    data: "DataSettings",
-    info: "DatasetInfo | None",
+    data: DataSettings,
+    info: DatasetInfo | None,
 ) -> None:
-    from podium.trainer import networks
-    from podium.trainer.task import read
-
     meaning = info.meaning if info else data.kind
     if meaning in ("table", "array") and config.model not in networks.NUMBERS:
         what = "a table" if meaning == "table" else "numbers"
@@ -173,7 +162,7 @@ def _check_data(
         read(config, info)
 
 
-def _enough(data: "DataSettings", batch: int) -> int:
+def _enough(data: DataSettings, batch: int) -> int:
     limits = count(max(batch, data.limit))
     return next(
         limit for limit in limits if (replace(data, limit=limit).training_items or 0) >= batch
@@ -188,14 +177,9 @@ def _smaller_batch(items: int, settings: PipelineSettings) -> str:
     return f"hyperparameters={shlex.quote(json.dumps({**given, 'batch-size': size}))}"
 
 
-def _of_trials(experiment: "Experiment") -> "list[TrainConfig]":
+def _of_trials(experiment: Experiment) -> list[TrainConfig]:
     """Return network and batch size of the trial with the most items in a batch; one for each
     network that is searched."""
-    from podium.manifests.experiment.build import flags_of
-    from podium.manifests.experiment.trainer import flag_name
-    from podium.trainer.config import parse
-    from podium.training.recipe import as_arguments
-
     values = {
         parameter.name: max(parameter.choices, key=_number)
         if parameter.choices

@@ -65,7 +65,6 @@ def checked(
             cannot run a step.
     """
     from podium.kfp.definition import load
-    from podium.runner.checks import check_here
     from podium.runner.interpreter import check_runs
 
     for variable, name in ((STORAGE, "storage"), (CLUSTER, "cluster")):
@@ -77,6 +76,8 @@ def checked(
         _values(definition, order) if order.resumed is None else (dict(order.resumed), {}, {})
     )
     if definition.ours:
+        from podium.runner.checks import check_here  # which loads the trainer's side and numpy
+
         try:
             check_here(definition.parameters.with_defaults(values), packed.get("code", ""))
         except InvalidInput as error:

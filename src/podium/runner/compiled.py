@@ -223,8 +223,8 @@ def command_of(
     for word in words:
         part = json.loads(word) if _STRUCTURE.match(word) else word
         chosen = _chosen(part, executor_input.get("inputs", {}))
-        for each in chosen if isinstance(chosen, list) else [chosen]:
-            found.append(resolved(each, executor_input, constants))
+        texts = chosen if isinstance(chosen, list) else [chosen]
+        found += [resolved(each, executor_input, constants) for each in texts]
     return found
 
 

@@ -138,12 +138,15 @@ def show(outcome: Mapping[str, Any]) -> Styled:
     if "decision" not in outcome:
         width = screen_width()
         rows = [
-            [f"{step}  {name}", _brief(value)]
-            for step, outputs in outcome["step_outputs"].items()
-            for name, value in outputs.items()
+            *(
+                [f"{step}  {name}", _brief(value)]
+                for step, outputs in outcome["step_outputs"].items()
+                for name, value in outputs.items()
+            ),
+            *([name, _brief(value)] for name, value in outcome["outputs"].items()),
+            ["run", relative(outcome["directory"])],
         ]
-        rows += [[name, _brief(value)] for name, value in outcome["outputs"].items()]
-        *put_out, path = _columns([*rows, ["run", relative(outcome["directory"])]]).splitlines()
+        *put_out, path = _columns(rows).splitlines()
         return Styled(
             harmless("\n".join([*(cut(line, width) if width else line for line in put_out), path]))
         )

@@ -18,7 +18,7 @@ from podium.cluster import connect
 from podium.display.notebook import Log, say
 from podium.display.text import figure, one_line
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, suggestion
-from podium.kfp.values import PIPELINES
+from podium.kfp.values import PIPELINES, with_experiment_text
 from podium.manifests.kinds import JOB_KINDS
 from podium.runner.messages import KFP, Event
 from podium.runner.process import (
@@ -337,7 +337,6 @@ class Run:
             Conflict: It is running.
         """
         from podium.kfp.definition import load, reaching
-        from podium.kfp.values import with_experiment_text
 
         record = RunRecord.read(self.directory)
         if not words and not first:

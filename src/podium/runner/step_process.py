@@ -216,10 +216,12 @@ def _command_in(
             where no list of processes shows them.
         volumes: ``HERE:THERE`` or ``HERE:THERE:ro`` of each place that it sees.
     """
-    options = ["--rm", "--replace", "--name", name, "--network", "host", "--user", "0:0"]
-    options += ["--pull", "never", "--security-opt", "label=disable"]
-    options += [option for variable in variables for option in ("--env", variable)]
-    options += [option for volume in volumes for option in ("--volume", volume)]
+    options = [
+        *("--rm", "--replace", "--name", name, "--network", "host", "--user", "0:0"),
+        *("--pull", "never", "--security-opt", "label=disable"),
+        *(option for variable in variables for option in ("--env", variable)),
+        *(option for volume in volumes for option in ("--volume", volume)),
+    ]
     if has_command:
         options += ["--entrypoint", words[0]]
         words = words[1:]

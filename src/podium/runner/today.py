@@ -54,8 +54,10 @@ def _code_changed(run: RunRecord, code: Mapping[str, str], begin: str, said: lis
     there = {
         name: folder for name, folder in packed.items() if Path(folder).is_dir() or name in code
     }
-    for name in packed.keys() - there.keys():
-        said.append(f"{packed[name]} is gone: {name} stays as it was packed")
+    said += [
+        f"{packed[name]} is gone: {name} stays as it was packed"
+        for name in packed.keys() - there.keys()
+    ]
     now, bundles = with_code({**run.parameters, **there}, there)
     changed = [name for name in there if now[name] != run.parameters.get(name)]
     store_code({now[name]: bundles[now[name]] for name in changed})

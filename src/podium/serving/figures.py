@@ -62,8 +62,10 @@ class Figures:
                 total += self._buckets[name, bound]
                 shown = "+Inf" if bound == _BOUNDS[-1] else f"{bound:g}"
                 lines.append(f'podium_serve_seconds_bucket{{model="{name}",le="{shown}"}} {total}')
-            lines.append(f'podium_serve_seconds_sum{{model="{name}"}} {seconds:.6f}')
-            lines.append(f'podium_serve_seconds_count{{model="{name}"}} {total}')
+            lines += [
+                f'podium_serve_seconds_sum{{model="{name}"}} {seconds:.6f}',
+                f'podium_serve_seconds_count{{model="{name}"}} {total}',
+            ]
         answers = sorted(self._answers.items())
         batchers = {model.name: model.now.batcher for model in served}
         return (

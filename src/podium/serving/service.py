@@ -120,11 +120,11 @@ class Service:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Follow the champions; at the end, wait until everything is answered."""
-        following = [
-            asyncio.create_task(self._tries[model.name].repeat(model.follow, self._follow))
-            for model in self._every
+        work = [
+            *(self._tries[model.name].repeat(model.follow, self._follow) for model in self._every),
+            *(challenger.repeat() for challenger in self._challengers),
         ]
-        following += [asyncio.create_task(challenger.repeat()) for challenger in self._challengers]
+        following = [asyncio.create_task(each) for each in work]
         yield
         for task in following:
             task.cancel()

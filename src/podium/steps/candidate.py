@@ -11,7 +11,8 @@ import numpy as np
 from podium.data.schema import DatasetInfo
 from podium.data.split import Split
 from podium.data.validated import Validated
-from podium.prediction.directory import ONNX, ModelDirectory
+from podium.prediction.command import ONNX
+from podium.prediction.directory import ModelDirectory
 from podium.scoring import Metric, OnnxModel, Scores, score_predictions
 from podium.scoring.threshold import THRESHOLD, Threshold
 from podium.storage import connect

@@ -3,7 +3,7 @@
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
-from podium.data.options import of_pipeline
+from podium.data.option_text import of_pipeline
 from podium.data.schema import DatasetInfo
 from podium.data.sealed import seal
 from podium.errors import PodiumError

@@ -83,11 +83,14 @@ def promote(
     parsed.check(metric)
     info = describe(data)
     model = Championship(connect(step.storage), model_name or name_for(info.name))
-    evidence = {"run_id": step.run.id, "dataset": info.digest, "test_part": info.test_part}
-    evidence |= {"tracking": tracking} if tracking else {}
-    evidence |= (
-        {"data": str(data)} if "approved" in parsed else {}
-    )  # it is compared again when a person has said yes
+    evidence = {
+        "run_id": step.run.id,
+        "dataset": info.digest,
+        "test_part": info.test_part,
+        **({"tracking": tracking} if tracking else {}),
+        # It is compared again when a person has said yes.
+        **({"data": str(data)} if "approved" in parsed else {}),
+    }
     say(f"the test part of {info.name} is opened for the comparison")
     contest = model.challenge(version, judge(str(data), parsed, metric, jobs), evidence)
     decided = contest.decision
@@ -110,10 +113,11 @@ def promote(
     log_to_mlflow(
         tracking, measured, result, model.storage.join(version_prefix(model.name, version))
     )
-    figures = {
-        name: value for name, value in decided.figures.items() if isinstance(value, int | float)
+    metrics = {
+        _named(name, metric.name): float(value)
+        for name, value in decided.figures.items()
+        if isinstance(value, int | float)
     }
-    metrics = {_named(name, metric.name): float(value) for name, value in figures.items()}
     return PromoteResult(outcome=result["outcome"], metrics=metrics)
 
 

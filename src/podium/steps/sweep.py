@@ -333,7 +333,8 @@ def _result(
     target: LaunchTarget,
     together: str,
 ) -> SweepResult:
-    complete(ModelDirectory(recipe.model), target)
+    directory = ModelDirectory(recipe.model)
+    complete(directory, target)
     origin = Origin(
         kind="trial",
         name=best.name,
@@ -345,7 +346,7 @@ def _result(
         code=target.code,
         install_requirements=target.install_requirements,
     )
-    origin.write()
+    origin.write(directory)
     assert best.value is not None
     metrics = {"trials": float(len(table.trials)), table.objective.metric: best.value}
     metadata = {

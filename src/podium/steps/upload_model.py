@@ -53,10 +53,12 @@ def upload_model(
     task = Task(dataset=data.name, kind=data.kind, target=data.target, classes=classes)
     task.require_same_model(registered)
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        files = ModelDirectory(model).fetch_evaluated(
-            measured.winner.files, measured.winner.etags, Path(scratch)
-        )
-        files |= {file.name: file for file in sorted(Path(predictions).iterdir())}
+        files = {
+            **ModelDirectory(model).fetch_evaluated(
+                measured.winner.files, measured.winner.etags, Path(scratch)
+            ),
+            **{file.name: file for file in sorted(Path(predictions).iterdir())},
+        }
         version = registered.upload(files, _metadata(files, measured))
     size = sum(record.size for record in version.files.values())
     say(f"{version.title}: {plural(len(files), 'file')}, {size / 1e6:.1f} MB")

@@ -53,7 +53,7 @@ class FileDocuments(Documents):
 
     def _claimed(self, name: str) -> Trial:
         """Return a trial without the end that the store shows of one that nobody supervises."""
-        self._store.claim("Trial", name)
+        self._store.supervision.claim("Trial", name)
         return self._cluster.trial(name)
 
     def create(self, trial: Trial) -> Trial:
@@ -86,7 +86,7 @@ class FileDocuments(Documents):
         if asked == "delete":
             self._cluster.remove("Experiment", experiment)
         elif asked != "leave":
-            self._store.disown("Experiment", experiment)
+            self._store.supervision.disown("Experiment", experiment)
 
     def _file(self, resource: Experiment | Trial, name: str) -> Path:
         return self._store.path(resource.kind, resource.name) / name

@@ -17,7 +17,7 @@ from podium.manifests.options.algorithm import settled as with_algorithm
 from podium.manifests.options.pool import pool_size
 from podium.search.in_order import check_sampler
 from podium.search.space import Parameter, settled
-from podium.sweeps.records import Requests
+from podium.sweeps.records import Records, Requests
 
 
 def _edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experiment:
@@ -143,9 +143,12 @@ class LocalSweeps(LocalCluster):
             self.join(
                 "Experiment", name
             )  # in this process: it has written its end, and may still be closing its study
-        with self.store.alone():  # else two processes could both find it free
+        with self.store.supervision.alone():  # else two processes could both find it free
             stored = self.experiment(name)
-            if self.store.is_supervised("Experiment", name) and not stored.state.finished:
+            if (
+                self.store.supervision.is_supervised("Experiment", name)
+                and not stored.state.finished
+            ):
                 raise Conflict(
                     f"Experiment {name} runs in another process", "wait for it or stop it first"
                 )
@@ -160,7 +163,7 @@ class LocalSweeps(LocalCluster):
             if stored.state.finished and changes and not stored.is_resumable:
                 edited = restarted(edited)
             supervisor = self.supervisor(edited)
-            self.store.claim("Experiment", name)
+            self.store.supervision.claim("Experiment", name)
             parts = {"status": edited.status, "spec": edited.spec, "metadata": edited.metadata}
             written = {name: dict(part) for name, part in parts.items()}
             self.store.update("Experiment", name, lambda manifest: manifest.update(written))
@@ -207,7 +210,6 @@ class LocalSweeps(LocalCluster):
         from podium.sweeps.controller import ExperimentController
         from podium.sweeps.file_documents import FileDocuments
         from podium.sweeps.local_trial import ProcessExecutor
-        from podium.sweeps.records import Records
 
         checked = check(experiment)
         documents = FileDocuments(self, checked.name)

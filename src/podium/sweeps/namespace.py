@@ -336,7 +336,7 @@ class _Loops(LocalSweeps):
 
     def resume(self, kind: str, name: str, changes: Mapping[str, int | str] | None = None) -> None:
         try:
-            if kind == "Experiment" and not self.store.is_supervised(kind, name):
+            if kind == "Experiment" and not self.store.supervision.is_supervised(kind, name):
                 self._leads[name] = self.lead(self.experiment(name), self._patience)
                 self.copy.read()  # what another process wrote since this one looked
             super().resume(kind, name, changes)
@@ -345,7 +345,7 @@ class _Loops(LocalSweeps):
             raise
 
     def stop(self, kind: str, name: str) -> None:
-        if not self._state or self.store.is_supervised(kind, name):
+        if not self._state or self.store.supervision.is_supervised(kind, name):
             return super().stop(kind, name)
         if kind != "Experiment":
             raise InvalidInput(
@@ -355,7 +355,7 @@ class _Loops(LocalSweeps):
         self.namespace.stop("Job", _loop_job(name))
 
     def add_trial(self, experiment: str, values: Mapping[str, object]) -> str:
-        if self._state and not self.store.is_supervised("Experiment", experiment):
+        if self._state and not self.store.supervision.is_supervised("Experiment", experiment):
             problem = f"Experiment {experiment} runs in a Job, which accepts no trials by hand"
             raise InvalidInput(problem, "run the sweep without --detach")
         return super().add_trial(experiment, values)
@@ -391,7 +391,7 @@ class _Loops(LocalSweeps):
             InvalidInput: It breaks a rule.
         """
         self.store.create(self._checked(experiment).manifest)
-        self.store.disown("Experiment", experiment.name)
+        self.store.supervision.disown("Experiment", experiment.name)
         self.copy.write(self.store.path("Experiment", experiment.name) / "object.json", None)
 
     def _checked(self, resource: Experiment) -> Experiment:
@@ -563,7 +563,7 @@ class _Loop(Supervisor):
         except NotFound:
             pass  # it was deleted meanwhile
         finally:
-            self._loops.store.disown("Experiment", self._name)
+            self._loops.store.supervision.disown("Experiment", self._name)
             self._leadership.delete()
 
     def _lead_again(self) -> bool:

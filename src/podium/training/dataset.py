@@ -4,14 +4,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from podium.data.options import DataOptions
 from podium.data.sources.known import DATASETS, known_dataset
 from podium.data.sources.source import SOURCES, Source, find_source
 from podium.errors import InvalidInput, require, suggestion
-
-if TYPE_CHECKING:
-    from podium.data.options import DataOptions
 
 _LEAST_LIMIT = 20
 """Items of a limited dataset at least, train and validation together."""
@@ -138,6 +136,4 @@ class DataSettings:
     @property
     def options(self) -> "DataOptions":
         """Options of the source, checked."""
-        from podium.data.options import DataOptions
-
         return DataOptions.read(self.target, self.data_options)

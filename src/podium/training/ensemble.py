@@ -20,7 +20,8 @@ from podium.data.validated import Validated
 from podium.display.text import plural
 from podium.errors import PodiumError
 from podium.files.onnx_files import LARGEST, read_model
-from podium.prediction.directory import ONNX, ModelDirectory
+from podium.prediction.command import ONNX
+from podium.prediction.directory import ModelDirectory
 from podium.storage import connect
 from podium.training.base import say
 from podium.training.origin import Origin
@@ -255,7 +256,7 @@ def _write(
         uri=url,
         hyperparameters={each.name: round(share, 6) for each, share in chosen.items()},
         experiment=table.experiment,
-    ).write()
+    ).write(directory)
     epochs = [{"epoch": 1, "loss": loss}]
     metrics = {**record, "epochs": epochs, **{name: text for name, text in facts.items() if text}}
     directory.put(METRICS, (json.dumps(metrics, indent=1) + "\n").encode())

@@ -28,12 +28,12 @@ from podium.models.shared_items import by_name
 from podium.models.signature import SIGNATURE
 from podium.models.task import Task
 from podium.models.version import METADATA, PREDICTIONS, TARGET
-from podium.prediction.command import FILE as COMMAND, CommandModel, PredictCommand
-from podium.prediction.directory import ONNX, ModelDirectory
+from podium.prediction.command import FILE as COMMAND, ONNX, CommandModel, PredictCommand
+from podium.prediction.directory import ModelDirectory
+from podium.prediction.opening import open_model
 from podium.prediction.predictor import (
     PREPROCESSING,
     PROFILE,
-    open_model,
     write_preprocessing,
     write_profile,
 )

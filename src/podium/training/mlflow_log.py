@@ -45,11 +45,8 @@ def log_to_mlflow(uri: str, measured: "Evaluation", result: Mapping[str, Any], s
             flush=True,
         )
         return
-    say(f"MLflow: run {run}, {result['model_name']} version {version}, {_standing(result)}")
-
-
-def _standing(result: Mapping[str, Any]) -> str:
-    return CHAMPION if result["outcome"] == "promoted" else "not champion"
+    standing = CHAMPION if result["outcome"] == "promoted" else "not champion"
+    say(f"MLflow: run {run}, {result['model_name']} version {version}, {standing}")
 
 
 def _log(

@@ -44,11 +44,9 @@ class Origin(Runtime):
         """Kind and name, for people."""
         return f"{self.kind} {self.name}"
 
-    def write(self) -> None:
+    def write(self, directory: "ModelDirectory") -> None:
         """Put it into the model directory."""
-        from podium.prediction.directory import ModelDirectory  # which loads pyarrow and Pillow
-
-        ModelDirectory(self.uri).put(FILE, (json.dumps(asdict(self), indent=1) + "\n").encode())
+        directory.put(FILE, (json.dumps(asdict(self), indent=1) + "\n").encode())
 
     @classmethod
     def read(cls, directory: "ModelDirectory") -> Self:

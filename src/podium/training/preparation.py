@@ -14,12 +14,13 @@ from podium.data.artifact import DatasetInfo, Split
 from podium.data.artifact_files import Extras, count_classes
 from podium.data.blocks import Selection
 from podium.data.contract_check import differences
-from podium.data.hashes import Hashes, hash_items, hash_labels
+from podium.data.hashes import hash_labels
 from podium.data.held_out import HeldOut
 from podium.data.leaks import MOST_VALUES, find_leaks
 from podium.data.near import NearItems
-from podium.data.options import of_pipeline, written
+from podium.data.option_text import of_pipeline, written
 from podium.data.profile import Profile
+from podium.data.schema import Hashes
 from podium.data.seen import SeenItems
 from podium.data.sources.fetching import is_small
 from podium.data.sources.known import DATASETS
@@ -181,11 +182,14 @@ def prepare(
         division = divide(raw, options, limit=limit)
         raw = raw if raw.fit is None else raw.fit(division.index["train"])
         own: dict[str, Split | None] = {"validation": raw.validation, "test": raw.test}
-        parts = {part: Selection(part=whole) for part, whole in own.items() if whole is not None}
-        parts |= {
-            part: Selection(part=raw.items, index=index) for part, index in division.index.items()
+        parts = {
+            **{part: Selection(part=whole) for part, whole in own.items() if whole is not None},
+            **{
+                part: Selection(part=raw.items, index=index)
+                for part, index in division.index.items()
+            },
         }
-        hashes = {part: hash_items(items) for part, items in parts.items()}
+        hashes = {part: items.hashes() for part, items in parts.items()}
         accepted = options.allow_duplicates or raw.published
         _check_overlaps(parts, hashes, accepted=accepted, by_hash=division.by_hash)
         _report(parts, raw, division, hashes)

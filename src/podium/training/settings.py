@@ -414,7 +414,7 @@ class PlannedTraining:
             image=image,
             code=target.code,
             install_requirements=target.install_requirements,
-        ).write()
+        ).write(directory)
         return TrainingResult.of(self.output)
 
 

@@ -5,20 +5,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podium.data.validated import Validated
 from podium.display.text import figure, plural
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial
 from podium.scoring.comparison import ALPHA, difference, figure_interval, mcnemar
-from podium.scoring.families import FunctionMetric, only_right
+from podium.scoring.families import FunctionMetric, Metric, only_right
 from podium.scoring.metrics import METRICS
 from podium.storage import connect
 from podium.training.retention import output_of
-
-if TYPE_CHECKING:
-    from podium.scoring import Metric
 
 MOST = 200
 """Best trials whose predictions are read."""

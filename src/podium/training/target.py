@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from podium.cluster.base import Cluster
 from podium.cluster.kubernetes.store_access import Access, find_access, grant_access
@@ -13,6 +13,7 @@ from podium.cluster.traits import traits_of
 from podium.code.reference import Code
 from podium.code.wrap import with_code
 from podium.errors import Conflict, Denied, InvalidInput, PodiumError, Unavailable
+from podium.manifests.experiment import Experiment
 from podium.manifests.labels import RUN_NAMESPACE
 from podium.manifests.placement import Pods, place
 from podium.manifests.resource import Resource
@@ -23,11 +24,6 @@ from podium.system.pod import pod_namespace
 from podium.system.settings import CLUSTER
 from podium.training.base import require_at_least, say
 from podium.training.identity import StepContext
-
-if TYPE_CHECKING:
-    from podium.manifests.experiment import Experiment
-    from podium.manifests.workload import Workload
-
 
 T = TypeVar("T", bound=Resource)
 

@@ -343,7 +343,8 @@ def _form(version: Version | None) -> Form | None:
 def _compared(model: Model, first: str, second: str) -> dict[str, Any]:
     if not (first and second):
         return {"difference": None, "trouble": ""}
-    from podium.models.comparison import chosen_metric, difference
+    from podium.models.comparison import chosen_metric
+    from podium.models.difference import difference
     from podium.models.shared_items import predictions
 
     versions = model.version(first), model.version(second)

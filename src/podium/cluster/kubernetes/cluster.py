@@ -114,8 +114,10 @@ class KubernetesCluster(Cluster):
         read passes."""
         namespace, labels = self.api.namespace, self._labels()
         if labels is not None and labels.get(METRICS_INJECTION) != "enabled":
-            hint = f"kubectl label namespace {namespace} {METRICS_INJECTION}=enabled; not where Katib itself runs: "
-            hint += "let trials run in another namespace, cluster=kubernetes://NAME"
+            hint = (
+                f"kubectl label namespace {namespace} {METRICS_INJECTION}=enabled; not where Katib itself runs: "
+                "let trials run in another namespace, cluster=kubernetes://NAME"
+            )
             raise InvalidInput(
                 f"Katib collects no metrics in namespace {namespace}: it lacks {METRICS_INJECTION}=enabled",
                 hint,

@@ -240,12 +240,8 @@ def _order(named: tuple[str, Any]) -> tuple[str, int]:
 def _replica_status(name: str, pod: Any) -> ReplicaStatus:
     statuses = pod.status.container_statuses or []
     states = [status.state for status in statuses if status.state]
-    ends = [state.terminated for state in states if state.terminated]
-    ends += [
-        status.last_state.terminated
-        for status in statuses
-        if status.last_state and status.last_state.terminated
-    ]
+    before = [status.last_state for status in statuses if status.last_state]
+    ends = [state.terminated for state in (*states, *before) if state.terminated]
     starts = [begun.started_at for state in states if (begun := state.running or state.terminated)]
     trouble = bad_end(pod) or cannot_start(pod)
     return ReplicaStatus(

@@ -41,10 +41,6 @@ class _QueueEntry(Resource):
     """Kueue's Workload of a job; podium's Workload is the job itself."""
 
     @property
-    def job_uid(self) -> str:
-        return self.labels.get(JOB_UID, "")
-
-    @property
     def active(self) -> bool:
         """Whether it may be admitted; False once it was stopped, or evicted too often."""
         return self.spec.get("active") is not False
@@ -177,7 +173,10 @@ class Queues:
         function = self.api.custom.list_namespaced_custom_object
         listed = self._call("read Kueue's queue", function, label_selector=selector)
         entries = [_QueueEntry.parse(item) for item in (listed or {}).get("items", [])]
-        return {entry.job_uid: entry for entry in sorted(entries, key=lambda entry: entry.created)}
+        return {
+            entry.labels.get(JOB_UID, ""): entry
+            for entry in sorted(entries, key=lambda entry: entry.created)
+        }
 
     def _call(self, doing: str, function: Any, *args: Any, **options: Any) -> Any:
         """Call a function of the API in the version that the server serves; None if it serves

@@ -155,7 +155,7 @@ class LocalCluster(Cluster):
         """Return the replicas as their supervisor recorded them; where it is dead, all that ran
         ended with it."""
         self.store.read(kind, name)
-        alive = self.store.is_supervised(
+        alive = self.store.supervision.is_supervised(
             kind, name
         )  # asked first: its last records are written before it gives up
         try:
@@ -199,7 +199,7 @@ class LocalCluster(Cluster):
             supervisor.wake()
         ended = supervisor is None or supervisor.join(DELETE_TIMEOUT)
         while self.store.exists(kind, name) and time.monotonic() < deadline:
-            if ended and not self.store.is_supervised_elsewhere(kind, name):
+            if ended and not self.store.supervision.is_supervised_elsewhere(kind, name):
                 self.remove(kind, name)
             else:
                 time.sleep(POLL_SECONDS / 4)
@@ -230,7 +230,7 @@ class LocalCluster(Cluster):
             supervisor.join(DELETE_TIMEOUT)
         self._runtime.launchers.close()
         self._runtime.pushes.close()
-        self.store.close()
+        self.store.supervision.close()
 
     def plan(self, given: Resource) -> tuple[Workload, dict[str, PodPlan]]:
         """Return a job with its defaults, and how the pods of each role would run here.
@@ -327,9 +327,11 @@ def _check_environment(plans: Mapping[str, PodPlan]) -> None:
 
 
 def _ignored(job: Workload, plans: Mapping[str, PodPlan]) -> list[str]:
-    ignored = {field for plan in plans.values() for field in plan.ignored}
-    ignored |= {"runPolicy.schedulingPolicy"} if job.run_policy.get("schedulingPolicy") else set()
-    ignored |= {"elasticPolicy.metrics"} if job.elastic and job.elastic.scales else set()
+    ignored = {
+        *(field for plan in plans.values() for field in plan.ignored),
+        *(["runPolicy.schedulingPolicy"] if job.run_policy.get("schedulingPolicy") else []),
+        *(["elasticPolicy.metrics"] if job.elastic and job.elastic.scales else []),
+    }
     if job.kind == TRAINJOB and job.runtime not in (TORCH, *MPI_RUNTIMES):
         ignored.add(f"runtimeRef.name (run as {MPI_RUNTIMES[0] if job.uses_mpi else TORCH})")
     return sorted(ignored)

@@ -375,11 +375,6 @@ class Controller(ABC):
                 self.kind, self.name, lambda manifest: manifest.update(status=written)
             )
 
-    def _write_at_last(self) -> None:
-        with suppress(NotFound, OSError):  # a full disk
-            self._write()
-        self.runtime.store.disown(self.kind, self.name)
-
     def _run(self) -> None:
         try:
             while not self._step(time.monotonic()):
@@ -393,7 +388,9 @@ class Controller(ABC):
             )
             self.fail("ControllerError", message)
             self._end_pods()
-            self._write_at_last()
+            with suppress(NotFound, OSError):  # a full disk
+                self._write()
+            self.runtime.store.supervision.disown(self.kind, self.name)
         finally:
             self._end_pods()
             self.runtime.pushes.close_box(self.mailbox)
@@ -416,7 +413,7 @@ class Controller(ABC):
             if self.finished is None:
                 self.fail("Stopped", f"{self.kind} {self.name} was stopped.")
                 self._write()
-            store.disown(self.kind, self.name)
+            store.supervision.disown(self.kind, self.name)
             return True
         self.reconcile(now)
         self._record()
@@ -431,7 +428,7 @@ class Controller(ABC):
             return True
         if self.ttl is not None or any(pod.active for pod in self.pods):
             return False
-        store.disown(self.kind, self.name)
+        store.supervision.disown(self.kind, self.name)
         return True
 
     def _may_end_by_themselves(self, now: float) -> bool:

@@ -126,7 +126,9 @@ class Logs:
         if record is None:
             return finished
         ended = record["phase"] in ("Succeeded", "Failed", "Stopped") and not record["pid"]
-        return finished and (ended or not self._store.is_supervised(self._kind, self._name))
+        return finished and (
+            ended or not self._store.supervision.is_supervised(self._kind, self._name)
+        )
 
 
 class GrowingFile:

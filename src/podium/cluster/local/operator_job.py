@@ -99,14 +99,14 @@ def _operator_environment(member: _Member) -> dict[str, str]:
         "processes": job.processes_at_once,
         "rank": member.rank,
     }
-    values |= master if job.replica("Master") else dict.fromkeys(master, "")
-    # For LightGBM, which wants one port of all machines: on one machine only its first process gets it.
     values |= {
+        **(master if job.replica("Master") else dict.fromkeys(master, "")),
+        # For LightGBM, which wants one port of all machines: on one machine only its first process gets it.
         "worker_port": port if job.pod_count > 1 else "",
         "workers": ",".join([_HERE] * (job.pod_count - 1)),
+        "processes_per_pod": job.processes,
+        "tf_config": _tensorflow(member) if "TF_CONFIG" in operator.environment else "",
     }
-    values |= {"processes_per_pod": job.processes}
-    values |= {"tf_config": _tensorflow(member) if "TF_CONFIG" in operator.environment else ""}
     env = {name: value.format_map(values) for name, value in operator.environment.items()}
     elastic = (
         _elastic_environment(job.elastic, job.workers, port)
@@ -157,16 +157,14 @@ def _tensorflow(member: _Member) -> str:
 def _trainer(member: _Member) -> dict[str, str]:
     """Return the variables of Trainer's torch plugin, and the Job controller's index: neither RANK
     nor WORLD_SIZE."""
-    env = {
+    return {
         "PET_NNODES": str(member.job.nodes),
         "PET_NPROC_PER_NODE": _processes_per_node(member.job),
-    }
-    env |= {
         "PET_NODE_RANK": str(member.index),
         "PET_MASTER_ADDR": _HERE,
         "PET_MASTER_PORT": str(member.port),
+        "JOB_COMPLETION_INDEX": str(member.index),
     }
-    return env | {"JOB_COMPLETION_INDEX": str(member.index)}
 
 
 def _processes_per_node(job: Workload) -> str:

@@ -176,6 +176,91 @@ def _joined(folder: Path, name: str) -> Path:
     return folder / name
 
 
+class Supervision:
+    """Which process supervises each object: a file beside the object names its lease.
+
+    Args:
+        path: Returns the directory of an object by kind and name.
+        lock: The store's, between the threads of this process.
+    """
+
+    def __init__(
+        self, directory: Path, path: Callable[[str, str], Path], lock: threading.RLock
+    ) -> None:
+        self.directory, self._path, self._lock = directory, path, lock
+        self._lease: _Lease | None = None
+        self._given_up: set[tuple[str, str]] = set()
+
+    def claim(self, kind: str, name: str) -> None:
+        """Record that this process supervises an object now; to be called alone."""
+        with self._lock:
+            if self._lease is None:
+                _drop_dead(self.directory / "supervisors")
+                for grave in self.directory.glob(
+                    "*/.*.????????/"
+                ):  # of a removal whose process was killed
+                    shutil.rmtree(grave, ignore_errors=True)
+                self._lease = _Lease(self.directory / "supervisors")
+            self._given_up.discard((kind, name))
+            write_json(
+                self._path(kind, name) / "supervisor.json",
+                {"lease": self._lease.name, "pid": os.getpid()},
+            )
+
+    def disown(self, kind: str, name: str) -> None:
+        """Take that record back: any process may delete the object now; if it has not ended, it
+        reads as lost.
+
+        Possible even on a full disk, and within this process on one that has become read-only. A
+        record that another process has written meanwhile stays.
+        """
+        if not self._path(
+            kind, name
+        ).exists():  # to be alone would make the directory of a cluster that was removed
+            return
+        try:
+            with self.alone():
+                if self._lease and self._lease_of(kind, name) == self._lease.name:
+                    (self._path(kind, name) / "supervisor.json").unlink(missing_ok=True)
+        except OSError:
+            self._given_up.add((kind, name))
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes and threads from taking an object over meanwhile; not to be entered
+        twice."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / ".lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def is_supervised(self, kind: str, name: str) -> bool:
+        """Return whether a process that is alive supervises an object."""
+        lease = self._lease_of(kind, name)
+        if self._lease and lease == self._lease.name:
+            return (kind, name) not in self._given_up
+        return lease is not None and _is_held(self.directory / "supervisors" / lease)
+
+    def is_supervised_elsewhere(self, kind: str, name: str) -> bool:
+        """Return whether another store than this one supervises an object and is alive."""
+        own = self._lease.name if self._lease else None
+        return self._lease_of(kind, name) != own and self.is_supervised(kind, name)
+
+    def _lease_of(self, kind: str, name: str) -> str | None:
+        try:
+            record = read_json(self._path(kind, name) / "supervisor.json", dict)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return str(record.get("lease"))
+
+    def close(self) -> None:
+        """Give up the claim on everything this process supervised."""
+        with self._lock:
+            if self._lease:
+                self._lease.release()
+                self._lease = None
+
+
 class Store:
     """The objects under one directory; safe to use from several threads, readable from several
     processes.
@@ -193,8 +278,7 @@ class Store:
         )
         self._lock = threading.RLock()
         self._changed: dict[tuple[str, str], threading.Condition] = {}
-        self._lease: _Lease | None = None
-        self._given_up: set[tuple[str, str]] = set()
+        self.supervision = Supervision(directory, self.path, self._lock)
 
     def path(self, kind: str, name: str) -> Path:
         """Return the directory of an object, whether it exists or not.
@@ -227,7 +311,7 @@ class Store:
         kind, metadata = manifest["kind"], manifest["metadata"]
         stored = manifest | {"metadata": metadata | new_metadata(metadata)}
         directory = self.path(kind, metadata["name"])
-        with self.alone(), self._lock:
+        with self.supervision.alone(), self._lock:
             if (directory / "object.json").exists():
                 raise Conflict(
                     f"{kind} {metadata['name']} exists in {self.directory}",
@@ -235,71 +319,10 @@ class Store:
                 )
             # For the owner alone: a manifest and its logs may hold passwords as plain environment values.
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.claim(kind, metadata["name"])
+            self.supervision.claim(kind, metadata["name"])
             write_json(directory / "object.json", stored)
             self._notify(kind, metadata["name"])
         return stored
-
-    def claim(self, kind: str, name: str) -> None:
-        """Record that this process supervises an object now; to be called alone."""
-        with self._lock:
-            if self._lease is None:
-                _drop_dead(self.directory / "supervisors")
-                for grave in self.directory.glob(
-                    "*/.*.????????/"
-                ):  # of a removal whose process was killed
-                    shutil.rmtree(grave, ignore_errors=True)
-                self._lease = _Lease(self.directory / "supervisors")
-            self._given_up.discard((kind, name))
-            write_json(
-                self.path(kind, name) / "supervisor.json",
-                {"lease": self._lease.name, "pid": os.getpid()},
-            )
-
-    def disown(self, kind: str, name: str) -> None:
-        """Take that record back: any process may delete the object now; if it has not ended, it
-        reads as lost.
-
-        Possible even on a full disk, and within this process on one that has become read-only. A
-        record that another process has written meanwhile stays.
-        """
-        if not self.path(
-            kind, name
-        ).exists():  # to be alone would make the directory of a cluster that was removed
-            return
-        try:
-            with self.alone():
-                if self._lease and self._lease_of(kind, name) == self._lease.name:
-                    (self.path(kind, name) / "supervisor.json").unlink(missing_ok=True)
-        except OSError:
-            self._given_up.add((kind, name))
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep other processes and threads from taking an object over meanwhile; not to be entered
-        twice."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        with (self.directory / ".lock").open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-
-    def is_supervised(self, kind: str, name: str) -> bool:
-        lease = self._lease_of(kind, name)
-        if self._lease and lease == self._lease.name:
-            return (kind, name) not in self._given_up
-        return lease is not None and _is_held(self.directory / "supervisors" / lease)
-
-    def is_supervised_elsewhere(self, kind: str, name: str) -> bool:
-        """Return whether another store than this one supervises an object and is alive."""
-        own = self._lease.name if self._lease else None
-        return self._lease_of(kind, name) != own and self.is_supervised(kind, name)
-
-    def _lease_of(self, kind: str, name: str) -> str | None:
-        try:
-            record = read_json(self.path(kind, name) / "supervisor.json", dict)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return str(record.get("lease"))
 
     def exists(self, kind: str, name: str) -> bool:
         return is_dns_1123(name) and self._file(kind, name).exists()
@@ -337,7 +360,7 @@ class Store:
         ):
             return False
         kind, name = manifest["kind"], manifest["metadata"]["name"]
-        if status_of(manifest).finished or self.is_supervised(kind, name):
+        if status_of(manifest).finished or self.supervision.is_supervised(kind, name):
             return False
         return kind != "Experiment" or not self.runs_elsewhere(name)
 
@@ -479,13 +502,6 @@ class Store:
     def _notify(self, kind: str, name: str) -> None:
         if changed := self._changed.get((kind, name)):
             changed.notify_all()
-
-    def close(self) -> None:
-        """Give up the claim on everything this process supervised."""
-        with self._lock:
-            if self._lease:
-                self._lease.release()
-                self._lease = None
 
     def _token(self, kind: str, name: str) -> Token:
         try:

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from podium.data.contract import DATES, NUMBERS
-from podium.data.options import changed, written
+from podium.data.option_text import changed, written
 from podium.data.profile import MISSING, UNKNOWN
 from podium.data.rows import Applied, Fitted, Problem, Rows
+from podium.data.schema import DATES, NUMBERS
 from podium.data.values import (
     MISSING_VALUES,
     to_days,
@@ -46,7 +46,7 @@ class Field:
 
     type: str
     """Type of the values in the file: ``integer``, ``number``, ``boolean``, ``text``, or one of
-    podium.data.contract.DATES."""
+    podium.data.schema.DATES."""
 
     loose: bool = False
     """Whether values that are not numbers are missing, since the training data had a few of

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from podium.data.blocks import Selection
 from podium.data.hashes import key_pictures
 from podium.data.hidden_groups import find_beginning
-from podium.data.options import COMMON, DataOptions, changed, written
+from podium.data.option_text import changed, written
+from podium.data.options import COMMON, DataOptions
 from podium.data.pictures import ENDINGS, INSTALL_HEIF, Look, is_hidden, is_picture, look_at
 from podium.data.preprocessing.image import FOLDER, PICTURE, ImagePreprocessing
 from podium.data.schema import PART_NAMES, InputDescription

@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data.options import in_pipeline
+from podium.data.option_text import in_pipeline
 from podium.data.schema import InputDescription
 from podium.data.sources.known import FILES, Known
 from podium.data.sources.source import Raw, Source

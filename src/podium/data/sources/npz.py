@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from podium.data.options import COMMON, DataOptions, written
+from podium.data.option_text import written
+from podium.data.options import COMMON, DataOptions
 from podium.data.schema import MOST_CLASSES, Array, InputDescription
 from podium.data.sources.fetching import fetch_file, fetch_folder
 from podium.data.sources.source import Raw, Source

@@ -11,14 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from podium.data.contract import DATES, NUMBERS, Contract
+from podium.data.contract import Contract
 from podium.data.contract_check import violations
-from podium.data.hashes import Hashes, coarser, few_of, hash_rows
+from podium.data.hashes import coarser, few_of, hash_rows
 from podium.data.hidden_groups import MOST_NAMES, find_beginning, share_targets
-from podium.data.options import COMMON, DataOptions, written
+from podium.data.option_text import written
+from podium.data.options import COMMON, DataOptions
 from podium.data.preprocessing.table import MAX_CATEGORIES, Field, TablePreprocessing
 from podium.data.rows import RowFile
-from podium.data.schema import Array, Column, InputDescription
+from podium.data.schema import DATES, NUMBERS, Array, Column, Hashes, InputDescription
 from podium.data.sources.source import Raw, Source
 from podium.data.sources.tabular import ROWS, Survey, open_table, survey
 from podium.data.suspects import UNIQUE
@@ -114,8 +115,11 @@ def _choose_fields(seen: Survey, options: DataOptions) -> tuple[Field, ...]:
     Raises:
         InvalidInput: None is left.
     """
-    left_out = {options.target, options.group, options.time, options.part, *options.drop}
-    left_out |= set(seen.file.index) - {*options.categories, *options.numbers}
+    left_out = {
+        *(options.target, options.group, options.time, options.part),
+        *options.drop,
+        *(set(seen.file.index) - {*options.categories, *options.numbers}),
+    }
     fields = []
     for name, guess in seen.guesses.items():
         if name in left_out:

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from podium.data.contract import DATES
-from podium.data.options import DataOptions, changed, written
+from podium.data.option_text import changed, written
+from podium.data.options import DataOptions
 from podium.data.preprocessing import TablePreprocessing, TextPreprocessing
 from podium.data.row_files import open_rows
 from podium.data.rows import RowFile, Rows
-from podium.data.schema import Array, InputDescription
+from podium.data.schema import DATES, Array, InputDescription
 from podium.data.sources.fetching import fetch_file
 from podium.data.sources.source import Raw
 from podium.data.split import Split

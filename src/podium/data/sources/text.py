@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.hashes import hash_texts
-from podium.data.options import COMMON, DataOptions, written
+from podium.data.option_text import written
+from podium.data.options import COMMON, DataOptions
 from podium.data.preprocessing.text import MAX_WORDS, TextPreprocessing, words
 from podium.data.rows import RowFile, Rows
 from podium.data.schema import InputDescription

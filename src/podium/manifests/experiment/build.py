@@ -32,6 +32,8 @@ from podium.manifests.options import (
     read_settings,
     settings,
 )
+from podium.trainer.config import CHOICES, TAKEN_BY, TrainConfig
+from podium.trainer.networks import recipe
 
 OWN_NAME = "${trialSpec.Name}"
 """Reference of a trialParameter to the trial's own name."""
@@ -277,9 +279,6 @@ def decided(*, epochs: int, network: str, weights: str, seed: int, gpus: int) ->
 def usual_epochs(network: str) -> int:
     """Return how many epochs a network of podium's trainer takes where nobody says; empty for its
     default network."""
-    from podium.trainer.config import TrainConfig
-    from podium.trainer.networks import recipe
-
     return int(recipe(network or TrainConfig.model).get("epochs", TrainConfig.epochs))
 
 
@@ -366,8 +365,6 @@ def adapt(
 def _without_use(experiment: Experiment, network: str) -> dict[str, str]:
     """Return the value of each flag that is searched, but that a network of podium's trainer does
     not take."""
-    from podium.trainer.config import TAKEN_BY
-
     searched = {flag_name(parameter.name) for parameter in experiment.space} if network else set()
     unused = {
         name: f"{value:g}"
@@ -381,8 +378,6 @@ def _without_use(experiment: Experiment, network: str) -> dict[str, str]:
 
 def reporting_flag(experiment: Experiment) -> dict[str, str]:
     """Return the flag by which podium's trainer reports the objective, if it needs one."""
-    from podium.trainer.config import CHOICES, TrainConfig
-
     metric = experiment.objective.metric
     is_asked = metric in CHOICES["metric"] and metric != TrainConfig.metric
     return {"metric": metric} if is_asked else {}

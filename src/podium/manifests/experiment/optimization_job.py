@@ -156,16 +156,16 @@ def with_status(experiment: Mapping[str, Any]) -> dict[str, Any]:
     """
     metadata = mapping(experiment.get("metadata"))
     held = text(mapping(metadata.get("annotations")).get(OPTIMIZATION_JOB))
+    kept = ("name", "uid", "creationTimestamp")
     original = mapping(load_json(held, f"annotation {OPTIMIZATION_JOB}"))
     return {
         **original,
-        "metadata": {**mapping(original.get("metadata")), **_stored(metadata)},
+        "metadata": {
+            **mapping(original.get("metadata")),
+            **{key: metadata[key] for key in kept if key in metadata},
+        },
         "status": status_of_job(experiment),
     }
-
-
-def _stored(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: metadata[key] for key in ("name", "uid", "creationTimestamp") if key in metadata}
 
 
 def _condition(given: Mapping[str, Any]) -> dict[str, Any] | None:

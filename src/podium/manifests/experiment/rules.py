@@ -77,8 +77,6 @@ def findings_of(experiment: Experiment, *, job: bool = True) -> list[Finding]:
         findings += [
             *apply((*SHELL_RULES, *TRIAL_RULES), experiment),
             *apply(rules, experiment.template.workload),
-        ]
-        findings += [
             *_refused_trial(experiment),
             *([] if refused else apply(TRAINER_RULES, experiment)),
         ]

@@ -147,10 +147,12 @@ def prepare(spec: dict[str, Any], before: Values, given: Values) -> Values:
         if names.isdisjoint(given):
             continue
         results = {setting.name for setting in option.settings if setting.is_result}
-        own = {name: value for name, value in kept.items() if name in names - results}
-        own |= {name: value for name, value in given.items() if name in names}
-        kept = {name: value for name, value in kept.items() if name not in names}
-        kept |= option.prepare(spec, own)
+        own = {
+            **{name: value for name, value in kept.items() if name in names - results},
+            **{name: value for name, value in given.items() if name in names},
+        }
+        others = {name: value for name, value in kept.items() if name not in names}
+        kept = {**others, **option.prepare(spec, own)}
     return kept
 
 

@@ -40,15 +40,15 @@ def _read(text: str) -> Premises:
                 what, "momentum if optimizer=sgd,rmsprop; the operators are =, <=, >=, < and >"
             )
         premises = [
-            Premise(name=other, sign=sign, values=_values(sign, value))
+            Premise(
+                name=other,
+                sign=sign,
+                values=tuple(map(str.strip, value.split(","))) if sign == "=" else (value,),
+            )
             for other, sign, value in given
         ]
         conditions[name.strip()] = (*conditions.get(name.strip(), ()), *premises)
     return conditions
-
-
-def _values(sign: str, text: str) -> tuple[str, ...]:
-    return tuple(map(str.strip, text.split(","))) if sign == "=" else (text,)
 
 
 @cache

@@ -394,8 +394,10 @@ def _find_preload(module: str, command: Command) -> tuple[str, ...] | None:
     if imported is None:
         return None
     stable = {name for name in imported if name in _STANDARD or _is_installed(name)}
-    beside = {path.stem for path in command.cwd.glob("*.py")}
-    beside |= {path.parent.name for path in command.cwd.glob("*/__init__.py")}
+    beside = {
+        *(path.stem for path in command.cwd.glob("*.py")),
+        *(path.parent.name for path in command.cwd.glob("*/__init__.py")),
+    }
     return None if beside & (stable | _STANDARD) else ("runpy", *sorted(stable - {"runpy"}))
 
 
