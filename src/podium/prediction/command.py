@@ -177,6 +177,7 @@ def run_here(
     *,
     stdout: int | None = None,
     seconds: float | None = None,
+    on_start: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
 ) -> None:
     """Run a predict command in its model directory, in this process's environment; nothing that it
     starts outlives it.
@@ -186,6 +187,7 @@ def run_here(
             ``subprocess.PIPE``: it goes to this process's stderr, and the last lines are in the
             error.
         seconds: When it is ended; None waits.
+        on_start: Called with its process, which another thread may end.
 
     Raises:
         Failed: It cannot be started, exits with another code than 0, or takes too long.
@@ -194,6 +196,7 @@ def run_here(
     process = supervised(words, model, stdout=stdout)
     said = LastLines(process.stdout) if process.stdout else None
     try:
+        on_start(process)
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:
         raise Failed(

@@ -119,7 +119,7 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follow the champions; at the end, wait until everything is answered."""
+        """Follow the champions; at the end, when no client waits any more, end the models."""
         work = [
             *(self._tries[model.name].repeat(model.follow, self._follow) for model in self._every),
             *(challenger.repeat() for challenger in self._challengers),
@@ -133,8 +133,7 @@ class Service:
             await challenger.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         for model in self._every:
-            if model.opened:
-                await model.now.close()
+            await model.close()
 
     def check_token(self, authorization: bytes) -> None:
         """Refuse a request without the token, if there is one.
