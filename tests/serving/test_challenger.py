@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from handmade import TABLE, rows_model, save
 from onnx import TensorProto, helper, numpy_helper
-from servers import Running, serving, tensor
+from servers import Running, serving, tensor, upload_gated
 
 from podium.data import held_out
 from podium.data.seen import SeenItems
@@ -458,20 +458,6 @@ def test_two_ports_that_are_one_are_refused(churn: Model, tmp_path: Path, typed:
     done = typed("serve", "churn", *words)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert "--port and --grpc-port are both 9123" in done.stderr
-
-
-def upload_gated(model: Model, gate: Path) -> None:
-    """Upload v4, a command that answers once there is such a file."""
-    code = "import numpy, os, sys, time\nplace = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n" \
-        f"while not os.path.exists({str(gate)!r}):\n    time.sleep(0.05)\n" \
-        "rows = len(numpy.load(place['--inputs'] + '/table.npy'))\n" \
-        "numpy.save(place['--output'], numpy.full((rows, 2), 0.5))\n"  # fmt: skip
-    files: dict[str, Path | bytes] = {
-        "model.json": json.dumps({"predict": ["python", "predict.py"]}).encode(),
-        "predict.py": code.encode(),
-        "preprocessing.json": json.dumps(TABLE).encode(),
-    }
-    model.upload(files, {"run_id": "v4"})
 
 
 def ask_raw(server: Running) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from handmade import SHAPES, TABLE, rows_model, shapes_model
 from onnx import TensorProto, checker, helper
-from servers import Running, serving, tensor
+from servers import Running, serving, tensor, upload_gated
 
 from podium.files.protobuf import make_messages
 from podium.models import open_registry
@@ -237,6 +237,37 @@ def test_many_callers_are_answered_in_batches(client: Client) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_client_that_hangs_up_is_no_failure(tmp_path: Path) -> None:
+    model = open_registry(tmp_path / "store").model("rows")
+    model.upload({"model.onnx": rows_model(), "preprocessing.json": json.dumps(TABLE).encode()}, {"run_id": "v1"})  # fmt: skip
+    upload_gated(model, tmp_path / "gate")  # which never opens
+    (canary,) = (each.version for each in model.versions if each.version != "v1")
+    model.set_champion("v1", {}, expect=None)
+    words = ("--storage", tmp_path / "store", "--grpc-port", "0", "--timeout", "10")
+    more = ("--canary", f"{canary}=99.9%", "--record", tmp_path / "answers")
+    with serving("rows", *words, *more) as running:
+        caller = Client(running)
+        held = {"name": "table", "datatype": "FP32", "shape": [1, 2]}
+        content = infer(model_name="rows", inputs=[held], raw_input_contents=[bytes(8)])
+        ask = caller.channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+
+        def lines(word: str) -> list[str]:
+            page = running.http.get("/metrics").text
+            return [line for line in page.splitlines() if line.startswith(word)]
+
+        call = ask.future(content)
+        while lines("podium_serve_under_way") != ["podium_serve_under_way 1"]:
+            assert not call.done()
+        call.cancel()
+        while not (counted := lines("podium_serve_requests_total{")):
+            time.sleep(0.01)
+        assert counted == ['podium_serve_requests_total{model="rows",status="499"} 1']
+        assert not lines("podium_serve_compared_total{")
+        assert caller.refusal("ModelInfer", content)[0] in ("DEADLINE_EXCEEDED", "INTERNAL")
+        failed = f'podium_serve_compared_total{{model="rows",version="{canary}",role="canary",outcome="failed"}} 1'  # fmt: skip
+        assert failed in lines("podium_serve_compared_total{")
 
 
 @pytest.fixture(scope="module")

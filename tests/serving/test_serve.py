@@ -429,6 +429,23 @@ def test_other_requests_are_refused_in_words(server: Running) -> None:
         assert sentence in answer.json()["error"]
 
 
+def until_said(server: Running, line: str) -> None:
+    end = time.monotonic() + 60
+    while line not in (page := server.http.get("/metrics").text):
+        assert time.monotonic() < end, page
+        time.sleep(0.02)
+
+
+def test_a_client_that_hangs_up_counts_as_such(server: Running) -> None:
+    host, _, port = server.url.rpartition("/")[2].partition(":")
+    for path in ("infer", "predict"):
+        with socket.create_connection((host, int(port))) as held:
+            held.sendall(f"POST /v2/models/rows/{path} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{".encode())  # fmt: skip
+            until_said(server, "podium_serve_under_way 1")
+    until_said(server, 'requests_total{model="rows",status="499"} 2')
+    assert 'requests_total{model="rows",status="500"}' not in server.http.get("/metrics").text
+
+
 def test_inference_takes_no_other_verb_than_post(server: Running) -> None:
     answer = server.http.get("/v2/models/shapes/infer")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")

@@ -217,7 +217,7 @@ class RpcServer:
     async def _infer(self, body: Callable[[], Awaitable[bytes]], headers: _Headers) -> bytes:
         service, name = self._service, ""
 
-        async def answer(content: bytes) -> bytes:
+        async def answer(content: bytes, limit: asyncio.Timeout) -> bytes:
             nonlocal name
             small = len(content) < LARGE
             asked = self._read(content) if small else await service.apart(self._read, content)
@@ -225,8 +225,9 @@ class RpcServer:
             version = message.model_version or None
             name = service.find(message.model_name, version).name  # a figure of it, if there is one
             called = service.id_of(request.id, _text(headers, "x-request-id"))
+            key = _text(headers, "podium-sticky")
             answers, outputs = await service.run(
-                name, version, _text(headers, "podium-sticky"), called, request.inputs, len(content)
+                name, version, key, called, request.inputs, len(content), limit
             )
             head = {"model_name": name, "model_version": answers, "id": called}
             if sum([array.nbytes for array in outputs.values()]) < LARGE:
