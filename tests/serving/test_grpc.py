@@ -184,7 +184,7 @@ def test_every_malformed_call_is_a_sentence(client: Client) -> None:
         code, details = client.refusal("ModelInfer", content)
         assert code == "INVALID_ARGUMENT", (what, code, details)
         assert 10 < len(details) < 3000, what
-    for method in ("ModelReady", "ModelMetadata", "ServerReady", "ServerMetadata", "ServerLive"):
+    for method in ("ModelReady", "ModelMetadata"):
         assert client.refusal(method, b"\xff\xff")[0] == "INVALID_ARGUMENT"
     assert not [line for line in client.running.said if "Traceback" in line]
     assert client.call("ModelInfer", infer())
@@ -195,6 +195,20 @@ def test_a_call_of_many_parts_is_refused_unread(client: Client, content: bytes) 
     code, said = client.refusal("ModelInfer", content)
     assert code == "INVALID_ARGUMENT"
     assert "at most 10,000 tensors" in said
+
+
+@pytest.mark.parametrize(
+    ("head", "tail"),
+    [(b"\x4b\x52\x06\0\0\x3a\xc1\xb8\x02", b"\x4c"), (b"\x3a\x83" + b"\x80" * 8 + b"\x02", b"abc")],
+    ids=["a group", "a length beyond 64 bits"],
+)  # fmt: skip
+def test_parts_that_hide_from_their_count_are_refused(
+    client: Client, head: bytes, tail: bytes
+) -> None:
+    content = head + tail + b"\x2a\x00" * 20_000  # protobuf reads as many inputs of it
+    assert len(MESSAGES["ModelInferRequest"].FromString(content).inputs) == 20_000
+    code, said = client.refusal("ModelInfer", content)
+    assert (code, said.partition(":")[0]) == ("INVALID_ARGUMENT", "the request is not a ModelInferRequest")  # fmt: skip
 
 
 def test_names_that_are_not_served_are_not_found(client: Client) -> None:
@@ -330,15 +344,25 @@ def silent(client: Client, method: str, *metadata: tuple[str, str]) -> tuple[thr
     return over, ask.future(never(), metadata=metadata)
 
 
-def test_silent_health_calls_take_no_place(guarded: Client) -> None:
+def test_a_health_call_is_answered_before_its_message(guarded: Client) -> None:
     bare = Client(guarded.running)
-    calls = [silent(bare, "ServerLive") for _ in range(25)]
-    assert not calls[0][1].done()
+    calls = [silent(bare, method) for method in ("ServerLive", "ServerReady") for _ in range(25)]
+    for over, call in calls:
+        assert call.result(60) == b"\x08\x01"
+        over.set()
+
+
+def test_silent_calls_beyond_the_limit_are_refused(guarded: Client) -> None:
+    token = ("authorization", "Bearer a-token")
+    calls = [silent(guarded, "ModelReady", token) for _ in range(25)]
     assert guarded.call("ModelInfer", infer())
-    assert guarded.ask("ModelReady", name="shapes").ready
-    assert {call.exception(60).code().name for _, call in calls} == {"DEADLINE_EXCEEDED"}
+    assert guarded.ask("ServerLive").live
+    codes = [call.exception(60).code().name for _, call in calls]
+    assert 1 <= codes.count("DEADLINE_EXCEEDED") <= 24
+    assert {*codes} == {"DEADLINE_EXCEEDED", "UNAVAILABLE"}
     for over, _ in calls:
         over.set()
+    assert guarded.ask("ModelReady", name="shapes").ready
 
 
 def test_a_small_call_that_does_not_come_leaves_no_traceback(guarded: Client) -> None:

@@ -98,7 +98,7 @@ _MOST_METADATA = 64 << 10
 """Bytes of a call's metadata."""
 
 _SMALL_SECONDS = 5.0
-"""For the message of a call that is no ModelInfer."""
+"""For the message of a call that is no ModelInfer; as many as ModelInfer may wait for theirs."""
 
 _RAW = 7
 """Number of the field raw_input_contents of a ModelInferRequest."""
@@ -124,6 +124,8 @@ class RpcServer:
         self._service, self._address, self._credentials = service, address, credentials
         self._messages = make_messages("inference", MESSAGES)
         self._server: Any = None
+        self._silent = 0
+        """Calls that are no ModelInfer, and whose message has not come."""
 
     async def start(self) -> None:
         """Listen.
@@ -187,12 +189,10 @@ class RpcServer:
                 self._service.check_token(given if isinstance(given, bytes) else given.encode())
             if answer is None:
                 return await self._infer(partial(_only, context), headers)
-            try:
-                async with asyncio.timeout(_SMALL_SECONDS):
-                    message = await _only(context)
-            except TimeoutError:
-                raise Refused(504, f"no message came within {_SMALL_SECONDS:g} s") from None
-            said = answer(self._parse(f"{name}Request", message))
+            asked = f"{name}Request"
+            # A probe's message has no fields: it is not waited for, so that no silent ones pile up.
+            message = await self._small(context) if MESSAGES[asked] else b""
+            said = answer(self._parse(asked, message))
             content: bytes = self._messages[f"{name}Response"](**said).SerializeToString()
             return content
         except Exception as error:
@@ -200,6 +200,23 @@ class RpcServer:
             code = _CODES.get(refused.status, grpc.StatusCode.INTERNAL)
             await context.abort(code, str(refused))
             raise  # not reached
+
+    async def _small(self, context: Any) -> bytes:
+        """Return the message of a call that is no ModelInfer.
+
+        Raises:
+            Refused: It does not come in time, or those of too many other calls do not.
+        """
+        if self._silent >= self._service.limits.requests:
+            raise Refused(503, f"the messages of {self._silent} calls are waited for")
+        self._silent += 1
+        try:
+            async with asyncio.timeout(_SMALL_SECONDS):
+                return await _only(context)
+        except TimeoutError:
+            raise Refused(504, f"no message came within {_SMALL_SECONDS:g} s") from None
+        finally:
+            self._silent -= 1
 
     def _parse(self, message: str, content: bytes) -> Any:
         with foreign(f"the request is not a {message}"):
@@ -334,8 +351,10 @@ def _check_parts(content: bytes) -> None:
         if kind == 2:
             length, at = _varint(content, at)
             at += length
-        else:
+        elif kind in (0, 1, 5):
             at = _varint(content, at)[1] if kind == 0 else at + (8 if kind == 1 else 4)
+        else:  # a group, within which lengths mean other bytes
+            raise InvalidInput("the request is not a ModelInferRequest: it has groups")
         beside += 0 if tag >> 3 == _RAW else at - start
         if parts > _MOST_PARTS or beside > MOST_JSON:
             raise InvalidInput(
@@ -343,6 +362,8 @@ def _check_parts(content: bytes) -> None:
                 f"beside raw_input_contents",
                 "send large tensors as raw_input_contents",
             )
+    if at > len(content):  # by a length beyond 64 bits, which protobuf cuts off
+        raise InvalidInput("the request is not a ModelInferRequest: it ends within a field")
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
