@@ -435,10 +435,10 @@ def test_a_canary_that_fails_is_recorded_as_failed(churn: Model, tmp_path: Path)
     assert (exchange.failed, list(exchange.answers)) == (("v4",), ["v1"])
 
 
-def test_a_server_with_a_command_beside_it_ends(churn: Model, tmp_path: Path) -> None:
+def test_classes_of_a_command_are_answered_by_their_indices(churn: Model, tmp_path: Path) -> None:
     code = "import numpy, sys\nplace = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n" \
         "rows = len(numpy.load(place['--inputs'] + '/table.npy'))\n" \
-        "numpy.save(place['--output'], numpy.full((rows, 2), 0.5))\n"  # fmt: skip
+        "numpy.save(place['--output'], numpy.ones(rows, int))\n"  # fmt: skip
     files: dict[str, Path | bytes] = {
         "model.json": json.dumps({"predict": ["python", "predict.py"]}).encode(),
         "predict.py": code.encode(),
@@ -449,8 +449,13 @@ def test_a_server_with_a_command_beside_it_ends(churn: Model, tmp_path: Path) ->
     with serving(*words) as server:
         assert ask(server, items(1)[0], "one")["model_version"] == "v1"
         until(lambda: compared(server)["v4", "shadow", "answered"] == 1)
-    (exchange,) = Recording(tmp_path / "answers", "churn")
-    assert list(exchange.answers) == ["v1", "v4"]
+        body = {"inputs": [tensor(items(2), "table", "FP32")]}
+        asked = server.http.post("/v2/models/churn/versions/v4/infer", json=body)
+    assert asked.json()["outputs"] == [
+        {"name": "predictions", "shape": [2], "datatype": "INT64", "data": [1, 1]}
+    ]
+    (exchange,) = (each for each in Recording(tmp_path / "answers", "churn") if each.id == "one")
+    assert {version: answer.predicted for version, answer in exchange.answers.items()}["v4"] == (1,)
 
 
 def test_two_ports_that_are_one_are_refused(churn: Model, tmp_path: Path, typed: Callable[..., Any]) -> None:  # fmt: skip
@@ -463,6 +468,15 @@ def test_two_ports_that_are_one_are_refused(churn: Model, tmp_path: Path, typed:
 def ask_raw(server: Running) -> None:
     answer = server.http.post("/v2/models/churn/predict", json={"rows": [{"x": 3, "color": "red"}]})
     assert (answer.status_code, answer.json()["model_version"]) == (200, "v1")
+
+
+def test_unknown_values_count_once_beside_a_shadow(churn: Model, tmp_path: Path) -> None:
+    with serving("churn", "--storage", tmp_path / "store", "--shadow", "v2") as server:
+        where, rows = "/v2/models/churn/predict", [{"x": 3, "color": "mauve"}]
+        assert server.http.post(where, json={"rows": rows}).status_code == 200
+        until(lambda: compared(server)["v2", "shadow", "answered"] == 1)
+        page = server.http.get("/metrics").text
+    assert 'podium_serve_unknown_values_total{model="churn",column="color"} 1\n' in page
 
 
 def test_a_slow_shadow_takes_no_thread_of_clients(churn: Model, tmp_path: Path) -> None:

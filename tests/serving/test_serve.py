@@ -37,6 +37,7 @@ from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Served, find_models
 from podium.serving.service import Limits
 from podium.system import background
+from podium.system.exposition import read_samples
 
 WIDE, TALL = np.zeros((28, 28), np.uint8), np.zeros((28, 28), np.uint8)
 WIDE[13:15, 2:26], TALL[2:26, 13:15] = 255, 255
@@ -151,11 +152,13 @@ def test_errors_of_raw_items_name_no_path_of_the_server(
 
 
 def test_values_that_training_did_not_have_are_counted(server: Running) -> None:
-    rows = [{"x": 1, "color": color} for color in ("red", "mauve")]
+    rows = [{"x": 1, "color": color} for color in ("red", "mauve", None, None, None)]
+    before = values(server)
     answer = server.http.post("/v2/models/rows/predict", json={"rows": rows})
-    assert json.loads(answer.headers["podium-unknown-values"]) == {"color": 1}
-    page = server.http.get("/metrics").text
-    assert 'podium_serve_unknown_values_total{model="rows",column="color"} 1' in page
+    said = {name: json.loads(answer.headers[f"podium-{name}-values"]) for name in before}
+    assert said == {"unknown": {"color": 1}, "missing": {"color": 3}}
+    after = values(server)
+    assert {name: after[name] - before[name] for name in after} == {"unknown": 1, "missing": 3}
     rows = [{"x": 1, "color": "red"}]
     assert (
         "podium-unknown-values"
@@ -434,6 +437,24 @@ def until_said(server: Running, line: str) -> None:
     while line not in (page := server.http.get("/metrics").text):
         assert time.monotonic() < end, page
         time.sleep(0.02)
+
+
+def values(server: Running) -> dict[str, float]:
+    """Return how many values of the column color were counted so far, by why."""
+    page = server.http.get("/metrics").text
+    names = {name: f"podium_serve_{name}_values_total" for name in ("unknown", "missing")}
+    labels = {"model": "rows", "column": "color"}
+    return {
+        name: sum(many for found, many in read_samples(page, metric) if found == labels)
+        for name, metric in names.items()
+    }
+
+
+def test_what_cannot_be_read_is_said_at_its_place(server: Running) -> None:
+    rows = [{"x": x, "color": "red"} for x in (1, "many", -1)]
+    said = server.http.post("/v2/models/rows/predict", json={"rows": rows}).json()["predictions"]
+    assert [item.get("class") for item in said] == ["high", None, "low"]
+    assert "row 2, column x: 'many' is not a number" in said[1]["problem"]
 
 
 def test_a_client_that_hangs_up_counts_as_such(server: Running) -> None:

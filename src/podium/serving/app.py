@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.applications import Starlette
 from starlette.requests import Request as Asked
@@ -229,24 +229,27 @@ class Server:
                 return await service.apart(work, now, until, threads=threads)
 
             def work(now: Loaded, until: float) -> Answered:
-                many, items = dict[str, int](), _RawItems()
-
-                def count(unknown: UnknownValues) -> None:
-                    many.update(unknown.many)
-                    service.figures.note_unknown(name, unknown.counts)
-
+                values, items = list[UnknownValues](), _RawItems()
                 said = predict_raw(
-                    now.predictor, media, raw, until=until, on_unknown=count, on_batch=items.add
+                    now.predictor,
+                    media,
+                    raw,
+                    until=until,
+                    on_unknown=values.append,
+                    on_batch=items.add,
                 )
+                (seen,) = values
+                many = {"Unknown": seen.many, "Missing": seen.many_missing}
+                head = {f"Podium-{kind}-Values": json.dumps(of) for kind, of in many.items() if of}
                 answer = {"model_name": name, "model_version": now.version, "id": called}
-                head = {"Podium-Unknown-Values": json.dumps(many)} if many else {}
                 response = JSONResponse({**answer, "predictions": said}, headers=head)
-                return Answered(version=now.version, said=response, rows=items.rows)
+                return Answered(version=now.version, said=(response, seen), rows=items.rows)
 
             key = _header(headers, b"podium-sticky")
             answered = await service.ask(name, version, key, called, ask, len(body), limit)
-            response: Response = answered.said
-            return response
+            response, seen = answered.said
+            service.figures.note_values(name, seen)  # a second version's are the same rows
+            return cast("Response", response)
 
         return await service.limited(lambda: name, partial(self._body, asked.receive), answer)
 

@@ -122,14 +122,13 @@ def _watched(
 
 
 def _commanded(predictor: Predictor, inputs: Mapping[str, Array], options: Any) -> dict[str, Array]:
-    """Predict with a command, which its pool ends in time; it may give probabilities or numbers."""
+    """Predict with a command, which its pool ends in time; it may give probabilities, indices of
+    classes or numbers."""
     predictions = predictor.predict(dict(inputs))
-    chances = predictions.probabilities
-    return {
-        "predictions" if chances is None else "probabilities": predictions.values
-        if chances is None
-        else chances
-    }
+    if (chances := predictions.probabilities) is not None:
+        return {"probabilities": chances}
+    indices = predictions.indices
+    return {"predictions": predictions.values if indices is None else indices}
 
 
 class Served:
