@@ -206,6 +206,44 @@ def test_labels_of_no_sample_of_the_items_are_refused(churn: Model, tmp_path: Pa
     assert "v2 and v1 answer the same on 50.0% of 40 items with a label and on 50.0% of 20 without one (Fisher's exact test: p = 1)" in "\n".join(decision.reasons)  # fmt: skip
 
 
+@pytest.fixture
+def price(tmp_path: Path) -> Model:
+    """A regression whose champion v1 says 0 of every row, while v2 is near the truth, x."""
+    model = open_registry(tmp_path / "store").model("churn")
+    described = json.dumps({**TABLE, "classes": []}).encode()
+    for name, factor in (("v1", 0.0), ("v2", 0.9)):
+        weights = numpy_helper.from_array(np.array([[factor], [0]], np.float32), "weights")
+        node = helper.make_node("MatMul", ["table", "weights"], ["number"])
+        graph = save([node], {"table": (TensorProto.FLOAT, ["n", 2])}, "number", 1, weights)
+        model.upload({"model.onnx": graph, "preprocessing.json": described}, {"run_id": name})
+    model.set_champion("v1", {}, expect=None)
+    return model
+
+
+def test_labels_of_numbers_promote_unless_they_are_no_sample(price: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+
+    def labels(kept: Sequence[int]) -> Path:
+        lines = [f"r{at},{rows[at, 0]}\n" for at in kept]
+        (tmp_path / "labels.csv").write_text("id,label\n" + "".join(lines))
+        return tmp_path / "labels.csv"
+
+    def promote(kept: Sequence[int], **more: Any) -> Any:
+        return price.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels(kept), **more).decision  # fmt: skip
+
+    with pytest.raises(InvalidInput, match=r"answer nearly the same on 100.0% of 30 items with a label and on 0.0% of 30 without one .* refused below p = 0.001"):  # fmt: skip
+        promote(range(15, 45))
+    (tmp_path / "labels.csv").write_text("id,label\nr0,cheap\n")
+    with pytest.raises(InvalidInput, match="the label 'cheap' is not a number"):
+        price.promote("v2", rule="likely", live=tmp_path / "answers", labels=tmp_path / "labels.csv")  # fmt: skip
+    sample = promote(range(0, 60, 3), dry_run=True)
+    assert "v2 and v1 answer nearly the same on 50.0% of 20 items with a label and on 50.0% of 40 without one" in "\n".join(sample.reasons)  # fmt: skip
+    promoted = promote(range(60))
+    assert (promoted.figures["items"], price.champion.version) == (60, "v2")
+    assert promoted.figures["value"] == pytest.approx(0.1 * np.sqrt((rows[:, 0] ** 2).mean()), 1e-3)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_items_and_whole_requests_drawn_by_chance_are_samples(seed: int) -> None:
     random = np.random.default_rng(seed)
