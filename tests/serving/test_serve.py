@@ -77,6 +77,18 @@ def test_the_first_page_has_a_form_for_each_model(server: Running) -> None:
     assert re.findall(r'(?:src|href)="(?!/|data:)[^"]*"', page) == []
 
 
+def test_each_form_offers_its_own_models_values(store: Path) -> None:
+    (model,) = find_models(["rows"], str(store))
+    models = [model, Served("others", model._find)]
+    for each in models:
+        each.open()
+    with TestClient(Server(models, token="", limits=Limits(), follow=60)) as http:
+        page = http.get("/").text
+    offered = re.findall(r'<datalist id="([^"]+)"', page)
+    assert offered == re.findall(r' list="([^"]+)"', page)
+    assert len({*offered}) == 2
+
+
 def test_health_and_metadata_are_the_protocols(server: Running) -> None:
     assert server.http.get("/v2/health/live").json() == {"live": True}
     assert server.http.get("/v2/health/ready").json() == {"ready": True}

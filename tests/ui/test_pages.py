@@ -23,7 +23,7 @@ from PIL import Image
 
 import podium
 from podium.errors import Failed
-from podium.models import open_registry
+from podium.models import Model, open_registry
 from podium.models.lineage import Lineage
 from podium.runner.record import RunRecord, StepRecord
 from podium.serving.announced import servers_of
@@ -254,6 +254,22 @@ print(f"loss={{x + y / 2}}")
         assert "importance" in followed.view("/").figures
 
 
+def test_a_sweep_begun_anew_has_its_own_figures(
+    experiment: Callable[..., dict[str, Any]], tmp_path: Path, home: Path
+) -> None:
+    manifest = experiment()
+    sweep = podium.sweep(manifest)
+    followed = FollowedSweep(sweep.cluster, sweep.name)
+    followed.view("/")
+    before = followed.view("/").figures["history"]  # importance comes with the second look
+    sweep.cluster.delete("Experiment", sweep.name)
+    program = tmp_path / "program.py"
+    program.write_text(program.read_text().replace("loss={", "loss={7 + "))
+    again = podium.sweep(manifest)
+    assert (again.name, again.best.value) == (sweep.name, pytest.approx(7 + 1 / 3))
+    assert followed.view("/").figures["history"] != before
+
+
 def test_a_sweep_is_stopped_and_goes_on(
     visitor: httpx.Client,
     experiment: Callable[..., dict[str, Any]],
@@ -395,6 +411,23 @@ def test_a_model_shows_its_champion_and_why(models: None, visitor: httpx.Client)
     assert 'href="/models/shapes/versions/v2"' in page
     assert "sha256" in text(visitor, "/models/shapes/versions/v2")
     assert 'href="/models/shapes"' in text(visitor, "/models")
+
+
+def test_the_champion_and_its_reason_are_of_one_look(
+    models: None, visitor: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aliases = Model.aliases
+
+    def promoted_meanwhile(model: Model) -> Any:
+        found = aliases(model)
+        if found["champion"].version == "v1":
+            model.set_champion("v2", {"reason": "the second"}, expect="v1")
+        return found
+
+    monkeypatch.setattr(Model, "aliases", promoted_meanwhile)
+    page = text(visitor, "/models/shapes")
+    assert "the first" in page.partition("<h2>Try it")[0]
+    assert 'champion <a href="/models/shapes/versions/v1">' in page
 
 
 def test_a_version_names_what_it_was_made_from(home: Path, visitor: httpx.Client) -> None:
