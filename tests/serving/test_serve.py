@@ -23,6 +23,7 @@ import grpc
 import httpx
 import numpy as np
 import pytest
+import uvicorn
 from handmade import SHAPES, TABLE, rows_model, save, shapes_model
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
@@ -32,7 +33,9 @@ from starlette.testclient import TestClient
 from podium.errors import Failed, NotFound
 from podium.models import Model, open_registry
 from podium.prediction import Predictor, open_model
+from podium.serving.announced import Announcement
 from podium.serving.app import Server
+from podium.serving.headers import LimitedProtocol
 from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Served, find_models
 from podium.serving.service import Limits
@@ -317,6 +320,43 @@ def test_headers_are_limited_before_the_token(server: Running) -> None:
         assert piped.recv(15) == b"HTTP/1.1 200 OK"
         piped.sendall(b": x\r\nConnection: close\r\n\r\n")
         assert b"".join(iter(lambda: piped.recv(1 << 20), b"")).count(b"HTTP/1.1 200 OK") == 1
+
+
+class Hasty(LimitedProtocol):
+    seconds = 0.5
+
+
+def test_headers_that_do_not_come_are_not_waited_for() -> None:
+    server = Server([], token="", limits=Limits(), follow=60)
+    config = uvicorn.Config(server, port=0, log_level="warning", http=Hasty)
+    running, listening = uvicorn.Server(config), config.bind_socket()
+    listening.listen()
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+    thread.start()
+    live = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+    try:
+        for sent in (b"", b"GET /v2/hea", b"\r\n", live + b"GET", live + b"\r\n"):
+            with socket.create_connection(listening.getsockname()) as held:
+                held.settimeout(60)
+                held.sendall(sent)
+                said = b"".join(iter(lambda held=held: held.recv(1 << 16), b""))  # until it is closed
+            assert said.count(b'{"live":true}') == sent.count(live)
+        with socket.create_connection(listening.getsockname()) as held:
+            held.sendall(live.replace(b"GET", b"POST").replace(b"live", b"none") * 2)
+            assert held.recv(1 << 16).startswith(b"HTTP/1.1 404")
+    finally:
+        running.should_exit = True
+        thread.join()
+        listening.close()
+
+
+def test_a_full_disk_keeps_no_server_from_serving(store: Path, home: Path) -> None:
+    (model,) = find_models(["rows"], str(store))
+    announced = Announcement("http://127.0.0.1:1", [model])
+    with open("/dev/full", "r+b", buffering=0) as full:  # noqa: PTH123
+        announced._file = full.fileno()
+        model.open()
+        assert model.opened
 
 
 def test_a_run_ends_once_nobody_waits_for_it(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import html
 import json
 import re
 import shutil
+import socket
 import statistics
 import threading
 import time
@@ -17,7 +18,7 @@ from uuid import UUID
 import httpx
 import numpy as np
 import pytest
-from handmade import shapes_model
+from handmade import TABLE, shapes_model
 from pages import running
 from PIL import Image
 
@@ -27,9 +28,9 @@ from podium.models import Model, open_registry
 from podium.models.lineage import Lineage
 from podium.runner.record import RunRecord, StepRecord
 from podium.serving.announced import servers_of
-from podium.ui import app
+from podium.ui import app, sources
 from podium.ui.app import _MOST_BODY
-from podium.ui.sources import _FollowedRegistry
+from podium.ui.sources import _Dashboards, _FollowedRegistry
 from podium.ui.sweeps import FollowedSweep
 
 pytestmark = pytest.mark.whole
@@ -313,6 +314,20 @@ def test_a_study_is_analysed_as_a_copy(
     assert journal.read_bytes() == before
 
 
+def test_a_study_is_analysed_by_one_dashboard(experiment: Callable[..., dict[str, Any]]) -> None:
+    sweep = podium.sweep(experiment())
+    directory = sweep.cluster.directory("Experiment", sweep.name)
+    assert directory
+    dashboards = _Dashboards()
+    try:
+        first, second = dashboards.open(directory), dashboards.open(directory)
+        assert httpx.get(f"{second}api/studies", timeout=60).status_code == 200
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{first}api/studies", timeout=60)
+    finally:
+        dashboards.close()
+
+
 def test_a_trial_is_stopped_and_another_begun(
     visitor: httpx.Client,
     experiment: Callable[..., dict[str, Any]],
@@ -535,6 +550,35 @@ def test_the_champion_is_tried(models: None, visitor: httpx.Client) -> None:
     assert visitor.post("/models/rows/try", content=b"{", headers=HEADERS).status_code == 400
     page = text(visitor, "/models/rows")
     assert re.findall(r'<input name="(\w+)"', page) == ["x", "color"]
+
+
+def test_a_command_that_hangs_is_ended_when_tried(
+    models: None, visitor: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "_TRY_SECONDS", 1.0)
+    model = open_registry(None)["rows"]
+    files: dict[str, Path | bytes] = {
+        "model.json": json.dumps({"predict": ["sh", "-c", "sleep 600"]}).encode(),
+        "preprocessing.json": json.dumps(TABLE).encode(),
+    }
+    model.upload(files, {"run_id": "v3"})
+    model.set_champion("v3", {"reason": "a command"}, expect="v1")
+    row = {"rows": [{"x": 3.0, "color": "red"}]}
+    answer = visitor.post("/models/rows/try", json=row, headers=HEADERS)
+    assert (answer.status_code, "did not end within 1 s" in answer.json()["error"]) == (500, True)
+
+
+def test_a_client_that_hangs_up_leaves_no_traceback(
+    stranger: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    where = (stranger.base_url.host, stranger.base_url.port)
+    head = "POST /models/rows/try HTTP/1.1\r\nHost: x\r\nX-Podium-Token: open-sesame\r\nContent-Length: 9\r\n\r\n{"
+    with socket.create_connection(where) as held:  # type: ignore[arg-type]
+        held.sendall(head.encode())
+        assert stranger.get("/").status_code == 401
+    for _ in range(20):  # the server looks at other connections meanwhile
+        assert stranger.get("/").status_code == 401
+    assert not caplog.records
 
 
 def test_a_log_reaches_a_browser_without_escape_sequences(visitor: httpx.Client) -> None:

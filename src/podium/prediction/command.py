@@ -306,7 +306,12 @@ class LastLines:
 
 
 def _predict_here(
-    directory: Path, inputs: Mapping[str, np.ndarray], *, classes: int | None, name: str
+    directory: Path,
+    inputs: Mapping[str, np.ndarray],
+    *,
+    classes: int | None,
+    name: str,
+    seconds: float | None = None,
 ) -> np.ndarray:
     """Run the predict command of a model directory on this machine; see read_predictions for the
     result.
@@ -326,6 +331,7 @@ def _predict_here(
             Path(scratch, "inputs"),
             Path(scratch, OUTPUT),
             stdout=_STDERR,
+            seconds=seconds,
         )
         items = len(next(iter(inputs.values())))
         return read_predictions(Path(scratch, OUTPUT), items=items, classes=classes, name=name)
@@ -341,6 +347,9 @@ class CommandModel:
     fetch: Callable[[Path], object]
     """Writes its files to a directory that does not exist yet."""
 
+    seconds: float | None = None
+    """For a call, after which it is ended; None waits."""
+
     def predict(self, inputs: Mapping[str, np.ndarray], *, classes: int | None) -> np.ndarray:
         """Run the command once, on all rows; see predict_here.
 
@@ -351,7 +360,9 @@ class CommandModel:
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
             directory = Path(scratch, "model")
             self.fetch(directory)
-            return _predict_here(directory, inputs, classes=classes, name=self.name)
+            return _predict_here(
+                directory, inputs, classes=classes, name=self.name, seconds=self.seconds
+            )
 
 
 def main(words: Sequence[str] | None = None) -> int:
