@@ -200,6 +200,33 @@ def test_a_process_that_hangs_is_ended(
             assert time.monotonic() < began + 120
 
 
+REFUSED = {
+    "an input cannot be named '../": ("../../../../../../{place}/written", [1, 2], "FP32"),
+    "an input cannot be named '/": ("{place}/written", [1, 2], "FP32"),
+    "an input cannot be named 'a\\x00b'": ("a\0b", [1, 2], "FP32"),
+    "an input cannot be named 'xxx": ("x" * 900, [1, 2], "FP32"),
+    "input table holds texts": ("table", [1, 2], "BYTES"),
+    "input table has no rows": ("table", [0, 2], "FP32"),
+}
+"""The sentence by the name, shape and datatype of an input."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_input_writes_no_file_of_its_own_name(
+    kind: str, sums: Callable[[str], Path], environ: dict[str, str], tmp_path: Path
+) -> None:
+    with serving(sums(kind), "--processes", "1", **environ) as server:
+        for sentence, (name, shape, datatype) in REFUSED.items():
+            named = name.format(place=str(tmp_path).lstrip("/")) if "." in name else name.format(place=tmp_path)  # fmt: skip
+            data = ["1", "2"] if datatype == "BYTES" else [0.0] * (2 * shape[0])
+            body = {"inputs": [{"name": named, "shape": shape, "datatype": datatype, "data": data}]}
+            said = server.infer("sums", body)
+            assert (said.status_code, sentence in said.json()["error"]) == (400, True), said.text
+        assert not (tmp_path / "written.npy").exists()
+        assert not [line for line in server.said if "Traceback" in line]
+        assert ask(server, [0, 1]).json()["outputs"][0]["data"] == [1.0]
+
+
 def test_a_killed_keeper_holds_nothing_up(
     sums: Callable[[str], Path], environ: dict[str, str]
 ) -> None:

@@ -22,6 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from podium.data.schema import INPUT_NAME
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.files.documents import foreign, load_json, parse
 from podium.scoring.families import floats
@@ -88,7 +89,18 @@ def write_inputs(
 
     Args:
         order: [n], the position that each row comes from; None leaves the rows where they are.
+
+    Raises:
+        InvalidInput: A name, which a client may have given, is not one of a file in the folder, or
+            an input has texts or no rows.
     """
+    for name, array in inputs.items():
+        if not INPUT_NAME.fullmatch(name):
+            raise InvalidInput(f"an input cannot be named {name!r:.80}", "letters, digits and _")
+        if array.dtype.kind == "O":
+            raise InvalidInput(f"input {name} holds texts, and a command takes numbers")
+        if not len(array):
+            raise InvalidInput(f"input {name} has no rows")
     folder.mkdir(parents=True, exist_ok=True)
     for name, array in inputs.items():
         with (folder / f"{name}.npy").open(
