@@ -374,6 +374,16 @@ def test_a_run_ends_once_nobody_waits_for_it(tmp_path: Path) -> None:
             assert time.monotonic() - began < 4, "the next is answered"
 
 
+def test_raw_work_ends_once_nobody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.onnx").write_bytes(slow(100))
+    (tmp_path / "preprocessing.json").write_text(json.dumps({**TABLE, "classes": []}))
+    rows = b"".join(b'{"x": 1, "color": "red"}\n' for _ in range(20_000))  # minutes of work
+    with pytest.raises(Failed, match="no answer in time"):
+        predict_raw(open_model(tmp_path), "application/x-ndjson", rows, until=time.monotonic() + 1)
+
+
 def infer_rows(server: Running, rows: int, size: int) -> httpx.Response:
     held = {
         "name": "x",

@@ -94,7 +94,9 @@ def predict_raw(
     with _items(media, body) as file:
         if media == _PARQUET:
             _check_rows(file)
-        for result in predictor.stream([str(file)], on_unknown=on_unknown, on_batch=on_batch):
+        for result in predictor.stream(
+            [str(file)], on_unknown=on_unknown, on_batch=on_batch, until=end
+        ):
             if len(said) >= _MOST_ITEMS:
                 raise InvalidInput(
                     f"a request has at most {_MOST_ITEMS} items", "send them in several requests"
