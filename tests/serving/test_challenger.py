@@ -1,5 +1,6 @@
 """A second version beside the one that answers, and promotion by what both answered."""
 
+import errno
 import json
 import time
 from collections import Counter
@@ -13,11 +14,13 @@ from handmade import TABLE, rows_model, save
 from onnx import TensorProto, helper, numpy_helper
 from servers import Running, serving, tensor, upload_gated
 
+from podium.cli.serve import _beside
 from podium.data import held_out
 from podium.data.seen import SeenItems
 from podium.errors import InvalidInput, PodiumError
 from podium.models import Model, NotPromoted, live, open_registry
 from podium.models.recorded import Recording, digest_of
+from podium.serving.served import find_models
 
 TRUTH = ["low", "high"]
 
@@ -592,6 +595,19 @@ def test_a_server_starts_without_a_second_version_that_is_damaged(
     with serving(*words) as server:
         assert [line for line in server.said if "churn v1 answers alone, without churn@v2" in line]
         assert ask(server, items(1)[0])["model_version"] == "v1"
+
+
+def test_no_error_of_a_second_version_stops_the_champion(churn: Model, tmp_path: Path) -> None:
+    (model,) = find_models(["churn"], str(tmp_path / "store"))
+    model.open()
+    second = model.beside("v2")
+
+    def full() -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    second._find = full
+    assert "churn v1 answers alone, without churn@v2: OSError: [Errno 28] No space" in _beside(model, second)  # fmt: skip
+    assert (second.opening, "No space left" in second.trouble) == (False, True)
 
 
 def test_a_shadow_that_is_the_champion_is_said(churn: Model, tmp_path: Path) -> None:

@@ -339,7 +339,9 @@ def test_headers_that_do_not_come_are_not_waited_for() -> None:
             with socket.create_connection(listening.getsockname()) as held:
                 held.settimeout(60)
                 held.sendall(sent)
-                said = b"".join(iter(lambda held=held: held.recv(1 << 16), b""))  # until it is closed
+                said = b"".join(
+                    iter(lambda held=held: held.recv(1 << 16), b"")
+                )  # until it is closed
             assert said.count(b'{"live":true}') == sent.count(live)
         with socket.create_connection(listening.getsockname()) as held:
             held.sendall(live.replace(b"GET", b"POST").replace(b"live", b"none") * 2)
@@ -353,7 +355,7 @@ def test_headers_that_do_not_come_are_not_waited_for() -> None:
 def test_a_full_disk_keeps_no_server_from_serving(store: Path, home: Path) -> None:
     (model,) = find_models(["rows"], str(store))
     announced = Announcement("http://127.0.0.1:1", [model])
-    with open("/dev/full", "r+b", buffering=0) as full:  # noqa: PTH123
+    with open("/dev/full", "r+b", buffering=0) as full:
         announced._file = full.fileno()
         model.open()
         assert model.opened

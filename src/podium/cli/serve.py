@@ -277,9 +277,11 @@ def _beside(model: "Served", second: "Served") -> str:
     """Open a second version, and say what answers; one that cannot be keeps no champion from it."""
     try:
         second.open()
-    except PodiumError as error:
-        second.trouble = error.message
-        return f"{model.name} {model.now.version} answers alone, without {second.name}: {error.message}"
+    except Exception as error:  # of a storage or a disk, for example
+        second.trouble = (
+            error.message if isinstance(error, PodiumError) else f"{type(error).__name__}: {error}"
+        )
+        return f"{model.name} {model.now.version} answers alone, without {second.name}: {second.trouble}"
     if second.now.version == model.now.version:
         return f"{second.name} is the champion {model.now.version}: until there is another one, nothing is compared"
     return f"serving {second.name} {second.now.version}{second.unwatched}"

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 
-
 @dataclass(frozen=True, kw_only=True)
 class Extras:
     """Data that an artifact stores about its items, besides their arrays."""

@@ -167,9 +167,7 @@ class Predictor:
         unknown = UnknownValues(recipe, self._known_ranges())
 
         def outcomes() -> Iterator[Outcome | Problem]:
-            for batch, results in self._batches(
-                recipe, classes, items, delimiter, encoding, until
-            ):
+            for batch, results in self._batches(recipe, classes, items, delimiter, encoding, until):
                 unknown.add(batch)
                 if on_batch:
                     on_batch(batch, results)

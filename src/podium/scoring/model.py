@@ -233,7 +233,9 @@ class OnnxModel:
                 return np.asarray(running.result(limit)[0])
             except TimeoutError:
                 if time.monotonic() >= until:
-                    raise Failed("there was no answer in time", "send fewer items at once") from None
+                    raise Failed(
+                        "there was no answer in time", "send fewer items at once"
+                    ) from None
                 raise Failed(
                     f"{self.name} did not end within {limit:g} s on {rows} rows and was ended",
                     f"to allow more: export {_SECONDS}={2 * limit:g}",
