@@ -211,6 +211,17 @@ def test_parts_that_hide_from_their_count_are_refused(
     assert (code, said.partition(":")[0]) == ("INVALID_ARGUMENT", "the request is not a ModelInferRequest")  # fmt: skip
 
 
+def test_a_long_refusal_reaches_its_client(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/model.json").write_text(json.dumps({"predict": ["python", "fail.py"]}))
+    said = "for _ in range(8):\n    print('\N{SNOWMAN}' * 1300)\nraise SystemExit(3)\n"
+    (tmp_path / "model/fail.py").write_text(said)
+    with serving(tmp_path / "model", "--grpc-port", "0") as running:
+        caller = Client(running)
+        code, details = caller.refusal("ModelInfer", infer(model_name="model"))
+    assert (code, "fail.py exited with 3" in details) == ("INTERNAL", True), details
+
+
 def test_names_that_are_not_served_are_not_found(client: Client) -> None:
     refused = client.refusal("ModelInfer", infer(model_name="shape"))
     assert refused == ("NOT_FOUND", "no model 'shape' is served\nhint: did you mean shapes?")

@@ -97,6 +97,9 @@ _CODES = {
 _MOST_METADATA = 64 << 10
 """Bytes of a call's metadata."""
 
+_MOST_SAID = 2 << 10
+"""Bytes of a refusal: as a header each may take three, and clients take 8 KiB of those."""
+
 _SMALL_SECONDS = 5.0
 """For the message of a call that is no ModelInfer; as many as ModelInfer may wait for theirs."""
 
@@ -198,7 +201,8 @@ class RpcServer:
         except Exception as error:
             refused = Refused.of(error)
             code = _CODES.get(refused.status, grpc.StatusCode.INTERNAL)
-            await context.abort(code, str(refused))
+            details = str(refused).encode(errors="replace")[:_MOST_SAID]
+            await context.abort(code, details.decode(errors="ignore"))
             raise  # not reached
 
     async def _small(self, context: Any) -> bytes:
