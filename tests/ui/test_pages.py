@@ -411,6 +411,7 @@ def test_a_malformed_post_is_a_sentence(models: None, visitor: httpx.Client) -> 
         b"\xff",
         b"5",
         b'{"version":' + b"9" * 5000 + b"}",
+        b'{"version":"v2","rule":{"a":1}}',
     ):
         answer = visitor.post("/models/shapes/promote", content=body, headers=HEADERS)
         assert (answer.status_code, bool(answer.json()["error"])) == (400, True), body[:20]
