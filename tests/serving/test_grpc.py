@@ -1,5 +1,6 @@
 """`podium serve --grpc-port`: a real server, asked over gRPC."""
 
+import asyncio
 import json
 import os
 import re
@@ -12,13 +13,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import uvicorn
 from handmade import SHAPES, TABLE, rows_model, shapes_model
 from onnx import TensorProto, checker, helper
 from servers import Running, serving, tensor, upload_gated
 
+from podium.cli.options import listen
+from podium.cli.serve import _run
 from podium.files.protobuf import make_messages
 from podium.models import open_registry
-from podium.serving.rpc import MESSAGES as TABLES
+from podium.serving.app import Server
+from podium.serving.rpc import MESSAGES as TABLES, RpcServer
+from podium.serving.served import find_models
+from podium.serving.service import Limits
 
 grpc = pytest.importorskip("grpc")
 MESSAGES = make_messages("inference", TABLES)
@@ -437,6 +444,36 @@ def test_a_canary_answers_calls_too(tmp_path: Path) -> None:
 
         assert len({version(podium_sticky="ann") for _ in range(10)}) == 1
         assert {version() for _ in range(60)} == {"v1", "v2"}
+
+
+def test_a_server_says_that_it_listens_once_grpc_does(
+    store: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (model,) = find_models(["rows"], str(store))
+    server = Server([model], token="", limits=Limits(), follow=60)
+    listening = listen("127.0.0.1", 0)
+    run, goes_on = uvicorn.Server(uvicorn.Config(server)), threading.Event()
+
+    class Late(RpcServer):
+        async def start(self) -> None:
+            while not goes_on.is_set():
+                await asyncio.sleep(0.01)
+            await super().start()
+
+    server.rpc = Late(server.service, "127.0.0.1:0")
+    serving = threading.Thread(target=_run, args=(run, listening, [model], "it", server.rpc))
+    serving.start()
+    said = ""
+    while "serving rows" not in said:
+        said += capfd.readouterr().err
+    time.sleep(0.2)  # in which it could have said so
+    assert "listening on" not in said + capfd.readouterr().err
+    goes_on.set()
+    while "listening on it" not in said:
+        said += capfd.readouterr().err
+    run.should_exit = True
+    serving.join()
+    listening.close()
 
 
 def test_a_taken_port_is_a_sentence(store: Path, typed: Callable[..., Any]) -> None:

@@ -6,6 +6,7 @@ https://github.com/kserve/open-inference-protocol/blob/main/specification/protoc
 """
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
@@ -127,6 +128,9 @@ class RpcServer:
         self._service, self._address, self._credentials = service, address, credentials
         self._messages = make_messages("inference", MESSAGES)
         self._server: Any = None
+        self.listens = threading.Event()
+        """Set once it does."""
+
         self._silent = 0
         """Calls that are no ModelInfer, and whose message has not come."""
 
@@ -171,6 +175,7 @@ class RpcServer:
                 f"{self._address} cannot be listened on", "--grpc-port takes another"
             ) from None
         await self._server.start()
+        self.listens.set()
 
     async def stop(self) -> None:
         """Wait until what is under way is answered."""
