@@ -93,6 +93,31 @@ def test_a_client_that_is_gone_takes_no_room() -> None:
     assert model.rows == [1, 4]
 
 
+def test_a_client_that_is_gone_joins_no_other_forms() -> None:
+    wide, narrow = np.ones((1, 2)), np.ones((1, 1))
+    answers = ask(Doubling(), [narrow, wide, narrow], gone=[0])
+    assert [answer.tolist() for answer in answers[1:]] == [[[2.0, 2.0]], [[2.0]]]
+
+
+def test_requests_of_unequal_rows_move_no_rows_of_others() -> None:
+    def add(inputs: Mapping[str, Array], options: Any) -> dict[str, Array]:
+        if len(inputs["x"]) != len(inputs["y"]):
+            raise Failed("unequal rows")
+        return {"sum": inputs["x"] + inputs["y"]}
+
+    async def answers() -> list[Any]:
+        batcher = Batcher(add, 100)
+        rows = ((2, 3, 100.0), (1, 1, 7.0), (3, 2, 1000.0))
+        given = [{"x": np.full((x, 1), value), "y": np.full((y, 1), value)} for x, y, value in rows]
+        said = await asyncio.gather(*map(batcher.ask, given), return_exceptions=True)
+        await batcher.close()
+        return said
+
+    one, honest, other = asyncio.run(answers())
+    assert honest["sum"].tolist() == [[14.0]]
+    assert (str(one), str(other)) == ("unequal rows", "unequal rows")
+
+
 def test_a_request_at_fault_fails_alone() -> None:
     good, bad, other = ask(Doubling(), [np.ones((1, 1)), -np.ones((1, 1)), np.zeros((1, 1))])
     assert (good.tolist(), other.tolist()) == ([[2.0]], [[0.0]])

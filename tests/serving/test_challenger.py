@@ -1,5 +1,6 @@
 """A second version beside the one that answers, and promotion by what both answered."""
 
+import errno
 import json
 import time
 from collections import Counter
@@ -11,13 +12,15 @@ import numpy as np
 import pytest
 from handmade import TABLE, rows_model, save
 from onnx import TensorProto, helper, numpy_helper
-from servers import Running, serving, tensor
+from servers import Running, serving, tensor, upload_gated
 
+from podium.cli.serve import _beside
 from podium.data import held_out
 from podium.data.seen import SeenItems
 from podium.errors import InvalidInput, PodiumError
 from podium.models import Model, NotPromoted, live, open_registry
 from podium.models.recorded import Recording, digest_of
+from podium.serving.served import find_models
 
 TRUTH = ["low", "high"]
 
@@ -204,6 +207,44 @@ def test_labels_of_no_sample_of_the_items_are_refused(churn: Model, tmp_path: Pa
     decision = churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels, dry_run=True).decision  # fmt: skip
     assert decision
     assert "v2 and v1 answer the same on 50.0% of 40 items with a label and on 50.0% of 20 without one (Fisher's exact test: p = 1)" in "\n".join(decision.reasons)  # fmt: skip
+
+
+@pytest.fixture
+def price(tmp_path: Path) -> Model:
+    """A regression whose champion v1 says 0 of every row, while v2 is near the truth, x."""
+    model = open_registry(tmp_path / "store").model("churn")
+    described = json.dumps({**TABLE, "classes": []}).encode()
+    for name, factor in (("v1", 0.0), ("v2", 0.9)):
+        weights = numpy_helper.from_array(np.array([[factor], [0]], np.float32), "weights")
+        node = helper.make_node("MatMul", ["table", "weights"], ["number"])
+        graph = save([node], {"table": (TensorProto.FLOAT, ["n", 2])}, "number", 1, weights)
+        model.upload({"model.onnx": graph, "preprocessing.json": described}, {"run_id": name})
+    model.set_champion("v1", {}, expect=None)
+    return model
+
+
+def test_labels_of_numbers_promote_unless_they_are_no_sample(price: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+
+    def labels(kept: Sequence[int]) -> Path:
+        lines = [f"r{at},{rows[at, 0]}\n" for at in kept]
+        (tmp_path / "labels.csv").write_text("id,label\n" + "".join(lines))
+        return tmp_path / "labels.csv"
+
+    def promote(kept: Sequence[int], **more: Any) -> Any:
+        return price.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels(kept), **more).decision  # fmt: skip
+
+    with pytest.raises(InvalidInput, match=r"answer nearly the same on 100.0% of 30 items with a label and on 0.0% of 30 without one .* refused below p = 0.001"):  # fmt: skip
+        promote(range(15, 45))
+    (tmp_path / "labels.csv").write_text("id,label\nr0,cheap\n")
+    with pytest.raises(InvalidInput, match="the label 'cheap' is not a number"):
+        price.promote("v2", rule="likely", live=tmp_path / "answers", labels=tmp_path / "labels.csv")  # fmt: skip
+    sample = promote(range(0, 60, 3), dry_run=True)
+    assert "v2 and v1 answer nearly the same on 50.0% of 20 items with a label and on 50.0% of 40 without one" in "\n".join(sample.reasons)  # fmt: skip
+    promoted = promote(range(60))
+    assert (promoted.figures["items"], price.champion.version) == (60, "v2")
+    assert promoted.figures["value"] == pytest.approx(0.1 * np.sqrt((rows[:, 0] ** 2).mean()), 1e-3)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -435,10 +476,10 @@ def test_a_canary_that_fails_is_recorded_as_failed(churn: Model, tmp_path: Path)
     assert (exchange.failed, list(exchange.answers)) == (("v4",), ["v1"])
 
 
-def test_a_server_with_a_command_beside_it_ends(churn: Model, tmp_path: Path) -> None:
+def test_classes_of_a_command_are_answered_by_their_indices(churn: Model, tmp_path: Path) -> None:
     code = "import numpy, sys\nplace = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n" \
         "rows = len(numpy.load(place['--inputs'] + '/table.npy'))\n" \
-        "numpy.save(place['--output'], numpy.full((rows, 2), 0.5))\n"  # fmt: skip
+        "numpy.save(place['--output'], numpy.ones(rows, int))\n"  # fmt: skip
     files: dict[str, Path | bytes] = {
         "model.json": json.dumps({"predict": ["python", "predict.py"]}).encode(),
         "predict.py": code.encode(),
@@ -449,8 +490,13 @@ def test_a_server_with_a_command_beside_it_ends(churn: Model, tmp_path: Path) ->
     with serving(*words) as server:
         assert ask(server, items(1)[0], "one")["model_version"] == "v1"
         until(lambda: compared(server)["v4", "shadow", "answered"] == 1)
-    (exchange,) = Recording(tmp_path / "answers", "churn")
-    assert list(exchange.answers) == ["v1", "v4"]
+        body = {"inputs": [tensor(items(2), "table", "FP32")]}
+        asked = server.http.post("/v2/models/churn/versions/v4/infer", json=body)
+    assert asked.json()["outputs"] == [
+        {"name": "predictions", "shape": [2], "datatype": "INT64", "data": [1, 1]}
+    ]
+    (exchange,) = (each for each in Recording(tmp_path / "answers", "churn") if each.id == "one")
+    assert {version: answer.predicted for version, answer in exchange.answers.items()}["v4"] == (1,)
 
 
 def test_two_ports_that_are_one_are_refused(churn: Model, tmp_path: Path, typed: Callable[..., Any]) -> None:  # fmt: skip
@@ -460,23 +506,18 @@ def test_two_ports_that_are_one_are_refused(churn: Model, tmp_path: Path, typed:
     assert "--port and --grpc-port are both 9123" in done.stderr
 
 
-def upload_gated(model: Model, gate: Path) -> None:
-    """Upload v4, a command that answers once there is such a file."""
-    code = "import numpy, os, sys, time\nplace = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n" \
-        f"while not os.path.exists({str(gate)!r}):\n    time.sleep(0.05)\n" \
-        "rows = len(numpy.load(place['--inputs'] + '/table.npy'))\n" \
-        "numpy.save(place['--output'], numpy.full((rows, 2), 0.5))\n"  # fmt: skip
-    files: dict[str, Path | bytes] = {
-        "model.json": json.dumps({"predict": ["python", "predict.py"]}).encode(),
-        "predict.py": code.encode(),
-        "preprocessing.json": json.dumps(TABLE).encode(),
-    }
-    model.upload(files, {"run_id": "v4"})
-
-
 def ask_raw(server: Running) -> None:
     answer = server.http.post("/v2/models/churn/predict", json={"rows": [{"x": 3, "color": "red"}]})
     assert (answer.status_code, answer.json()["model_version"]) == (200, "v1")
+
+
+def test_unknown_values_count_once_beside_a_shadow(churn: Model, tmp_path: Path) -> None:
+    with serving("churn", "--storage", tmp_path / "store", "--shadow", "v2") as server:
+        where, rows = "/v2/models/churn/predict", [{"x": 3, "color": "mauve"}]
+        assert server.http.post(where, json={"rows": rows}).status_code == 200
+        until(lambda: compared(server)["v2", "shadow", "answered"] == 1)
+        page = server.http.get("/metrics").text
+    assert 'podium_serve_unknown_values_total{model="churn",column="color"} 1\n' in page
 
 
 def test_a_slow_shadow_takes_no_thread_of_clients(churn: Model, tmp_path: Path) -> None:
@@ -554,6 +595,19 @@ def test_a_server_starts_without_a_second_version_that_is_damaged(
     with serving(*words) as server:
         assert [line for line in server.said if "churn v1 answers alone, without churn@v2" in line]
         assert ask(server, items(1)[0])["model_version"] == "v1"
+
+
+def test_no_error_of_a_second_version_stops_the_champion(churn: Model, tmp_path: Path) -> None:
+    (model,) = find_models(["churn"], str(tmp_path / "store"))
+    model.open()
+    second = model.beside("v2")
+
+    def full() -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    second._find = full
+    assert "churn v1 answers alone, without churn@v2: OSError: [Errno 28] No space" in _beside(model, second)  # fmt: skip
+    assert (second.opening, "No space left" in second.trouble) == (False, True)
 
 
 def test_a_shadow_that_is_the_champion_is_said(churn: Model, tmp_path: Path) -> None:

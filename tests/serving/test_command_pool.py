@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from handmade import TABLE, rows_model
 from servers import Running, serving, tensor
 
 from podium.models import Model, open_registry
@@ -199,6 +200,33 @@ def test_a_process_that_hangs_is_ended(
             assert time.monotonic() < began + 120
 
 
+REFUSED = {
+    "an input cannot be named '../": ("../../../../../../{place}/written", [1, 2], "FP32"),
+    "an input cannot be named '/": ("{place}/written", [1, 2], "FP32"),
+    "an input cannot be named 'a\\x00b'": ("a\0b", [1, 2], "FP32"),
+    "an input cannot be named 'xxx": ("x" * 900, [1, 2], "FP32"),
+    "input table holds texts": ("table", [1, 2], "BYTES"),
+    "input table has no rows": ("table", [0, 2], "FP32"),
+}
+"""The sentence by the name, shape and datatype of an input."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_input_writes_no_file_of_its_own_name(
+    kind: str, sums: Callable[[str], Path], environ: dict[str, str], tmp_path: Path
+) -> None:
+    with serving(sums(kind), "--processes", "1", **environ) as server:
+        for sentence, (name, shape, datatype) in REFUSED.items():
+            named = name.format(place=str(tmp_path).lstrip("/")) if "." in name else name.format(place=tmp_path)  # fmt: skip
+            data = ["1", "2"] if datatype == "BYTES" else [0.0] * (2 * shape[0])
+            body = {"inputs": [{"name": named, "shape": shape, "datatype": datatype, "data": data}]}
+            said = server.infer("sums", body)
+            assert (said.status_code, sentence in said.json()["error"]) == (400, True), said.text
+        assert not (tmp_path / "written.npy").exists()
+        assert not [line for line in server.said if "Traceback" in line]
+        assert ask(server, [0, 1]).json()["outputs"][0]["data"] == [1.0]
+
+
 def test_a_killed_keeper_holds_nothing_up(
     sums: Callable[[str], Path], environ: dict[str, str]
 ) -> None:
@@ -272,6 +300,10 @@ def test_nothing_is_left_behind_after_sigterm(
         time.sleep(1.5)  # SIGTERM comes while it is under way
     thread.join()
     assert answers[0].json()["outputs"][0]["data"] == [4.0]
+    assert_nothing_is_left(environ)
+
+
+def assert_nothing_is_left(environ: dict[str, str]) -> None:
     started = {int(pid) for _, pid, _ in noted(environ)}
     started |= {
         int(pid) for pid in Path(environ["NOTES"]).with_suffix(".children").read_text().split()
@@ -279,3 +311,25 @@ def test_nothing_is_left_behind_after_sigterm(
     assert len(started) >= 3
     assert not [pid for pid in started if alive(pid)]
     assert not list(Path(environ["TMPDIR"]).iterdir())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_shadows_command_ends_with_the_server(
+    kind: str, tmp_path: Path, environ: dict[str, str]
+) -> None:
+    model = open_registry(tmp_path / "store").model("rows")
+    described: dict[str, Path | bytes] = {"preprocessing.json": json.dumps(TABLE).encode()}
+    model.upload({"model.onnx": rows_model(), **described}, {"run_id": "v1"})
+    model.upload({**files(kind), **described}, {"run_id": "v2"})
+    model.set_champion("v1", {}, expect=None)
+    words = ("--shadow", "v2", "--timeout", "3600", "--processes", "2")
+    with serving("rows", "--storage", tmp_path / "store", *words, **environ) as server:
+        assert ask(server, [3000, 1], name="rows").status_code == 200
+        for _ in range(2):  # one waits for a free process
+            raw = {"rows": [{"x": 3000, "color": "red"}]}
+            assert server.http.post("/v2/models/rows/predict", json=raw).status_code == 200
+        notes = Path(environ["NOTES"])
+        while not notes.exists() or notes.read_text().count("begin") < 2:
+            time.sleep(0.05)
+    assert "the server ended before 3 answers came beside a client's\n" in server.said
+    assert_nothing_is_left(environ)

@@ -1,5 +1,6 @@
 """`podium serve --grpc-port`: a real server, asked over gRPC."""
 
+import asyncio
 import json
 import os
 import re
@@ -12,13 +13,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import uvicorn
 from handmade import SHAPES, TABLE, rows_model, shapes_model
 from onnx import TensorProto, checker, helper
-from servers import Running, serving, tensor
+from servers import Running, serving, tensor, upload_gated
 
+from podium.cli.options import listen
+from podium.cli.serve import _run
 from podium.files.protobuf import make_messages
 from podium.models import open_registry
-from podium.serving.rpc import MESSAGES as TABLES
+from podium.serving.app import Server
+from podium.serving.rpc import MESSAGES as TABLES, RpcServer
+from podium.serving.served import find_models
+from podium.serving.service import Limits
 
 grpc = pytest.importorskip("grpc")
 MESSAGES = make_messages("inference", TABLES)
@@ -184,7 +191,7 @@ def test_every_malformed_call_is_a_sentence(client: Client) -> None:
         code, details = client.refusal("ModelInfer", content)
         assert code == "INVALID_ARGUMENT", (what, code, details)
         assert 10 < len(details) < 3000, what
-    for method in ("ModelReady", "ModelMetadata", "ServerReady", "ServerMetadata", "ServerLive"):
+    for method in ("ModelReady", "ModelMetadata"):
         assert client.refusal(method, b"\xff\xff")[0] == "INVALID_ARGUMENT"
     assert not [line for line in client.running.said if "Traceback" in line]
     assert client.call("ModelInfer", infer())
@@ -195,6 +202,31 @@ def test_a_call_of_many_parts_is_refused_unread(client: Client, content: bytes) 
     code, said = client.refusal("ModelInfer", content)
     assert code == "INVALID_ARGUMENT"
     assert "at most 10,000 tensors" in said
+
+
+@pytest.mark.parametrize(
+    ("head", "tail"),
+    [(b"\x4b\x52\x06\0\0\x3a\xc1\xb8\x02", b"\x4c"), (b"\x3a\x83" + b"\x80" * 8 + b"\x02", b"abc")],
+    ids=["a group", "a length beyond 64 bits"],
+)  # fmt: skip
+def test_parts_that_hide_from_their_count_are_refused(
+    client: Client, head: bytes, tail: bytes
+) -> None:
+    content = head + tail + b"\x2a\x00" * 20_000  # protobuf reads as many inputs of it
+    assert len(MESSAGES["ModelInferRequest"].FromString(content).inputs) == 20_000
+    code, said = client.refusal("ModelInfer", content)
+    assert (code, said.partition(":")[0]) == ("INVALID_ARGUMENT", "the request is not a ModelInferRequest")  # fmt: skip
+
+
+def test_a_long_refusal_reaches_its_client(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/model.json").write_text(json.dumps({"predict": ["python", "fail.py"]}))
+    said = "for _ in range(8):\n    print('\N{SNOWMAN}' * 1300)\nraise SystemExit(3)\n"
+    (tmp_path / "model/fail.py").write_text(said)
+    with serving(tmp_path / "model", "--grpc-port", "0") as running:
+        caller = Client(running)
+        code, details = caller.refusal("ModelInfer", infer(model_name="model"))
+    assert (code, "fail.py exited with 3" in details) == ("INTERNAL", True), details
 
 
 def test_names_that_are_not_served_are_not_found(client: Client) -> None:
@@ -237,6 +269,37 @@ def test_many_callers_are_answered_in_batches(client: Client) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_client_that_hangs_up_is_no_failure(tmp_path: Path) -> None:
+    model = open_registry(tmp_path / "store").model("rows")
+    model.upload({"model.onnx": rows_model(), "preprocessing.json": json.dumps(TABLE).encode()}, {"run_id": "v1"})  # fmt: skip
+    upload_gated(model, tmp_path / "gate")  # which never opens
+    (canary,) = (each.version for each in model.versions if each.version != "v1")
+    model.set_champion("v1", {}, expect=None)
+    words = ("--storage", tmp_path / "store", "--grpc-port", "0", "--timeout", "10")
+    more = ("--canary", f"{canary}=99.9%", "--record", tmp_path / "answers")
+    with serving("rows", *words, *more) as running:
+        caller = Client(running)
+        held = {"name": "table", "datatype": "FP32", "shape": [1, 2]}
+        content = infer(model_name="rows", inputs=[held], raw_input_contents=[bytes(8)])
+        ask = caller.channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+
+        def lines(word: str) -> list[str]:
+            page = running.http.get("/metrics").text
+            return [line for line in page.splitlines() if line.startswith(word)]
+
+        call = ask.future(content)
+        while lines("podium_serve_under_way") != ["podium_serve_under_way 1"]:
+            assert not call.done()
+        call.cancel()
+        while not (counted := lines("podium_serve_requests_total{")):
+            time.sleep(0.01)
+        assert counted == ['podium_serve_requests_total{model="rows",status="499"} 1']
+        assert not lines("podium_serve_compared_total{")
+        assert caller.refusal("ModelInfer", content)[0] in ("DEADLINE_EXCEEDED", "INTERNAL")
+        failed = f'podium_serve_compared_total{{model="rows",version="{canary}",role="canary",outcome="failed"}} 1'  # fmt: skip
+        assert failed in lines("podium_serve_compared_total{")
 
 
 @pytest.fixture(scope="module")
@@ -299,15 +362,25 @@ def silent(client: Client, method: str, *metadata: tuple[str, str]) -> tuple[thr
     return over, ask.future(never(), metadata=metadata)
 
 
-def test_silent_health_calls_take_no_place(guarded: Client) -> None:
+def test_a_health_call_is_answered_before_its_message(guarded: Client) -> None:
     bare = Client(guarded.running)
-    calls = [silent(bare, "ServerLive") for _ in range(25)]
-    assert not calls[0][1].done()
+    calls = [silent(bare, method) for method in ("ServerLive", "ServerReady") for _ in range(25)]
+    for over, call in calls:
+        assert call.result(60) == b"\x08\x01"
+        over.set()
+
+
+def test_silent_calls_beyond_the_limit_are_refused(guarded: Client) -> None:
+    token = ("authorization", "Bearer a-token")
+    calls = [silent(guarded, "ModelReady", token) for _ in range(25)]
     assert guarded.call("ModelInfer", infer())
-    assert guarded.ask("ModelReady", name="shapes").ready
-    assert {call.exception(60).code().name for _, call in calls} == {"DEADLINE_EXCEEDED"}
+    assert guarded.ask("ServerLive").live
+    codes = [call.exception(60).code().name for _, call in calls]
+    assert 1 <= codes.count("DEADLINE_EXCEEDED") <= 24
+    assert {*codes} == {"DEADLINE_EXCEEDED", "UNAVAILABLE"}
     for over, _ in calls:
         over.set()
+    assert guarded.ask("ModelReady", name="shapes").ready
 
 
 def test_a_small_call_that_does_not_come_leaves_no_traceback(guarded: Client) -> None:
@@ -371,6 +444,36 @@ def test_a_canary_answers_calls_too(tmp_path: Path) -> None:
 
         assert len({version(podium_sticky="ann") for _ in range(10)}) == 1
         assert {version() for _ in range(60)} == {"v1", "v2"}
+
+
+def test_a_server_says_that_it_listens_once_grpc_does(
+    store: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (model,) = find_models(["rows"], str(store))
+    server = Server([model], token="", limits=Limits(), follow=60)
+    listening = listen("127.0.0.1", 0)
+    run, goes_on = uvicorn.Server(uvicorn.Config(server)), threading.Event()
+
+    class Late(RpcServer):
+        async def start(self) -> None:
+            while not goes_on.is_set():
+                await asyncio.sleep(0.01)
+            await super().start()
+
+    server.rpc = Late(server.service, "127.0.0.1:0")
+    serving = threading.Thread(target=_run, args=(run, listening, [model], "it", server.rpc))
+    serving.start()
+    said = ""
+    while "serving rows" not in said:
+        said += capfd.readouterr().err
+    time.sleep(0.2)  # in which it could have said so
+    assert "listening on" not in said + capfd.readouterr().err
+    goes_on.set()
+    while "listening on it" not in said:
+        said += capfd.readouterr().err
+    run.should_exit = True
+    serving.join()
+    listening.close()
 
 
 def test_a_taken_port_is_a_sentence(store: Path, typed: Callable[..., Any]) -> None:

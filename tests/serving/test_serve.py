@@ -23,6 +23,7 @@ import grpc
 import httpx
 import numpy as np
 import pytest
+import uvicorn
 from handmade import SHAPES, TABLE, rows_model, save, shapes_model
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
@@ -32,11 +33,14 @@ from starlette.testclient import TestClient
 from podium.errors import Failed, NotFound
 from podium.models import Model, open_registry
 from podium.prediction import Predictor, open_model
+from podium.serving.announced import Announcement
 from podium.serving.app import Server
+from podium.serving.headers import LimitedProtocol
 from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Served, find_models
 from podium.serving.service import Limits
 from podium.system import background
+from podium.system.exposition import read_samples
 
 WIDE, TALL = np.zeros((28, 28), np.uint8), np.zeros((28, 28), np.uint8)
 WIDE[13:15, 2:26], TALL[2:26, 13:15] = 255, 255
@@ -74,6 +78,18 @@ def test_the_first_page_has_a_form_for_each_model(server: Running) -> None:
     ]
     assert re.findall(r'<input name="(\w+)"', page) == ["x", "color"]
     assert re.findall(r'(?:src|href)="(?!/|data:)[^"]*"', page) == []
+
+
+def test_each_form_offers_its_own_models_values(store: Path) -> None:
+    (model,) = find_models(["rows"], str(store))
+    models = [model, Served("others", model._find)]
+    for each in models:
+        each.open()
+    with TestClient(Server(models, token="", limits=Limits(), follow=60)) as http:
+        page = http.get("/").text
+    offered = re.findall(r'<datalist id="([^"]+)"', page)
+    assert offered == re.findall(r' list="([^"]+)"', page)
+    assert len({*offered}) == 2
 
 
 def test_health_and_metadata_are_the_protocols(server: Running) -> None:
@@ -151,11 +167,13 @@ def test_errors_of_raw_items_name_no_path_of_the_server(
 
 
 def test_values_that_training_did_not_have_are_counted(server: Running) -> None:
-    rows = [{"x": 1, "color": color} for color in ("red", "mauve")]
+    rows = [{"x": 1, "color": color} for color in ("red", "mauve", None, None, None)]
+    before = values(server)
     answer = server.http.post("/v2/models/rows/predict", json={"rows": rows})
-    assert json.loads(answer.headers["podium-unknown-values"]) == {"color": 1}
-    page = server.http.get("/metrics").text
-    assert 'podium_serve_unknown_values_total{model="rows",column="color"} 1' in page
+    said = {name: json.loads(answer.headers[f"podium-{name}-values"]) for name in before}
+    assert said == {"unknown": {"color": 1}, "missing": {"color": 3}}
+    after = values(server)
+    assert {name: after[name] - before[name] for name in after} == {"unknown": 1, "missing": 3}
     rows = [{"x": 1, "color": "red"}]
     assert (
         "podium-unknown-values"
@@ -304,6 +322,45 @@ def test_headers_are_limited_before_the_token(server: Running) -> None:
         assert b"".join(iter(lambda: piped.recv(1 << 20), b"")).count(b"HTTP/1.1 200 OK") == 1
 
 
+class Hasty(LimitedProtocol):
+    seconds = 0.5
+
+
+def test_headers_that_do_not_come_are_not_waited_for() -> None:
+    server = Server([], token="", limits=Limits(), follow=60)
+    config = uvicorn.Config(server, port=0, log_level="warning", http=Hasty)
+    running, listening = uvicorn.Server(config), config.bind_socket()
+    listening.listen()
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+    thread.start()
+    live = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
+    try:
+        for sent in (b"", b"GET /v2/hea", b"\r\n", live + b"GET", live + b"\r\n"):
+            with socket.create_connection(listening.getsockname()) as held:
+                held.settimeout(60)
+                held.sendall(sent)
+                said = b"".join(
+                    iter(lambda held=held: held.recv(1 << 16), b"")
+                )  # until it is closed
+            assert said.count(b'{"live":true}') == sent.count(live)
+        with socket.create_connection(listening.getsockname()) as held:
+            held.sendall(live.replace(b"GET", b"POST").replace(b"live", b"none") * 2)
+            assert held.recv(1 << 16).startswith(b"HTTP/1.1 404")
+    finally:
+        running.should_exit = True
+        thread.join()
+        listening.close()
+
+
+def test_a_full_disk_keeps_no_server_from_serving(store: Path, home: Path) -> None:
+    (model,) = find_models(["rows"], str(store))
+    announced = Announcement("http://127.0.0.1:1", [model])
+    with open("/dev/full", "r+b", buffering=0) as full:
+        announced._file = full.fileno()
+        model.open()
+        assert model.opened
+
+
 def test_a_run_ends_once_nobody_waits_for_it(tmp_path: Path) -> None:
     size, count = 600, 400
     weights = numpy_helper.from_array(np.eye(size, dtype=np.float32), "w")
@@ -317,6 +374,16 @@ def test_a_run_ends_once_nobody_waits_for_it(tmp_path: Path) -> None:
         began = time.monotonic()
         while infer_rows(server, 1, size).status_code != 200:
             assert time.monotonic() - began < 4, "the next is answered"
+
+
+def test_raw_work_ends_once_nobody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.onnx").write_bytes(slow(100))
+    (tmp_path / "preprocessing.json").write_text(json.dumps({**TABLE, "classes": []}))
+    rows = b"".join(b'{"x": 1, "color": "red"}\n' for _ in range(20_000))  # minutes of work
+    with pytest.raises(Failed, match="no answer in time"):
+        predict_raw(open_model(tmp_path), "application/x-ndjson", rows, until=time.monotonic() + 1)
 
 
 def infer_rows(server: Running, rows: int, size: int) -> httpx.Response:
@@ -427,6 +494,41 @@ def test_other_requests_are_refused_in_words(server: Running) -> None:
     for sentence, answer in answers.items():
         assert 400 <= answer.status_code < 500
         assert sentence in answer.json()["error"]
+
+
+def until_said(server: Running, line: str) -> None:
+    end = time.monotonic() + 60
+    while line not in (page := server.http.get("/metrics").text):
+        assert time.monotonic() < end, page
+        time.sleep(0.02)
+
+
+def values(server: Running) -> dict[str, float]:
+    """Return how many values of the column color were counted so far, by why."""
+    page = server.http.get("/metrics").text
+    names = {name: f"podium_serve_{name}_values_total" for name in ("unknown", "missing")}
+    labels = {"model": "rows", "column": "color"}
+    return {
+        name: sum(many for found, many in read_samples(page, metric) if found == labels)
+        for name, metric in names.items()
+    }
+
+
+def test_what_cannot_be_read_is_said_at_its_place(server: Running) -> None:
+    rows = [{"x": x, "color": "red"} for x in (1, "many", -1)]
+    said = server.http.post("/v2/models/rows/predict", json={"rows": rows}).json()["predictions"]
+    assert [item.get("class") for item in said] == ["high", None, "low"]
+    assert "row 2, column x: 'many' is not a number" in said[1]["problem"]
+
+
+def test_a_client_that_hangs_up_counts_as_such(server: Running) -> None:
+    host, _, port = server.url.rpartition("/")[2].partition(":")
+    for path in ("infer", "predict"):
+        with socket.create_connection((host, int(port))) as held:
+            held.sendall(f"POST /v2/models/rows/{path} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{".encode())  # fmt: skip
+            until_said(server, "podium_serve_under_way 1")
+    until_said(server, 'requests_total{model="rows",status="499"} 2')
+    assert 'requests_total{model="rows",status="500"}' not in server.http.get("/metrics").text
 
 
 def test_inference_takes_no_other_verb_than_post(server: Running) -> None:

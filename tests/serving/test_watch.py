@@ -491,6 +491,15 @@ def test_requests_are_counted_once_by_status() -> None:
     assert {status: float(count) for status, count in counts.items()} == {"200": 2, "504": 1}
 
 
+def test_a_directorys_odd_name_breaks_no_metric() -> None:
+    figures = Figures()
+    figures.note('a "b"', 200, 0.01)
+    page = figures.page([], 0, {})
+    for name in ("seconds_count", "requests_total"):
+        ((labels, count),) = read_samples(page, f"podium_serve_{name}")
+        assert (labels["model"], count) == ('a "b"', 1)
+
+
 def test_bytes_behind_the_last_tensor_are_refused() -> None:
     tensor = {
         "name": "x",

@@ -1,11 +1,13 @@
 """The pages of `podium ui` as Chromium shows them, by mouse and by keyboard alone."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from handmade import TABLE, rows_model
 
 import podium
 from podium.models import open_registry
@@ -93,6 +95,67 @@ def test_a_version_is_promoted_from_the_page(browser: Any, models: None, shown: 
     browser.wait_for_selector("tr.best >> text=v2")
     assert open_registry(None)["shapes"].champion.version == "v2"
     assert browser.locator("#said").inner_text() == "v2 is champion of shapes"
+
+
+def test_a_form_goes_with_the_version_that_it_names(browser: Any, models: None, shown: Any) -> None:
+    model = open_registry(None)["rows"]
+    files = {"model.onnx": rows_model(), "preprocessing.json": json.dumps(TABLE).encode()}
+    model.upload(files, {"run_id": "v3"})  # type: ignore[arg-type]
+    for version in ("v2", "v3"):
+        model.ledger.refuse(version, "v1", {"rule": "approved", "reasons": ["no: waits"], "waiting": True})  # fmt: skip
+    browser.goto(f"{shown.base}/models/rows?token={shown.token}")
+    browser.get_by_label("reason to reject v3").wait_for()
+    browser.get_by_label("reason to reject v2").fill("of v2 alone")
+    model.reject("v2", "somewhere else")
+    browser.get_by_label("reason to reject v2").wait_for(state="detached")
+    reason = browser.get_by_label("reason to reject v3")
+    assert reason.input_value() == ""
+    reason.fill("not this one")
+    browser.get_by_role("button", name="Reject").click()
+    browser.get_by_role("button", name="Yes").click()
+    browser.wait_for_selector("#said:text-is('v3 of rows is rejected')")
+    assert not model.waiting
+
+
+def test_a_row_to_try_has_the_columns_of_the_champion(
+    browser: Any, models: None, shown: Any
+) -> None:
+    model = open_registry(None)["rows"]
+    columns = [{**column, "name": f"new {column['name']}"} for column in TABLE["columns"]]
+    described = json.dumps({**TABLE, "columns": columns}).encode()
+    model.upload({"model.onnx": rows_model(), "preprocessing.json": described}, {"run_id": "v3"})
+    browser.goto(f"{shown.base}/models/rows?token={shown.token}")
+    browser.locator("[name=color]").fill("red")
+    model.set_champion("v3", {"reason": "other columns"}, expect="v1")
+    browser.get_by_label("new color").fill("green")
+    browser.get_by_label("new x").fill(" ")  # is missing
+    with browser.expect_request("**/try") as asked:
+        browser.get_by_role("button", name="Predict").click()
+    assert asked.value.post_data_json == {"rows": [{"new x": None, "new color": "green"}]}
+    browser.wait_for_selector("output .answer")
+
+
+def test_a_note_that_nobody_types_follows_the_others(
+    browser: Any, shown: Any, experiment: Callable[..., dict[str, Any]]
+) -> None:
+    sweep = podium.sweep(experiment(parallelTrialCount=1, maxTrialCount=1))
+    browser.goto(f"{shown.base}/sweeps/{sweep.name}/trials/{sweep.best.name}?token={shown.token}")
+    browser.get_by_text("Write a note").click()
+    browser.get_by_label("note").fill("mine")
+    browser.get_by_role("button", name="Save").click()
+    browser.wait_for_selector("p.note:text-is('mine')")
+    sweep.cluster.write_note("Trial", sweep.best.name, "yours")
+    browser.evaluate("setInterval(follow, 1000)")  # nothing of an ended trial is followed
+    browser.wait_for_selector("p.note:text-is('yours')")
+    assert browser.get_by_label("note").input_value() == "yours"
+
+
+def test_an_action_without_an_answer_says_so(browser: Any, models: None, shown: Any) -> None:
+    browser.goto(f"{shown.base}/models/shapes?token={shown.token}")
+    browser.route("**/promote", lambda route: route.fulfill(status=500, body="no JSON"))
+    browser.get_by_role("button", name="Promote").click()
+    browser.get_by_role("button", name="Yes").click()
+    browser.wait_for_selector("#said.trouble:has-text('podium ui gave no answer')")
 
 
 def test_nothing_is_wider_than_a_phone_in_the_dark(

@@ -5,6 +5,7 @@ import html
 import json
 import re
 import shutil
+import socket
 import statistics
 import threading
 import time
@@ -17,19 +18,19 @@ from uuid import UUID
 import httpx
 import numpy as np
 import pytest
-from handmade import shapes_model
+from handmade import TABLE, shapes_model
 from pages import running
 from PIL import Image
 
 import podium
 from podium.errors import Failed
-from podium.models import open_registry
+from podium.models import Model, open_registry
 from podium.models.lineage import Lineage
 from podium.runner.record import RunRecord, StepRecord
 from podium.serving.announced import servers_of
-from podium.ui import app
+from podium.ui import app, sources
 from podium.ui.app import _MOST_BODY
-from podium.ui.sources import _FollowedRegistry
+from podium.ui.sources import _Dashboards, _FollowedRegistry
 from podium.ui.sweeps import FollowedSweep
 
 pytestmark = pytest.mark.whole
@@ -254,6 +255,22 @@ print(f"loss={{x + y / 2}}")
         assert "importance" in followed.view("/").figures
 
 
+def test_a_sweep_begun_anew_has_its_own_figures(
+    experiment: Callable[..., dict[str, Any]], tmp_path: Path, home: Path
+) -> None:
+    manifest = experiment()
+    sweep = podium.sweep(manifest)
+    followed = FollowedSweep(sweep.cluster, sweep.name)
+    followed.view("/")
+    before = followed.view("/").figures["history"]  # importance comes with the second look
+    sweep.cluster.delete("Experiment", sweep.name)
+    program = tmp_path / "program.py"
+    program.write_text(program.read_text().replace("loss={", "loss={7 + "))
+    again = podium.sweep(manifest)
+    assert (again.name, again.best.value) == (sweep.name, pytest.approx(7 + 1 / 3))
+    assert followed.view("/").figures["history"] != before
+
+
 def test_a_sweep_is_stopped_and_goes_on(
     visitor: httpx.Client,
     experiment: Callable[..., dict[str, Any]],
@@ -295,6 +312,20 @@ def test_a_study_is_analysed_as_a_copy(
         == 204
     )
     assert journal.read_bytes() == before
+
+
+def test_a_study_is_analysed_by_one_dashboard(experiment: Callable[..., dict[str, Any]]) -> None:
+    sweep = podium.sweep(experiment())
+    directory = sweep.cluster.directory("Experiment", sweep.name)
+    assert directory
+    dashboards = _Dashboards()
+    try:
+        first, second = dashboards.open(directory), dashboards.open(directory)
+        assert httpx.get(f"{second}api/studies", timeout=60).status_code == 200
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{first}api/studies", timeout=60)
+    finally:
+        dashboards.close()
 
 
 def test_a_trial_is_stopped_and_another_begun(
@@ -380,6 +411,7 @@ def test_a_malformed_post_is_a_sentence(models: None, visitor: httpx.Client) -> 
         b"\xff",
         b"5",
         b'{"version":' + b"9" * 5000 + b"}",
+        b'{"version":"v2","rule":{"a":1}}',
     ):
         answer = visitor.post("/models/shapes/promote", content=body, headers=HEADERS)
         assert (answer.status_code, bool(answer.json()["error"])) == (400, True), body[:20]
@@ -395,6 +427,23 @@ def test_a_model_shows_its_champion_and_why(models: None, visitor: httpx.Client)
     assert 'href="/models/shapes/versions/v2"' in page
     assert "sha256" in text(visitor, "/models/shapes/versions/v2")
     assert 'href="/models/shapes"' in text(visitor, "/models")
+
+
+def test_the_champion_and_its_reason_are_of_one_look(
+    models: None, visitor: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aliases = Model.aliases
+
+    def promoted_meanwhile(model: Model) -> Any:
+        found = aliases(model)
+        if found["champion"].version == "v1":
+            model.set_champion("v2", {"reason": "the second"}, expect="v1")
+        return found
+
+    monkeypatch.setattr(Model, "aliases", promoted_meanwhile)
+    page = text(visitor, "/models/shapes")
+    assert "the first" in page.partition("<h2>Try it")[0]
+    assert 'champion <a href="/models/shapes/versions/v1">' in page
 
 
 def test_a_version_names_what_it_was_made_from(home: Path, visitor: httpx.Client) -> None:
@@ -502,6 +551,35 @@ def test_the_champion_is_tried(models: None, visitor: httpx.Client) -> None:
     assert visitor.post("/models/rows/try", content=b"{", headers=HEADERS).status_code == 400
     page = text(visitor, "/models/rows")
     assert re.findall(r'<input name="(\w+)"', page) == ["x", "color"]
+
+
+def test_a_command_that_hangs_is_ended_when_tried(
+    models: None, visitor: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "_TRY_SECONDS", 1.0)
+    model = open_registry(None)["rows"]
+    files: dict[str, Path | bytes] = {
+        "model.json": json.dumps({"predict": ["sh", "-c", "sleep 600"]}).encode(),
+        "preprocessing.json": json.dumps(TABLE).encode(),
+    }
+    model.upload(files, {"run_id": "v3"})
+    model.set_champion("v3", {"reason": "a command"}, expect="v1")
+    row = {"rows": [{"x": 3.0, "color": "red"}]}
+    answer = visitor.post("/models/rows/try", json=row, headers=HEADERS)
+    assert (answer.status_code, "did not end within 1 s" in answer.json()["error"]) == (500, True)
+
+
+def test_a_client_that_hangs_up_leaves_no_traceback(
+    stranger: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    where = (stranger.base_url.host, stranger.base_url.port)
+    head = "POST /models/rows/try HTTP/1.1\r\nHost: x\r\nX-Podium-Token: open-sesame\r\nContent-Length: 9\r\n\r\n{"
+    with socket.create_connection(where) as held:  # type: ignore[arg-type]
+        held.sendall(head.encode())
+        assert stranger.get("/").status_code == 401
+    for _ in range(20):  # the server looks at other connections meanwhile
+        assert stranger.get("/").status_code == 401
+    assert not caplog.records
 
 
 def test_a_log_reaches_a_browser_without_escape_sequences(visitor: httpx.Client) -> None:

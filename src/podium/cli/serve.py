@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import uvicorn
 
     from podium.serving.app import Server
+    from podium.serving.rpc import RpcServer
     from podium.serving.served import Served
 
 
@@ -209,7 +210,7 @@ def serve(
     # Connections inherit it: else the second piece of an answer waits 40 ms for the client to acknowledge the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     url = f"{'https' if tls_cert else 'http'}://{host}:{listening.getsockname()[1]}/v2"
-    _run(DrainingServer(config, server, drain), listening, served, url)
+    _run(DrainingServer(config, server, drain), listening, served, url, server.rpc)
 
 
 def _add_grpc(server: "Server", host: str, port: int, files: tuple[str | None, ...]) -> None:
@@ -242,7 +243,11 @@ def _check_certificate(cert: str | None, key: str | None) -> None:
 
 
 def _run(
-    server: "uvicorn.Server", listening: socket.socket, models: "Sequence[Served]", url: str
+    server: "uvicorn.Server",
+    listening: socket.socket,
+    models: "Sequence[Served]",
+    url: str,
+    rpc: "RpcServer | None",
 ) -> None:
     """Answer until the server is stopped, and open the models meanwhile: probes are answered from
     the first moment."""
@@ -257,6 +262,8 @@ def _run(
                 echo(f"serving {model.name} {model.now.version}{model.unwatched}", err=True)
                 if model.challenger:
                     echo(_beside(model, model.challenger.served), err=True)
+            if rpc:
+                rpc.listens.wait()
             echo(f"listening on {url}", err=True)
         except Exception as error:
             failures.append(error)
@@ -277,9 +284,11 @@ def _beside(model: "Served", second: "Served") -> str:
     """Open a second version, and say what answers; one that cannot be keeps no champion from it."""
     try:
         second.open()
-    except PodiumError as error:
-        second.trouble = error.message
-        return f"{model.name} {model.now.version} answers alone, without {second.name}: {error.message}"
+    except Exception as error:  # of a storage or a disk, for example
+        second.trouble = (
+            error.message if isinstance(error, PodiumError) else f"{type(error).__name__}: {error}"
+        )
+        return f"{model.name} {model.now.version} answers alone, without {second.name}: {second.trouble}"
     if second.now.version == model.now.version:
         return f"{second.name} is the champion {model.now.version}: until there is another one, nothing is compared"
     return f"serving {second.name} {second.now.version}{second.unwatched}"

@@ -3,7 +3,6 @@ appears at once or not at all."""
 
 import hashlib
 import json
-import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +19,7 @@ from podium.data.artifact import describe, test_uri
 from podium.data.blocks import Selection, blocks, mean_and_std
 from podium.data.profile import Profile, drawn
 from podium.data.schema import (
+    INPUT_NAME,
     PARTS,
     Array,
     DatasetInfo,
@@ -41,8 +41,6 @@ from podium.storage import connect, local_path
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
-
-_INPUT_NAME = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -435,7 +433,7 @@ def _check_parts(
                     f"but {first.dtype} {list(first.shape[1:])} in train"
                 )
     for of, description in inputs.items():
-        if of == "target" or not _INPUT_NAME.fullmatch(of):
+        if of == "target" or not INPUT_NAME.fullmatch(of):
             raise InvalidInput(
                 f"an input cannot be named {of!r}",
                 "letters, digits and _; target is the target's name",

@@ -16,6 +16,9 @@ from podium.errors import InvalidInput, require, suggestion
 from podium.files.documents import parse
 
 FORMAT = "podium.dataset/2"
+INPUT_NAME = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
+"""Names of inputs, which are those of files too."""
+
 PARTS = ("train", "validation", "test")
 PART_NAMES = {
     "train": "train", "training": "train",

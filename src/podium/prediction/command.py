@@ -22,6 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from podium.data.schema import INPUT_NAME
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.files.documents import foreign, load_json, parse
 from podium.scoring.families import floats
@@ -88,7 +89,18 @@ def write_inputs(
 
     Args:
         order: [n], the position that each row comes from; None leaves the rows where they are.
+
+    Raises:
+        InvalidInput: A name, which a client may have given, is not one of a file in the folder, or
+            an input has texts or no rows.
     """
+    for name, array in inputs.items():
+        if not INPUT_NAME.fullmatch(name):
+            raise InvalidInput(f"an input cannot be named {name!r:.80}", "letters, digits and _")
+        if array.dtype.kind == "O":
+            raise InvalidInput(f"input {name} holds texts, and a command takes numbers")
+        if not len(array):
+            raise InvalidInput(f"input {name} has no rows")
     folder.mkdir(parents=True, exist_ok=True)
     for name, array in inputs.items():
         with (folder / f"{name}.npy").open(
@@ -177,6 +189,7 @@ def run_here(
     *,
     stdout: int | None = None,
     seconds: float | None = None,
+    on_start: Callable[[subprocess.Popen[bytes]], None] = lambda process: None,
 ) -> None:
     """Run a predict command in its model directory, in this process's environment; nothing that it
     starts outlives it.
@@ -186,6 +199,7 @@ def run_here(
             ``subprocess.PIPE``: it goes to this process's stderr, and the last lines are in the
             error.
         seconds: When it is ended; None waits.
+        on_start: Called with its process, which another thread may end.
 
     Raises:
         Failed: It cannot be started, exits with another code than 0, or takes too long.
@@ -194,6 +208,7 @@ def run_here(
     process = supervised(words, model, stdout=stdout)
     said = LastLines(process.stdout) if process.stdout else None
     try:
+        on_start(process)
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:
         raise Failed(
@@ -303,7 +318,12 @@ class LastLines:
 
 
 def _predict_here(
-    directory: Path, inputs: Mapping[str, np.ndarray], *, classes: int | None, name: str
+    directory: Path,
+    inputs: Mapping[str, np.ndarray],
+    *,
+    classes: int | None,
+    name: str,
+    seconds: float | None = None,
 ) -> np.ndarray:
     """Run the predict command of a model directory on this machine; see read_predictions for the
     result.
@@ -323,6 +343,7 @@ def _predict_here(
             Path(scratch, "inputs"),
             Path(scratch, OUTPUT),
             stdout=_STDERR,
+            seconds=seconds,
         )
         items = len(next(iter(inputs.values())))
         return read_predictions(Path(scratch, OUTPUT), items=items, classes=classes, name=name)
@@ -338,6 +359,9 @@ class CommandModel:
     fetch: Callable[[Path], object]
     """Writes its files to a directory that does not exist yet."""
 
+    seconds: float | None = None
+    """For a call, after which it is ended; None waits."""
+
     def predict(self, inputs: Mapping[str, np.ndarray], *, classes: int | None) -> np.ndarray:
         """Run the command once, on all rows; see predict_here.
 
@@ -348,7 +372,9 @@ class CommandModel:
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
             directory = Path(scratch, "model")
             self.fetch(directory)
-            return _predict_here(directory, inputs, classes=classes, name=self.name)
+            return _predict_here(
+                directory, inputs, classes=classes, name=self.name, seconds=self.seconds
+            )
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Event, Lock
 from typing import Any
 
 from numpy.typing import NDArray
@@ -51,14 +52,15 @@ class _Worker:
     Args:
         model: The command.
         seconds: For a call.
+        stopped: Set before stop is called.
 
     Raises:
         InvalidInput: model.json is not a predict command.
         Failed: The command cannot be started.
     """
 
-    def __init__(self, model: CommandModel, seconds: float) -> None:
-        self._name, self._seconds = model.name, seconds
+    def __init__(self, model: CommandModel, seconds: float, stopped: Event) -> None:
+        self._name, self._seconds, self._stopped = model.name, seconds, stopped
         self._scratch = tempfile.TemporaryDirectory(prefix="podium-worker-")
         self._directory = Path(self._scratch.name, "model")
         self._process: subprocess.Popen[bytes] | None = None
@@ -81,39 +83,56 @@ class _Worker:
             InvalidInput: The predictions do not fit.
             Failed: The command fails, with the last lines that it printed.
         """
+        if self._stopped.is_set():
+            raise Failed(f"{self._name} is being stopped")
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
             folder, output = Path(scratch, "inputs"), Path(scratch, OUTPUT)
             write_inputs(inputs, folder)
             if self._command.serve:
                 self._ask(folder, output)
             else:
-                run_here(
-                    self._command.predict,
-                    self._directory,
-                    folder,
-                    output,
-                    stdout=subprocess.PIPE,
-                    seconds=self._seconds,
-                )
+                try:
+                    run_here(
+                        self._command.predict,
+                        self._directory,
+                        folder,
+                        output,
+                        stdout=subprocess.PIPE,
+                        seconds=self._seconds,
+                        on_start=self._hold,
+                    )
+                finally:
+                    self._process = None
             items = len(next(iter(inputs.values())))
             return read_predictions(output, items=items, classes=classes, name=self._name)
+
+    def stop(self) -> None:
+        """End its process; called by another thread than the one whose call then fails."""
+        if process := self._process:
+            end(process)
 
     def close(self) -> None:
         """End its process, and remove its copy."""
         self._end()
         self._scratch.cleanup()
 
+    def _hold(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+        if self._stopped.is_set():  # since it was looked at
+            end(process)
+
     def _start(self) -> "subprocess.Popen[bytes]":
-        self._process = supervised(
+        process = supervised(
             [*self._command.serve, "--model", str(self._directory)],
             self._directory,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             reads=True,
         )
-        assert self._process.stderr is not None
-        self._said = LastLines(self._process.stderr)
-        return self._process
+        assert process.stderr is not None
+        self._said = LastLines(process.stderr)
+        self._hold(process)
+        return process
 
     def _end(self) -> str:
         """End the process if there is one; return its exit code and the last lines that it printed
@@ -135,7 +154,7 @@ class _Worker:
         assert process.stdout is not None
         command, until = " ".join(self._command.serve), time.monotonic() + self._seconds
         call = json.dumps({"inputs": str(inputs), "output": str(output)}) + "\n"
-        with suppress(BrokenPipeError):  # what it printed is read below
+        with suppress(BrokenPipeError, ValueError):  # it ended, or was stopped
             process.stdin.write(call.encode())
             process.stdin.flush()
         printed = b""
@@ -174,18 +193,26 @@ class CommandPool(CommandModel):
     """
 
     processes: Processes
+    _workers: list[_Worker] = field(default_factory=list, init=False)
     _free: SimpleQueue[_Worker | None] = field(default_factory=SimpleQueue, init=False)
     """None once it is closed."""
+
+    _stopped: Event = field(default_factory=Event, init=False)
+    _closing: Lock = field(default_factory=Lock, init=False)
 
     def __post_init__(self) -> None:
         try:
             for _ in range(self.processes.count):
-                self._free.put(_Worker(self, self.processes.seconds))
+                self._free.put(self._add())
         except BaseException:
-            while not self._free.empty():
-                if worker := self._free.get():
-                    worker.close()
+            for worker in self._workers:
+                worker.close()
             raise
+
+    def _add(self) -> _Worker:
+        worker = _Worker(self, self.processes.seconds, self._stopped)
+        self._workers.append(worker)
+        return worker
 
     def predict(
         self, inputs: "Mapping[str, NDArray[Any]]", *, classes: int | None
@@ -194,15 +221,28 @@ class CommandPool(CommandModel):
         worker = self._free.get()
         if worker is None:  # another version has taken over while the request came
             self._free.put(None)
-            return super().predict(inputs, classes=classes)
+            worker = self._add()
+            try:
+                return worker.predict(inputs, classes=classes)
+            finally:
+                worker.close()
+                self._workers.remove(worker)
         try:
             return worker.predict(inputs, classes=classes)
         finally:
             self._free.put(worker)
 
+    def stop(self) -> None:
+        """End the processes now, and refuse further calls: nobody waits for an answer."""
+        self._stopped.set()
+        for worker in [*self._workers]:
+            worker.stop()
+
     def close(self) -> None:
-        """End the processes once their calls are answered."""
-        for _ in range(self.processes.count):
-            if worker := self._free.get():
+        """End the processes once their calls are answered; what is closed already stays so."""
+        with self._closing:
+            for _ in range(self.processes.count):
+                if (worker := self._free.get()) is None:
+                    break
                 worker.close()
-        self._free.put(None)
+            self._free.put(None)

@@ -88,34 +88,35 @@ class UnknownValues:
     @property
     def many(self) -> dict[str, int]:
         """Unknown values of the columns that have more than a few per cent of them, and numbers
-        mostly outside the range or missing values that training hardly had."""
+        mostly outside the range."""
         return {
             name: count
             for name, count in self.counts.items()
             if (name in self._known and count > _MOST * self.rows) or self._is_other(count)
-        } | self._lacking
+        }
 
     @property
-    def _lacking(self) -> dict[str, int]:
-        return {
-            name: count
-            for name, count in self._missing.items()
-            if name in self._full and self._is_other(count)
-        }
+    def missing(self) -> dict[str, int]:
+        """Missing values of the columns that hardly lacked any in training."""
+        return {name: count for name, count in self._missing.items() if name in self._full}
+
+    @property
+    def many_missing(self) -> dict[str, int]:
+        """Those of the columns that mostly lack them."""
+        return {name: count for name, count in self.missing.items() if self._is_other(count)}
 
     def _is_other(self, count: int) -> bool:
         return count >= _LEAST_OTHER and count > _MOST_OTHER * self.rows
 
     def sentences(self) -> list[str]:
-        """Return a sentence for each of these columns."""
-        return [self._sentence(name, count) for name, count in self.many.items()]
+        """Return a sentence for each column that has many."""
+        return [self._sentence(name, count) for name, count in self.many.items()] + [
+            f"column {name}: {count:,} of {plural(self.rows, 'value')} are missing, "
+            "and hardly any were in training: is the file whole?"
+            for name, count in self.many_missing.items()
+        ]
 
     def _sentence(self, name: str, count: int) -> str:
-        if name in self._lacking:
-            return (
-                f"column {name}: {count:,} of {plural(self.rows, 'value')} are missing, "
-                "and hardly any were in training: is the file whole?"
-            )
         if name in self._ranges:
             low, *_, high = self._ranges[name][1].edges
             return (

@@ -1,6 +1,7 @@
 """A model that predicts: new pictures, rows and sentences, or arrays as it takes them."""
 
 import json
+import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -138,6 +139,7 @@ class Predictor:
         encoding: str = "utf-8",
         on_unknown: Callable[[UnknownValues], None] | None = None,
         on_batch: "Callable[[Batch, NDArray[Any]], None] | None" = None,
+        until: float = math.inf,
     ) -> Iterator[Outcome | Problem]:
         """Predict raw data one after the other, without keeping any: for files larger than memory.
 
@@ -149,6 +151,7 @@ class Predictor:
             on_unknown: Called at the end with the values of categories that the training part does
                 not have.
             on_batch: Called with items as they were read, and with what the model says of them.
+            until: When nobody waits any more, by time.monotonic(): a graph is ended then.
 
         Returns:
             An Outcome (``.name``, ``.label``, ``.probabilities``, ``.values``) of each item, in
@@ -164,7 +167,7 @@ class Predictor:
         unknown = UnknownValues(recipe, self._known_ranges())
 
         def outcomes() -> Iterator[Outcome | Problem]:
-            for batch, results in self._batches(recipe, classes, items, delimiter, encoding):
+            for batch, results in self._batches(recipe, classes, items, delimiter, encoding, until):
                 unknown.add(batch)
                 if on_batch:
                     on_batch(batch, results)
@@ -184,8 +187,13 @@ class Predictor:
         result = self._run(arrays, None if classes is None else len(classes))
         return Predictions(classes, result, threshold=self.threshold)
 
-    def _run(self, inputs: Mapping[str, NDArray[Any]], classes: int | None) -> NDArray[Any]:
-        result = self.model.predict(inputs, classes=classes)
+    def _run(
+        self, inputs: Mapping[str, NDArray[Any]], classes: int | None, until: float = math.inf
+    ) -> NDArray[Any]:
+        if isinstance(self.model, OnnxModel):
+            result = self.model.predict(inputs, classes=classes, until=until)
+        else:
+            result = self.model.predict(inputs, classes=classes)
         if self.seen:
             self.seen(inputs, self.decided(result))
         return result
@@ -290,6 +298,7 @@ class Predictor:
         items: Sequence[str | Path],
         delimiter: str = "",
         encoding: str = "utf-8",
+        until: float = math.inf,
     ) -> "Iterator[tuple[Batch, NDArray[Any]]]":
         """Yield items as they are read, with the results of those that could be."""
         count = None if classes is None else len(classes)
@@ -303,7 +312,7 @@ class Predictor:
             for gathered in _gather(batches, size):
                 filled = [batch.inputs for batch in gathered if batch.names]
                 inputs = filled[0] if len(filled) == 1 else _joined(filled)
-                results, at = self._run(inputs, count) if filled else np.empty(0), 0
+                results, at = self._run(inputs, count, until) if filled else np.empty(0), 0
                 for batch in gathered:
                     yield batch, results[at : at + len(batch.names)]
                     at += len(batch.names)

@@ -1,6 +1,8 @@
 """Run a ``model.onnx`` on the inputs of a dataset, some rows at a time."""
 
+import math
 import os
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -107,6 +109,7 @@ class OnnxModel:
         classes: int | None,
         batch: int | None = None,
         target: Path | None = None,
+        until: float = math.inf,
     ) -> Array:
         """Run the model on every row.
 
@@ -117,6 +120,7 @@ class OnnxModel:
             batch: Rows at a time; affects memory and speed, not results. None for about a megabyte
                 of inputs.
             target: An ``.npy`` file to write the result to instead of memory.
+            until: When nobody waits for the result any more, by time.monotonic().
 
         Returns:
             Classification: probabilities, float32 or float64 ``[n, classes]``, or the class indices
@@ -142,7 +146,7 @@ class OnnxModel:
         for at in range(0, items, rows):
             some = {wanted.name: inputs[wanted.name][at : at + rows] for wanted in self.inputs}
             result = self._convert(
-                self._run(some, output), output, classes, at, min(rows, items - at)
+                self._run(some, output, until), output, classes, at, min(rows, items - at)
             )
             if whole is None:
                 whole = _allocate((items, *result.shape[1:]), result.dtype, target)
@@ -217,9 +221,10 @@ class OnnxModel:
             )
         return floats[0]
 
-    def _run(self, inputs: Mapping[str, Array], output: Tensor) -> Array:
+    def _run(self, inputs: Mapping[str, Array], output: Tensor, until: float) -> Array:
         given = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
         rows, limit = len(next(iter(given.values()))), _seconds()
+        limit = min(limit, max(0.0, until - time.monotonic()))
         # In a thread, so that this one hears Ctrl-C and the clock: a graph may hold a loop without end.
         with ThreadPoolExecutor(1) as pool:
             options = _runtime().RunOptions()
@@ -227,6 +232,10 @@ class OnnxModel:
             try:
                 return np.asarray(running.result(limit)[0])
             except TimeoutError:
+                if time.monotonic() >= until:
+                    raise Failed(
+                        "there was no answer in time", "send fewer items at once"
+                    ) from None
                 raise Failed(
                     f"{self.name} did not end within {limit:g} s on {rows} rows and was ended",
                     f"to allow more: export {_SECONDS}={2 * limit:g}",

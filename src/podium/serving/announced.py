@@ -49,7 +49,8 @@ class Announcement:
         ]
         if self._file is not None:
             content = json.dumps({"url": self._url, "models": models}).encode()
-            os.pwrite(self._file, content.ljust(os.fstat(self._file).st_size), 0)
+            with suppress(OSError):  # on a full disk nobody finds it, but it serves
+                os.pwrite(self._file, content.ljust(os.fstat(self._file).st_size), 0)
 
     def close(self) -> None:
         if self._file is not None:

@@ -4,6 +4,7 @@ Source of paths, members and errors:
 https://github.com/kserve/open-inference-protocol/blob/main/specification/protocol/inference_rest.md
 """
 
+import asyncio
 import json
 import re
 import time
@@ -11,10 +12,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request as Asked
+from starlette.requests import Request as Asked
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -29,7 +30,7 @@ from podium.serving.challenger import Answered
 from podium.serving.form import Form
 from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Loaded, Served
-from podium.serving.service import LARGE, Limits, Refused, Service
+from podium.serving.service import GONE, LARGE, Limits, Refused, Service
 from podium.serving.tensors import MOST_NAME, InferRequest
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ _INFER = re.compile(r"/v2/models/(?P<name>[^/]+)(/versions/(?P<version>[^/]+))?/
 
 
 def _told(error: Exception) -> Response:
-    if isinstance(error, ClientDisconnect):
-        return Response(status_code=499)
     refused = Refused.of(error)
     return JSONResponse({"error": str(refused)}, refused.status, refused.headers)
 
@@ -193,7 +192,9 @@ class Server:
         name, version = path["name"], path["version"]
         service.find(name, version)
 
-        async def answer(body: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+        async def answer(
+            body: bytes, limit: asyncio.Timeout
+        ) -> tuple[bytes, list[tuple[bytes, bytes]]]:
             size = headers.get(b"inference-header-content-length")
             small = len(body) < LARGE
             request = (
@@ -204,7 +205,7 @@ class Server:
             called = service.id_of(request.id, _header(headers, b"x-request-id"))
             key = _header(headers, b"podium-sticky")
             answers, outputs = await service.run(
-                name, version, key, called, request.inputs, len(body)
+                name, version, key, called, request.inputs, len(body), limit
             )
             head = {"model_name": name, "model_version": answers, "id": called}
             if sum([array.nbytes for array in outputs.values()]) < LARGE:
@@ -220,7 +221,7 @@ class Server:
         headers = dict(asked.headers.raw)
         called = service.id_of(_header(headers, b"x-request-id"))
 
-        async def answer(body: bytes) -> Response:
+        async def answer(body: bytes, limit: asyncio.Timeout) -> Response:
             media, raw = read_raw(body, asked.headers.get("content-type", ""))
 
             async def ask(now: Loaded, threads: Executor | None) -> Answered:
@@ -228,24 +229,27 @@ class Server:
                 return await service.apart(work, now, until, threads=threads)
 
             def work(now: Loaded, until: float) -> Answered:
-                many, items = dict[str, int](), _RawItems()
-
-                def count(unknown: UnknownValues) -> None:
-                    many.update(unknown.many)
-                    service.figures.note_unknown(name, unknown.counts)
-
+                values, items = list[UnknownValues](), _RawItems()
                 said = predict_raw(
-                    now.predictor, media, raw, until=until, on_unknown=count, on_batch=items.add
+                    now.predictor,
+                    media,
+                    raw,
+                    until=until,
+                    on_unknown=values.append,
+                    on_batch=items.add,
                 )
+                (seen,) = values
+                many = {"Unknown": seen.many, "Missing": seen.many_missing}
+                head = {f"Podium-{kind}-Values": json.dumps(of) for kind, of in many.items() if of}
                 answer = {"model_name": name, "model_version": now.version, "id": called}
-                head = {"Podium-Unknown-Values": json.dumps(many)} if many else {}
                 response = JSONResponse({**answer, "predictions": said}, headers=head)
-                return Answered(version=now.version, said=response, rows=items.rows)
+                return Answered(version=now.version, said=(response, seen), rows=items.rows)
 
             key = _header(headers, b"podium-sticky")
-            answered = await service.ask(name, version, key, called, ask, len(body))
-            response: Response = answered.said
-            return response
+            answered = await service.ask(name, version, key, called, ask, len(body), limit)
+            response, seen = answered.said
+            service.figures.note_values(name, seen)  # a second version's are the same rows
+            return cast("Response", response)
 
         return await service.limited(lambda: name, partial(self._body, asked.receive), answer)
 
@@ -255,7 +259,7 @@ class Server:
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise ClientDisconnect
+                raise Refused(GONE, "the client hung up")
             pieces.append(message.get("body", b""))
             more = message.get("more_body", False)
             size += len(pieces[-1])

@@ -21,8 +21,9 @@ Outputs = dict[str, Array]
 class _Waiting:
     inputs: Mapping[str, Array]
     rows: int
-    form: list[tuple[str, tuple[int, ...], "np.dtype[Any]"]]
-    """Name, shape and dtype of each input: only requests with equal ones share a batch."""
+    form: list[tuple[str, int, tuple[int, ...], "np.dtype[Any]"]]
+    """Name, rows beyond those of the first, shape and dtype of each input: only requests with equal
+    ones share a batch. One of unequal rows would move the rows of those behind it."""
 
     done: "asyncio.Future[Outputs]"
     batch: "Sequence[_Waiting]" = ()
@@ -80,8 +81,11 @@ class Batcher:
             Failed: The model fails on them.
         """
         loop = asyncio.get_running_loop()
-        form = [(name, inputs[name].shape[1:], inputs[name].dtype) for name in sorted(inputs)]
         rows = len(next(iter(inputs.values())))
+        form = [
+            (name, len(array) - rows, array.shape[1:], array.dtype)
+            for name, array in sorted(inputs.items())
+        ]
         waiting = _Waiting(inputs=inputs, rows=rows, form=form, done=loop.create_future())
         self._waiting.append(waiting)
         self._quiet.clear()
@@ -156,16 +160,16 @@ class Batcher:
 
     def _take(self) -> list[_Waiting]:
         """Take the oldest request and those of its form that fit beside it."""
-        first, rows = self._waiting[0], 0
-        batch, rest = list[_Waiting](), list[_Waiting]()
+        rows, batch, rest = 0, list[_Waiting](), list[_Waiting]()
         for waiting in self._waiting:
-            fits = not batch or (
-                waiting.form == first.form and rows + waiting.rows <= self._most_rows
-            )
-            if fits and not waiting.done.done():
+            if waiting.done.done():  # its client is gone
+                continue
+            if not batch or (
+                waiting.form == batch[0].form and rows + waiting.rows <= self._most_rows
+            ):
                 batch.append(waiting)
                 rows += waiting.rows
-            elif not waiting.done.done():
+            else:
                 rest.append(waiting)
         self._waiting = rest
         return batch

@@ -85,7 +85,14 @@ class Challenger:
         self._writer = ThreadPoolExecutor(1, "podium-record")
 
     async def answer(
-        self, champion: Served, version: str | None, key: str, name: str, ask: Ask, size: int
+        self,
+        champion: Served,
+        version: str | None,
+        key: str,
+        name: str,
+        ask: Ask,
+        size: int,
+        limit: asyncio.Timeout,
     ) -> Answered:
         """Let one of both versions answer a request, and the other one behind it.
 
@@ -96,6 +103,7 @@ class Challenger:
             name: Id of the request.
             ask: Asks a version.
             size: Bytes that the request holds.
+            limit: Ends the request once its time is over.
         """
         now, other = champion.now, self.served.now
         if now.version == other.version:  # it was promoted
@@ -111,7 +119,9 @@ class Challenger:
         except InvalidInput:  # if the champion takes the request, it is not the client's fault
             self._follow(other, None, champion, ask, name, size, doubted=True)
             raise
-        except BaseException:  # the end of its time is no Exception
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and not limit.expired():
+                raise  # the client hung up
             self.counts[other.version, "canary", "failed"] += 1
             if self._recording:
                 self._follow(other, None, champion, ask, name, size)

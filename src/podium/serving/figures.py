@@ -5,9 +5,10 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from podium.prediction.predictions import UnknownValues
 from podium.serving.served import Served
 from podium.system.background import Tries
-from podium.system.exposition import metric
+from podium.system.exposition import escaped, metric
 
 _BOUNDS = (
     0.001,
@@ -28,6 +29,12 @@ _BOUNDS = (
 """Upper bounds of the latency histogram, seconds."""
 
 
+_VALUES = {
+    "unknown": "Values of raw rows that did not occur in training.",
+    "missing": "Missing values of raw rows in columns that hardly lacked any in training.",
+}
+
+
 class Figures:
     """Requests by model: their answers, and how long they took."""
 
@@ -35,7 +42,9 @@ class Figures:
         self._answers: Counter[tuple[str, int]] = Counter()
         self._buckets: Counter[tuple[str, float]] = Counter()
         self._seconds: dict[str, float] = {}
-        self._unknown: Counter[tuple[str, str]] = Counter()
+        self._values: Counter[tuple[str, str, str]] = Counter()
+        """Unknown and missing ones, by which of both, model and column."""
+
         self._began = time.time()
 
     def note(self, model: str, status: int, seconds: float) -> None:
@@ -44,9 +53,10 @@ class Figures:
         self._buckets[model, _BOUNDS[bisect_left(_BOUNDS, seconds)]] += 1
         self._seconds[model] = self._seconds.get(model, 0.0) + seconds
 
-    def note_unknown(self, model: str, counts: Mapping[str, int]) -> None:
-        """Count values of raw rows that did not occur in training, by column."""
-        self._unknown.update({(model, column): count for column, count in counts.items()})
+    def note_values(self, model: str, seen: UnknownValues) -> None:
+        """Count values of raw rows that did not occur in training."""
+        for kind, counts in (("unknown", seen.counts), ("missing", seen.missing)):
+            self._values.update({(kind, model, column): many for column, many in counts.items()})
 
     def page(self, models: Iterable[Served], under_way: int, tries: Mapping[str, Tries]) -> str:
         """Return the page."""
@@ -57,14 +67,14 @@ class Figures:
             "# TYPE podium_serve_seconds histogram",
         ]
         for name, seconds in sorted(self._seconds.items()):
-            total = 0
+            total, model = 0, f'model="{escaped(name)}"'
             for bound in _BOUNDS:
                 total += self._buckets[name, bound]
                 shown = "+Inf" if bound == _BOUNDS[-1] else f"{bound:g}"
-                lines.append(f'podium_serve_seconds_bucket{{model="{name}",le="{shown}"}} {total}')
+                lines.append(f'podium_serve_seconds_bucket{{{model},le="{shown}"}} {total}')
             lines += [
-                f'podium_serve_seconds_sum{{model="{name}"}} {seconds:.6f}',
-                f'podium_serve_seconds_count{{model="{name}"}} {total}',
+                f"podium_serve_seconds_sum{{{model}}} {seconds:.6f}",
+                f"podium_serve_seconds_count{{{model}}} {total}",
             ]
         answers = sorted(self._answers.items())
         batchers = {model.name: model.now.batcher for model in served}
@@ -89,13 +99,17 @@ class Figures:
                             for model in served
                         ),
                     ),
-                    metric(
-                        "podium_serve_unknown_values_total",
-                        "Values of raw rows that did not occur in training.",
-                        (
-                            ({"model": name, "column": column}, count)
-                            for (name, column), count in sorted(self._unknown.items())
-                        ),
+                    *(
+                        metric(
+                            f"podium_serve_{kind}_values_total",
+                            text,
+                            (
+                                ({"model": name, "column": column}, count)
+                                for (which, name, column), count in sorted(self._values.items())
+                                if which == kind
+                            ),
+                        )
+                        for kind, text in _VALUES.items()
                     ),
                     metric("podium_serve_under_way", "Requests under way.", under_way),
                     metric(

@@ -1,9 +1,11 @@
-"""HTTP servers by uvicorn: headers of limited size (httptools has no limit of its own), and an end
-that answers for some seconds more, until nobody behind the proxy asks any longer."""
+"""HTTP servers by uvicorn: headers of limited size and time (httptools has no limits of its own),
+and an end that answers for some seconds more, until nobody behind the proxy asks any longer."""
 
+import asyncio
 import signal
 import threading
 from types import FrameType
+from typing import cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -21,7 +23,21 @@ _REFUSAL += b"content-length: %d\r\n\r\n%s" % (len(_SAID), _SAID)
 class LimitedProtocol(HttpToolsProtocol):
     """Answers 431 and hangs up before anything else of a request is looked at."""
 
+    seconds = 60.0
+    """For the first line and headers: who sends half of them holds a descriptor."""
+
     _in_head, _piece, _size, _refused = False, 0, 0, False
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for a request."""
+        super().connection_made(cast("asyncio.Transport", transport))
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._stop_waiting()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; those of a header that has not ended are kept by the parser, and counted
@@ -32,6 +48,8 @@ class LimitedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self._in_head and self._size > _MOST_BYTES:
             self._refuse()
+        if not self._late and (self.cycle is None or self.cycle.response_complete):
+            self._await_head()
 
     def on_message_begin(self) -> None:
         """Begin to count; other requests may have come in the same piece."""
@@ -42,6 +60,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """Go on, unless they are too large; most requests come in one small piece, and nothing is
         added up."""
         self._in_head = False
+        self._stop_waiting()
         if self._size + self._piece > _MOST_BYTES and self._head() > _MOST_BYTES:
             self._refuse()
             raise ValueError("the headers are too large")  # ends the parsing
@@ -51,6 +70,14 @@ class LimitedProtocol(HttpToolsProtocol):
         """Say what is wrong with what the parser did not take, unless it is said already."""
         if not self._refused:
             super().send_400_response(msg)
+
+    def _await_head(self) -> None:
+        self._late = self.loop.call_later(self.seconds, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._late:
+            self._late.cancel()
+            self._late = None
 
     def _head(self) -> int:
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)

@@ -82,16 +82,21 @@ def predict_raw(
         on_batch: As Predictor.stream takes it.
         until: When nobody waits for the answer any more, by time.monotonic(); in a minute if None.
 
+    Returns:
+        What each item is answered, in the order of the items.
+
     Raises:
         InvalidInput: The model takes other items, does not say how they become inputs, or there are
             too many.
         Failed: It took too long.
     """
-    end, said = until or time.monotonic() + 60.0, list[dict[str, Any]]()
+    end, said = until or time.monotonic() + 60.0, list[tuple[int, dict[str, Any]]]()
     with _items(media, body) as file:
         if media == _PARQUET:
             _check_rows(file)
-        for result in predictor.stream([str(file)], on_unknown=on_unknown, on_batch=on_batch):
+        for result in predictor.stream(
+            [str(file)], on_unknown=on_unknown, on_batch=on_batch, until=end
+        ):
             if len(said) >= _MOST_ITEMS:
                 raise InvalidInput(
                     f"a request has at most {_MOST_ITEMS} items", "send them in several requests"
@@ -101,10 +106,12 @@ def predict_raw(
                     f"there was no answer in time: {len(said)} items were done",
                     "send fewer at once",
                 )
-            said.append(_answer(result, f"{file.parent}/"))
+            row = result.row if isinstance(result, Problem) else int(result.name.get("row", 1))
+            said.append((row, _answer(result, f"{file.parent}/")))
     if not said:
         raise InvalidInput("the request holds no items", "a table has a header and rows below it")
-    return said
+    # What cannot be read comes behind what was read with it.
+    return [answer for _, answer in sorted(said, key=lambda item: item[0])]
 
 
 @contextmanager

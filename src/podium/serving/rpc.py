@@ -6,6 +6,7 @@ https://github.com/kserve/open-inference-protocol/blob/main/specification/protoc
 """
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
@@ -97,8 +98,11 @@ _CODES = {
 _MOST_METADATA = 64 << 10
 """Bytes of a call's metadata."""
 
+_MOST_SAID = 2 << 10
+"""Bytes of a refusal: as a header each may take three, and clients take 8 KiB of those."""
+
 _SMALL_SECONDS = 5.0
-"""For the message of a call that is no ModelInfer."""
+"""For the message of a call that is no ModelInfer; as many as ModelInfer may wait for theirs."""
 
 _RAW = 7
 """Number of the field raw_input_contents of a ModelInferRequest."""
@@ -124,6 +128,11 @@ class RpcServer:
         self._service, self._address, self._credentials = service, address, credentials
         self._messages = make_messages("inference", MESSAGES)
         self._server: Any = None
+        self.listens = threading.Event()
+        """Set once it does."""
+
+        self._silent = 0
+        """Calls that are no ModelInfer, and whose message has not come."""
 
     async def start(self) -> None:
         """Listen.
@@ -166,6 +175,7 @@ class RpcServer:
                 f"{self._address} cannot be listened on", "--grpc-port takes another"
             ) from None
         await self._server.start()
+        self.listens.set()
 
     async def stop(self) -> None:
         """Wait until what is under way is answered."""
@@ -187,19 +197,35 @@ class RpcServer:
                 self._service.check_token(given if isinstance(given, bytes) else given.encode())
             if answer is None:
                 return await self._infer(partial(_only, context), headers)
-            try:
-                async with asyncio.timeout(_SMALL_SECONDS):
-                    message = await _only(context)
-            except TimeoutError:
-                raise Refused(504, f"no message came within {_SMALL_SECONDS:g} s") from None
-            said = answer(self._parse(f"{name}Request", message))
+            asked = f"{name}Request"
+            # A probe's message has no fields: it is not waited for, so that no silent ones pile up.
+            message = await self._small(context) if MESSAGES[asked] else b""
+            said = answer(self._parse(asked, message))
             content: bytes = self._messages[f"{name}Response"](**said).SerializeToString()
             return content
         except Exception as error:
             refused = Refused.of(error)
             code = _CODES.get(refused.status, grpc.StatusCode.INTERNAL)
-            await context.abort(code, str(refused))
+            details = str(refused).encode(errors="replace")[:_MOST_SAID]
+            await context.abort(code, details.decode(errors="ignore"))
             raise  # not reached
+
+    async def _small(self, context: Any) -> bytes:
+        """Return the message of a call that is no ModelInfer.
+
+        Raises:
+            Refused: It does not come in time, or those of too many other calls do not.
+        """
+        if self._silent >= self._service.limits.requests:
+            raise Refused(503, f"the messages of {self._silent} calls are waited for")
+        self._silent += 1
+        try:
+            async with asyncio.timeout(_SMALL_SECONDS):
+                return await _only(context)
+        except TimeoutError:
+            raise Refused(504, f"no message came within {_SMALL_SECONDS:g} s") from None
+        finally:
+            self._silent -= 1
 
     def _parse(self, message: str, content: bytes) -> Any:
         with foreign(f"the request is not a {message}"):
@@ -217,7 +243,7 @@ class RpcServer:
     async def _infer(self, body: Callable[[], Awaitable[bytes]], headers: _Headers) -> bytes:
         service, name = self._service, ""
 
-        async def answer(content: bytes) -> bytes:
+        async def answer(content: bytes, limit: asyncio.Timeout) -> bytes:
             nonlocal name
             small = len(content) < LARGE
             asked = self._read(content) if small else await service.apart(self._read, content)
@@ -225,8 +251,9 @@ class RpcServer:
             version = message.model_version or None
             name = service.find(message.model_name, version).name  # a figure of it, if there is one
             called = service.id_of(request.id, _text(headers, "x-request-id"))
+            key = _text(headers, "podium-sticky")
             answers, outputs = await service.run(
-                name, version, _text(headers, "podium-sticky"), called, request.inputs, len(content)
+                name, version, key, called, request.inputs, len(content), limit
             )
             head = {"model_name": name, "model_version": answers, "id": called}
             if sum([array.nbytes for array in outputs.values()]) < LARGE:
@@ -333,8 +360,10 @@ def _check_parts(content: bytes) -> None:
         if kind == 2:
             length, at = _varint(content, at)
             at += length
-        else:
+        elif kind in (0, 1, 5):
             at = _varint(content, at)[1] if kind == 0 else at + (8 if kind == 1 else 4)
+        else:  # a group, within which lengths mean other bytes
+            raise InvalidInput("the request is not a ModelInferRequest: it has groups")
         beside += 0 if tag >> 3 == _RAW else at - start
         if parts > _MOST_PARTS or beside > MOST_JSON:
             raise InvalidInput(
@@ -342,6 +371,8 @@ def _check_parts(content: bytes) -> None:
                 f"beside raw_input_contents",
                 "send large tensors as raw_input_contents",
             )
+    if at > len(content):  # by a length beyond 64 bits, which protobuf cuts off
+        raise InvalidInput("the request is not a ModelInferRequest: it ends within a field")
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:

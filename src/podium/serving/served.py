@@ -69,11 +69,18 @@ class Loaded:
             batcher = Batcher(run, _MOST_ROWS, options=model.options)
         return cls(version=version, digest=digest, predictor=predictor, batcher=batcher)
 
-    async def close(self) -> None:
-        """Wait until everything that was asked is answered, and end the processes of a command."""
+    async def close(self, *, at_once: bool = False) -> None:
+        """Wait until everything that was asked is answered, and end the processes of a command.
+
+        Args:
+            at_once: Whether nobody waits for an answer: the calls of a command are broken off.
+        """
+        pool = self.predictor.model if isinstance(self.predictor.model, CommandPool) else None
+        if pool and at_once:
+            await asyncio.to_thread(pool.stop)
         await self.batcher.close()
-        if isinstance(self.predictor.model, CommandPool):
-            await asyncio.to_thread(self.predictor.model.close)
+        if pool:
+            await asyncio.to_thread(pool.close)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
@@ -115,14 +122,13 @@ def _watched(
 
 
 def _commanded(predictor: Predictor, inputs: Mapping[str, Array], options: Any) -> dict[str, Array]:
-    """Predict with a command, which its pool ends in time; it may give probabilities or numbers."""
+    """Predict with a command, which its pool ends in time; it may give probabilities, indices of
+    classes or numbers."""
     predictions = predictor.predict(dict(inputs))
-    chances = predictions.probabilities
-    return {
-        "predictions" if chances is None else "probabilities": predictions.values
-        if chances is None
-        else chances
-    }
+    if (chances := predictions.probabilities) is not None:
+        return {"probabilities": chances}
+    indices = predictions.indices
+    return {"predictions": predictions.values if indices is None else indices}
 
 
 class Served:
@@ -147,6 +153,9 @@ class Served:
         """By version, the last few that answered."""
 
         self._now: Loaded | None = None
+        self._replaced: Loaded | None = None
+        """The version before, until it has answered what it was asked."""
+
         self.swaps = 0
         self.trouble = ""
         """Why another version should answer, and does not."""
@@ -273,7 +282,15 @@ class Served:
             if before:
                 self.swaps += 1
                 self.announce()
+                self._replaced = before
                 await before.close()
+                self._replaced = None
+
+    async def close(self) -> None:
+        """End what answers; nobody waits for an answer any more."""
+        for loaded in (self._replaced, self._now):
+            if loaded:
+                await loaded.close(at_once=True)
 
 
 def find_models(

@@ -26,6 +26,9 @@ from podium.serving.served import Loaded, Served
 from podium.system.background import Tries
 from podium.system.machine import cores
 
+GONE = 499
+"""Status of a request whose client hung up, as proxies count it."""
+
 LARGE = 64 << 10
 """Bytes that are read or written beside the event loop."""
 
@@ -119,7 +122,7 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follow the champions; at the end, wait until everything is answered."""
+        """Follow the champions; at the end, when no client waits any more, end the models."""
         work = [
             *(self._tries[model.name].repeat(model.follow, self._follow) for model in self._every),
             *(challenger.repeat() for challenger in self._challengers),
@@ -133,8 +136,7 @@ class Service:
             await challenger.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         for model in self._every:
-            if model.opened:
-                await model.now.close()
+            await model.close()
 
     def check_token(self, authorization: bytes) -> None:
         """Refuse a request without the token, if there is one.
@@ -203,6 +205,7 @@ class Service:
         called: str,
         inputs: Mapping[str, Array],
         size: int,
+        limit: asyncio.Timeout,
     ) -> tuple[str, dict[str, Array]]:
         """Return the version that answers, and its outputs; arguments as of ask."""
 
@@ -211,11 +214,18 @@ class Service:
             rows = partial(_predicted_rows, now.predictor, outputs)
             return Answered(version=now.version, said=outputs, rows=lambda: (rows(), [inputs]))
 
-        answered = await self.ask(model, version, key, called, ask, size)
+        answered = await self.ask(model, version, key, called, ask, size, limit)
         return answered.version, answered.said
 
     async def ask(
-        self, model: str, version: str | None, key: str, called: str, ask: Ask, size: int
+        self,
+        model: str,
+        version: str | None,
+        key: str,
+        called: str,
+        ask: Ask,
+        size: int,
+        limit: asyncio.Timeout,
     ) -> Answered:
         """Ask the version that has to answer.
 
@@ -226,12 +236,15 @@ class Service:
             called: Id of the request.
             ask: Asks a version.
             size: Bytes that the request holds.
+            limit: Ends the request once its time is over.
         """
         # Only now: a version that is replaced while the body comes takes no request.
         served = self.find(model, version)
         if served.challenger is None or not served.challenger.served.opened:
             return await ask(served.now, None)
-        return await served.challenger.answer(served, version, key or called, called, ask, size)
+        return await served.challenger.answer(
+            served, version, key or called, called, ask, size, limit
+        )
 
     async def apart(
         self, work: Callable[..., T], *given: Any, threads: Executor | None = None
@@ -246,14 +259,14 @@ class Service:
         self,
         name: Callable[[], str],
         body: Callable[[], Awaitable[bytes]],
-        answer: Callable[[bytes], Awaitable[T]],
+        answer: Callable[[bytes, asyncio.Timeout], Awaitable[T]],
     ) -> T:
         """Answer a request for a model within the limits, and count it.
 
         Args:
             name: Returns the model's; called last.
             body: Reads the request, once it may come.
-            answer: Returns the answer to it.
+            answer: Returns the answer to it; given what ends it as well.
 
         Raises:
             Refused: There are too many, or it took too long.
@@ -264,13 +277,16 @@ class Service:
             raise Refused(503, f"{self._under_way} requests are under way", retry_after="1")
         self._under_way += 1
         try:
-            async with asyncio.timeout(self.limits.seconds):
-                said = await answer(await body())
+            async with asyncio.timeout(self.limits.seconds) as limit:
+                said = await answer(await body(), limit)
             status = 200
             return said
         except TimeoutError:
             status = 504
             raise Refused(504, f"there was no answer within {self.limits.seconds:g} s") from None
+        except asyncio.CancelledError:
+            status = GONE
+            raise
         except Exception as error:
             status = _status_of(error)
             raise

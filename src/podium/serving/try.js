@@ -47,7 +47,7 @@ function prepare(form) {
     if (kind === "text") return send(JSON.stringify({texts: [form.elements.text.value]}), "application/json");
     const row = {};
     for (const field of form.querySelectorAll("input[name]"))
-      if (field.value !== "") row[field.name] = "number" in field.dataset && isFinite(field.value) ? Number(field.value) : field.value;
+      if (field.value.trim() !== "") row[field.name] = "number" in field.dataset && isFinite(field.value) ? Number(field.value) : field.value;
       else row[field.name] = null;
     return send(JSON.stringify({rows: [row]}), "application/json");
   };

@@ -31,11 +31,14 @@ def metric(
     kind = "counter" if name.endswith("_total") else "gauge"
     lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
     for labels, one in samples:
-        pairs = ",".join(
-            f'{label}="{given.translate(_ESCAPES)}"' for label, given in labels.items()
-        )
+        pairs = ",".join(f'{label}="{escaped(given)}"' for label, given in labels.items())
         lines.append(f"{name}{{{pairs}}} {one}" if pairs else f"{name} {one}")
     return "\n".join(lines) + "\n"
+
+
+def escaped(value: str) -> str:
+    """Return the value of a label as the format has it."""
+    return value.translate(_ESCAPES)
 
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})

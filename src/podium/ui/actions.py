@@ -82,7 +82,7 @@ def _note(
 
 
 def _promote(sources: Sources, fields: Mapping[str, Any], *, name: str) -> str:
-    rule = fields.get("rule") or None
+    rule = str(fields.get("rule") or "") or None
     return _decided(sources, fields, name, lambda model, it: model.promote(it, rule=rule))
 
 

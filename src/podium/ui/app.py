@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import (
     HTMLResponse,
     JSONResponse,
@@ -32,6 +32,7 @@ from starlette.routing import Route
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.files.documents import load_json
 from podium.serving.raw import predict_raw, read_raw
+from podium.serving.service import GONE
 from podium.ui.actions import ACTIONS, Action
 from podium.ui.contents import FILES, VIEWS
 from podium.ui.sources import Sources
@@ -211,6 +212,8 @@ class Pages:
                     response = await answer(request)
                 except PodiumError as error:
                     response = _trouble(request, error)
+                except ClientDisconnect:
+                    response = Response(status_code=GONE)
             for name, value in _HEADERS.items():
                 response.headers.setdefault(name, value)
             return response

@@ -309,8 +309,10 @@ _SHOWN_APART = ("created", "metrics", "chosen by", "settings")
 def _model(sources: Sources, request: Request) -> View:
     """Return the page of a model, with what the versions ``first`` and ``second`` differ in."""
     model, asked = _known(sources, request), request.query_params
-    aliases, champion, versions = model.aliases(), model.find_champion(), list(model.versions)[::-1]
+    aliases, versions = model.aliases(), list(model.versions)[::-1]
     held = aliases.get("champion")
+    # By the same look: another one may be champion by now, for other reasons.
+    champion = next((each for each in versions if held and each.version == held.version), None)
     first, second = asked.get("first", ""), asked.get("second", "")
     first = first or (champion.version if champion else "")
     other = next((version.version for version in versions if version != champion), "")

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from podium.errors import Failed, InvalidInput
 from podium.kfp.client import Server
 from podium.models import Registry, open_registry
 from podium.prediction import Predictor
+from podium.prediction.command import CommandModel
 from podium.search.search import JOURNAL
 from podium.ui.sweeps import FollowedSweep
 
@@ -30,10 +32,11 @@ _START_SECONDS = 60.0
 
 
 class _Dashboards:
-    """Those that run, at addresses of this machine; they end with this process."""
+    """Those that run, at addresses of this machine, one for each study; they end with this process."""
 
     def __init__(self) -> None:
-        self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
+        self._running: dict[Path, tuple[subprocess.Popen[bytes], Path]] = {}
+        self._lock = threading.Lock()
 
     def open(self, directory: Path) -> str:
         """Return the address of one over a copy of the study in an Experiment's directory.
@@ -65,10 +68,15 @@ class _Dashboards:
             "--storage-class",
         ]
         command = [str(program), *words, "JournalFileStorage", str(copy)]
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        self._running.append((process, folder))
+        with self._lock:
+            self._end(directory)
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            self._running[directory] = process, folder
         self._wait(process, port)
         return f"http://127.0.0.1:{port}/"
 
@@ -82,11 +90,19 @@ class _Dashboards:
         raise Failed(f"optuna-dashboard does not answer at port {port}", "try again")
 
     def close(self) -> None:
-        for process, folder in self._running:
+        for directory in [*self._running]:
+            self._end(directory)
+
+    def _end(self, directory: Path) -> None:
+        if found := self._running.pop(directory, None):
+            process, folder = found
             process.kill()
             process.wait()
             shutil.rmtree(folder, ignore_errors=True)
 
+
+_TRY_SECONDS = 60.0
+"""For a champion that is a command, and is tried."""
 
 _KNOWN_SECONDS = 2.0
 """Seconds for which a registry's answers are cached: it may be far away, and several pages ask
@@ -123,7 +139,10 @@ class _FollowedRegistry:
         """
         champion = self.registry[name].champion
         if name not in self._opened or self._opened[name][0] != champion.version:
-            self._opened[name] = champion.version, champion.opened
+            opened = champion.opened
+            if isinstance(opened.model, CommandModel):  # one that hangs would hold a thread of all
+                opened.model = replace(opened.model, seconds=_TRY_SECONDS)
+            self._opened[name] = champion.version, opened
         return self._opened[name][1]
 
     def forget(self) -> None:

@@ -53,6 +53,11 @@ class FollowedSweep:
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster, self.name = cluster, name
         self.trials = TrialReader(cluster, name)
+        self._begin("")
+
+    def _begin(self, uid: str) -> None:
+        """Know nothing yet of the Experiment with a uid."""
+        self._uid = uid
         self._ended: dict[str, Trial] = {}
         self._curves: dict[str, list[dict[str, float]]] = {}
         self._whole: set[str] = set()  # trials whose curve will not grow
@@ -67,12 +72,15 @@ class FollowedSweep:
             NotFound: There is no such Experiment.
         """
         experiment = self.cluster.experiment(self.name)
+        if experiment.uid != self._uid:  # the one before was deleted
+            self._begin(experiment.uid)
         listed = {name for names in experiment.trials.values() for name in names}
         unread = [name for name in listed if name not in self._ended]
         if len(unread) > _MANY or not self._ended:
             trials = self.trials.all(experiment)
         else:
-            trials = [trial for name, trial in self._ended.items() if name in listed]
+            # A copy: other pages of this sweep are looked at meanwhile.
+            trials = [trial for name, trial in [*self._ended.items()] if name in listed]
             trials += [trial for name in unread for trial in self._find(name, experiment)]
         self._ended |= {trial.name: trial for trial in trials if trial.has_ended}
         return experiment, sorted(trials, key=lambda trial: (trial.created, trial.uid))

@@ -14,13 +14,23 @@ const figures = JSON.parse(document.getElementById("figures").textContent);
 // Changes a tree into another one of the same page, so that focus, scrolling and what was typed stay.
 function become(old, next) {
   if (old.nodeType !== Node.ELEMENT_NODE) { if (old.data !== next.data) old.data = next.data; return; }
-  if (old.matches("[data-figure], form.try, select, input, textarea")) return;
+  if (old.matches("form.try") && labels(old) !== labels(next)) return old.replaceWith(next);  // of another champion
+  if (old.matches("textarea")) return retype(old, next);
+  if (old.matches("[data-figure], form.try, select, input")) return;
   for (const {name} of [...old.attributes]) if (!next.hasAttribute(name) && name !== "open") old.removeAttribute(name);
   for (const {name, value} of next.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   const atEnd = old.matches("pre.log") && old.scrollHeight - old.scrollTop - old.clientHeight < 20;
   if (old.matches(".board tbody")) return becomeRows(old, [...next.rows]);
   becomeAll(old, [...next.childNodes]);
   if (atEnd) old.scrollTop = old.scrollHeight;
+}
+
+const labels = form => [...form.querySelectorAll("label")].map(label => label.textContent).join();
+
+// What somebody types stays; else a text becomes what it is now.
+function retype(old, next) {
+  if (old.value === old.defaultValue) old.value = next.value;
+  old.defaultValue = next.value;
 }
 
 // What is new goes between what stays, so that a table below it is not made anew.
@@ -45,9 +55,10 @@ function after(own, child) {
   return found;
 }
 
-// The row of a list is that of its link, so that the focus stays with a run when a newer one comes above it.
+// The row of a list is that of its link, so that the focus stays with a run when a newer one comes above it; a form is that
+// of its question, so that what it holds never goes with another one.
 const link = node => node.nodeName === "TR" ? node.querySelector("a[href]")?.getAttribute("href") : undefined;
-const key = node => node.nodeName + (node.dataset?.figure ?? link(node) ?? node.firstElementChild?.dataset.figure ?? node.firstElementChild?.nodeName ?? "");
+const key = node => node.nodeName + (node.dataset?.figure ?? node.dataset?.ask ?? link(node) ?? node.firstElementChild?.dataset.figure ?? node.firstElementChild?.nodeName ?? "");
 const like = (one, other) => key(one) === key(other);
 
 // A row of a leaderboard stays that of its trial, wherever it moves.
@@ -131,10 +142,14 @@ document.addEventListener("submit", async event => {
   const body = JSON.stringify(Object.fromEntries(new FormData(form)));
   if (form.dataset.ask && !await ask(form.dataset.ask)) return;
   tell("…");
-  const answer = await fetch(form.dataset.post, {method: "POST", body, headers: {"Content-Type": "application/json", "X-Podium-Token": token}});
-  const {said: text, error} = await answer.json();
-  tell(text ?? error, !answer.ok);
-  if (answer.ok) { form.closest("details")?.removeAttribute("open"); follow(); }
+  try {
+    const answer = await fetch(form.dataset.post, {method: "POST", body, headers: {"Content-Type": "application/json", "X-Podium-Token": token}});
+    const {said: text, error} = await answer.json();
+    tell(text ?? error, !answer.ok);
+    if (answer.ok) { form.closest("details")?.removeAttribute("open"); follow(); }
+  } catch (error) {
+    tell(`podium ui gave no answer: ${error.message}`, true);
+  }
 });
 
 let source = null;
