@@ -465,6 +465,8 @@ class RunsUniverse:
         """Who has begun a run."""
 
         self.children, self.open_users = 0, 0
+        self.begun, self.resuming = 0, 0
+        """How often somebody has begun or resumed a run, and is about to."""
 
     def run(self) -> Outcome:
         """Run it to its end and check what must hold."""
@@ -629,6 +631,7 @@ class RunsUniverse:
                 mine = next((each for each in self._runs() if self.by.get(each) == me), None)
                 if mine is None:
                     words = [f"x={draw.choice((1, 2, 3))}", f"y={draw.choice((1, 2))}"]
+                    self.begun += 1
                     begun = runs.begin(str(self.home / "p.json"), words)
                     self.by[begun.directory] = me
                     begun.wait()
@@ -641,15 +644,22 @@ class RunsUniverse:
                         return
                     self._change(known).wait()
                 elif draw.random() < 0.8 or universe.quiet:
-                    known.resume(wait=False).wait()
+                    self._resume(known).wait()
                 else:
                     self._change(known).wait()
+
+    def _resume(self, known: runs.Run, step: str = "") -> runs.Run:
+        self.begun, self.resuming = self.begun + 1, self.resuming + 1
+        resumed = known.resume(step, wait=False)  # waits for what is left of it
+        self.resuming -= 1
+        return resumed
 
     def _change(self, known: runs.Run) -> runs.Run:
         draw = self.universe.random
         names = list(known.record.steps)
         if draw.random() < 0.5 and names:
-            return known.resume(draw.choice(names), wait=False)
+            return self._resume(known, draw.choice(names))
+        self.begun += 1
         return known.rerun([f"{draw.choice('xy')}={draw.choice((1, 2, 3))}"])
 
     def _meddle(self) -> None:
@@ -665,7 +675,7 @@ class RunsUniverse:
                     if known.state == "running" and draw.random() < 0.7:
                         self._stop(known)
                     elif known.state != "succeeded":
-                        known.resume(wait=False).wait()
+                        self._resume(known).wait()
 
     def _stop(self, known: runs.Run) -> None:
         alive = [
@@ -673,7 +683,7 @@ class RunsUniverse:
             for each, order in self.orders.items()
             if order.run == known.id and not each.over.is_set()
         ]
-        children = self.children
+        begun, resuming = self.begun, self.resuming
         try:
             known.stop()
         except Conflict:
@@ -688,7 +698,10 @@ class RunsUniverse:
         # One that is dead may still wait for what it was writing; its lock is free.
         if left := [each for each in alive if not (each.over.is_set() or each.life.dead)]:
             raise Violation(f"{left[0].name} of a run that was stopped goes on")
-        if children == self.children and RunRecord.read(known.directory).state == "killed":
+        state = RunRecord.read(known.directory).state
+        if (
+            state == "killed" and begun == self.begun and not resuming
+        ):  # who resumes forgets the stop
             raise Violation("a run that was stopped counts as killed")
 
     @contextmanager
