@@ -11,6 +11,7 @@ from sweep_manifests import job, write_experiment
 from podium.manifests.experiment import Experiment
 from podium.manifests.experiment.status import new_trial
 from podium.manifests.typed import typed
+from podium.manifests.workload import Workload
 from podium.sweeps.base import RunningTrial
 from podium.sweeps.local import LocalSweeps
 from podium.sweeps.local_trial import ProcessExecutor
@@ -61,6 +62,29 @@ def test_a_trial_ends_early_for_the_first_reason(cluster: LocalSweeps, tmp_path:
     thread.join()
     assert (run.trial.phase, run.trial.message) == ("EarlyStopped", "the budget is spent")
     assert run.trial.value == 0.5
+
+
+@pytest.mark.parametrize(("ask", "phase"), [("end_early", "MetricsUnavailable"), ("stop", "Running")])
+def test_a_trial_that_is_stopped_as_its_job_begins_ends(
+    ask: str, phase: str, cluster: LocalSweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopping, create = threading.Event(), cluster.create
+    run = trial_of(cluster, tmp_path, seconds=90, stopping=stopping)
+
+    def create_late(work: Workload) -> Workload:
+        if ask == "stop":
+            stopping.set()
+            run.stop()
+        else:
+            run.end_early("by hand")
+        return create(work)
+
+    monkeypatch.setattr(cluster, "create", create_late)
+    thread = threading.Thread(target=run.run, daemon=True)
+    thread.start()
+    thread.join(timeout=45)
+    assert not thread.is_alive()
+    assert run.trial.phase == phase
 
 
 @pytest.mark.parametrize(("code", "phase"), [(0, "Succeeded"), (1, "Running")])

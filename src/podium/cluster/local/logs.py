@@ -81,7 +81,11 @@ class Logs:
         return self.folder / f"{replica}.log"
 
     def _records(self) -> list[Any]:
-        return read_json(self.folder.with_name("pods.json"), list)
+        """Return what is recorded of the pods; nothing before the first one."""
+        try:
+            return read_json(self.folder.with_name("pods.json"), list)
+        except FileNotFoundError:
+            return []
 
     def _replicas(self) -> list[str]:
         """Return the replicas; the one that reports metrics is first."""
@@ -120,8 +124,6 @@ class Logs:
             records = self._records()
         except NotFound:
             return True
-        except FileNotFoundError:
-            return finished
         record = next((record for record in records if record["replica"] == replica), None)
         if record is None:
             return finished
