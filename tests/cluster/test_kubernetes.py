@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from api_server import ApiServer, World
 from trainjobs import program
+from urllib3.exceptions import ProtocolError
 
 from podium.cluster.kubernetes import logs as kubernetes_logs, pods as kubernetes_pods
 from podium.cluster.kubernetes.api import Waits
@@ -745,6 +746,40 @@ def test_a_cut_connection_loses_and_repeats_no_line(
     thread = later(0.2, *steps)
     assert list(cluster.logs("PyTorchJob", "mnist", follow=True)) == ["one", "two", "three"]
     thread.join()
+
+
+def test_a_log_that_often_broke_off_is_read_at_the_end(
+    cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create(typed(JOB))
+    world.logs = {"mnist-master-0": ["one"]}
+    world.pod("mnist-master-0", MASTER, **terminated(0, "Completed") | {"phase": "Failed"})
+    read, broken = cluster.api.core.read_namespaced_pod_log, list[int]()
+
+    def read_later(*args: Any, **options: Any) -> Any:
+        if len(broken) < 7:  # six quiet minutes while it runs, and a broken connection after its end
+            broken.append(len(broken))
+            raise ProtocolError("connection reset")
+        return read(*args, **options)
+
+    monkeypatch.setattr(cluster.api.core, "read_namespaced_pod_log", read_later)
+    is_over = lambda: len(broken) >= 6  # noqa: E731
+    lines = kubernetes_logs.logs(cluster.api, "PyTorchJob", "mnist", None, True, is_over)
+    assert list(lines) == ["one"]
+
+
+def test_a_kubelets_own_words_do_not_end_a_log(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
+    cluster.create(typed(JOB))
+    world.logs = {"mnist-master-0": ["one"]}
+    world.kubelet_says = "unable to retrieve container logs for containerd://f00"
+    said = world.kubelet_says
+    world.pod("mnist-master-0", MASTER, **terminated(0, "Completed") | {"phase": "Failed"})
+    lines = kubernetes_logs.logs(
+        cluster.api, "PyTorchJob", "mnist", None, True, lambda: not world.kubelet_says
+    )
+    assert list(lines) == [said, "one"]
 
 
 def test_a_log_goes_on_while_a_server_loads_its_roles(

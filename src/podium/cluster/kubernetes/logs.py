@@ -1,5 +1,6 @@
 """The log of one replica, live: through restarts of the container, the pod and the API server."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -17,6 +18,8 @@ log."""
 
 _TRIES = 5
 """Reads of an ended replica's log before giving up."""
+
+_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
 
 def _reporting(pods: list[Any]) -> list[Any]:
@@ -122,8 +125,12 @@ class _Tail:
         )
         try:
             for stamped in _split(response.stream(amt=None, decode_content=False)):
-                self.last, _, line = stamped.partition(" ")
-                if self.last > known:
+                stamp, _, line = stamped.partition(" ")
+                if not _STAMP.match(stamp):  # the kubelet says why it cannot read a log
+                    yield stamped
+                    continue
+                self.last = stamp
+                if stamp > known:
                     yield line.rstrip("\r")
         finally:
             response.close()
@@ -187,7 +194,7 @@ def logs(
             try:
                 yield from tail.read(pod, follow)
             except api.failures as error:
-                complete, tries = False, tries + 1
+                complete, tries = False, tries + over
                 again = is_passing(error) or getattr(error, "status", None) in (400, 404)
                 if not again or (over and tries > _TRIES):
                     raise api.error(error, f"read the log of pod {pod.metadata.name}") from error
