@@ -521,3 +521,17 @@ def test_the_annotation_of_a_deleted_sweep_removes_nothing_else(
     )
     until(lambda: cluster.experiment("next").state.finished)
     assert (precious / "file").read_text() == "kept"
+
+
+def test_the_trials_of_a_sweep_begun_anew_are_its_own(server: ApiServer, tmp_path: Path) -> None:
+    with NamespaceSweeps("kubernetes://team?engine=cluster") as looking:
+        for number in range(2):
+            url = f"file://{tmp_path}/pools/{number}"
+            made = pooled()
+            made["metadata"]["annotations"][POOL_STATE] = url
+            server.world.put("experiments", made, "ADDED")
+            trial = {"kind": "Trial", "metadata": {"name": f"sweep-{number}"}, "spec": {}}
+            PoolStore(url).write(Trial.parse(trial))
+            assert [trial.name for trial in looking.trials("sweep")] == [f"sweep-{number}"]
+            assert looking.trial(f"sweep-{number}").name == f"sweep-{number}"
+            looking.api.delete("Experiment", "sweep")

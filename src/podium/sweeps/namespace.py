@@ -176,19 +176,15 @@ class NamespaceSweeps(KubernetesCluster):
     def _pool_of(self, experiment: str) -> PoolStore | None:
         """Return where the trials of an Experiment lie that a pool runs; None if the API server has
         them."""
-        if experiment not in self._pools:
-            try:
-                url = (
-                    super().get("Experiment", experiment).annotations.get(POOL_STATE)
-                    if experiment
-                    else None
-                )
-            except NotFound:
-                return None
-            if url is None:
-                return None
-            self._pools[experiment] = PoolStore(url)
-        return self._pools[experiment]
+        url = None
+        with suppress(NotFound):  # asked each time: one that is begun anew has another place
+            url = experiment and super().get("Experiment", experiment).annotations.get(POOL_STATE)
+        if not url:
+            self._pools.pop(experiment, None)
+            return None
+        known = self._pools.get(experiment)
+        store = self._pools[experiment] = known if known and known.url == url else PoolStore(url)
+        return store
 
     def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
         return self._home(kind, name).watch(kind, name, timeout)
