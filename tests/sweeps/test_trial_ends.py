@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sweep_manifests import job, write_experiment
 
+from podium.cluster.local import controller
 from podium.manifests.experiment import Experiment
 from podium.manifests.experiment.status import new_trial
 from podium.manifests.typed import typed
@@ -96,3 +97,22 @@ def test_only_success_counts_as_the_engine_stops(
     run = trial_of(cluster, tmp_path, seconds=0, code=code, stopping=stopping)
     run.run()
     assert (run.trial.phase, run.trial.value) == (phase, None if code else 0.5)
+
+
+@pytest.mark.parametrize("tries", [0, 11])
+def test_what_a_shell_printed_is_in_the_log_of_its_pod(
+    tries: int, cluster: LocalSweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "BACKOFF", 0.0)
+    count = f'echo >> {tmp_path}/count; test "$(wc -l < {tmp_path}/count)" -gt {tries}'
+    work = job(["sh", "-c", f"{{ echo loss=0.5 ${{trialParameters.x}}; {count}; }}"])
+    pod = work["spec"]["template"]["spec"]
+    setup = {**pod["containers"][0], "name": "setup", "command": ["true"]}
+    pod["initContainers"] = [] if tries else [setup]
+    work["spec"]["backoffLimit"] = tries
+    cluster.create(typed(write_experiment(work, maxTrialCount=1, parallelTrialCount=1)))
+    (*_, ended) = cluster.watch("Experiment", "e")
+    assert ended.state.succeeded
+    (trial,) = cluster.trials("e")
+    assert trial.value == 0.5
+    assert [line[:8] for line in cluster.logs("Trial", trial.name)] == ["loss=0.5"]
