@@ -201,7 +201,7 @@ def test_no_kubeconfig_is_an_error_with_a_way_out(
 
 
 @pytest.mark.parametrize(
-    "url", ["kubernetes://team/more", "kubernetes://team?wait=3", "kubernetes://team?grace=soon"]
+    "url", ["kubernetes://team/more", "kubernetes://team?wait=3", "kubernetes://team?grace=soon", "kubernetes://team?grace=²"],
 )
 def test_a_url_with_parts_that_mean_nothing_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match=r"not the URL of a cluster|grace is not a number"):

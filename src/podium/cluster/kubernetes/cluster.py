@@ -72,7 +72,7 @@ class KubernetesCluster(Cluster):
         if parts.path not in ("", "/") or not set(query) <= {"grace", "engine", "state"}:
             raise InvalidInput(f"not the URL of a cluster: {url!r}", hint)
         grace = query.get("grace", [str(Waits.schedule_grace)])[-1]
-        if not grace.replace(".", "", 1).isdigit():
+        if not grace.replace(".", "", 1).isdecimal():
             raise InvalidInput(f"grace is not a number of seconds: {grace!r}", hint)
         self.engine = query.get("engine", ["auto"])[-1]
         if self.engine not in _ENGINES:
