@@ -50,6 +50,7 @@ class World:
         self.with_status = {"experiments", "trials"}
         self.katib = True
         self.logs: dict[str, list[str]] = {}
+        self.stamp = lambda number: f"2026-01-01T00:00:{number:02d}.000000000Z"
         self.kubelet_says = ""  # once, with 200, in place of a log that it cannot read
         self.refusals: list[tuple[int, Any]] = []
         self.requests: list[str] = []
@@ -421,11 +422,7 @@ class Handler(BaseHTTPRequestHandler):
         while True:
             lines = self.world.logs.get(pod, [])
             for number, line in enumerate(lines[sent:], start=sent):
-                stamp = (
-                    f"2026-01-01T00:00:{number:02d}.000000000Z "
-                    if query.get("timestamps") == "True"
-                    else ""
-                )
+                stamp = f"{self.world.stamp(number)} " if query.get("timestamps") == "True" else ""
                 yield f"{stamp}{line}\n".encode()
             sent = len(lines)
             phase = self.world.objects.get(("pods", pod), {}).get("status", {}).get("phase")

@@ -782,6 +782,47 @@ def test_a_kubelets_own_words_do_not_end_a_log(
     assert list(lines) == [said, "one"]
 
 
+@pytest.mark.parametrize(
+    "stamps",
+    [
+        ["2026-10-25T02:59:59.900000000+02:00", "2026-10-25T02:00:01.100000000+01:00"],
+        ["2099-01-01T00:00:00.000000001Z", "2099-01-01T00:00:00.000000002Z"],
+    ],
+    ids=["winter", "nanoseconds"],
+)
+def test_a_nodes_clock_loses_no_line_of_a_broken_log(
+    stamps: list[str], cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
+    cluster.create(typed(JOB))
+    running = terminated(0, "Completed") | {"phase": "Running"}
+    world.logs, world.stamp = {"mnist-master-0": ["one"]}, lambda number: stamps[number]
+    world.pod("mnist-master-0", MASTER, **running)
+    lines = cluster.logs("PyTorchJob", "mnist", follow=True)
+    assert next(lines) == "one"
+    world.cut()
+    world.logs["mnist-master-0"].append("two")
+    world.pod("mnist-master-0", MASTER, **{**running, "phase": "Succeeded"})
+    assert list(lines) == ["two"]
+
+
+def test_a_log_is_read_again_since_its_last_line(
+    cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create(typed(JOB))
+    running = terminated(0, "Completed") | {"phase": "Running"}
+    world.logs, world.stamp = {"mnist-master-0": ["one"]}, lambda _: "2099-01-01T00:00:00Z"
+    world.pod("mnist-master-0", MASTER, **running)
+    lines = cluster.logs("PyTorchJob", "mnist", follow=True)
+    assert next(lines) == "one"
+    world.cut()
+    world.pod("mnist-master-0", MASTER, **{**running, "phase": "Succeeded"})
+    now = time.monotonic  # the node's clock is ahead, and the line was read an hour ago
+    monkeypatch.setattr(kubernetes_logs.time, "monotonic", lambda: now() + 3600)
+    assert list(lines) == []
+    (since,) = {part for each in world.requests for part in each.split("&") if "sinceSeconds" in part}
+    assert int(since.partition("=")[2]) >= 3660
+
+
 def test_a_log_goes_on_while_a_server_loads_its_roles(
     cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:

@@ -19,7 +19,12 @@ log."""
 _TRIES = 5
 """Reads of an ended replica's log before giving up."""
 
-_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
+
+
+def _moment(stamp: re.Match[str]) -> tuple[datetime, str]:
+    """Return a line's time as lines are ordered: by nanoseconds, in whatever zone its node is."""
+    return datetime.fromisoformat(stamp[1] + stamp[3]), (stamp[2] or "").ljust(9, "0")
 
 
 def _reporting(pods: list[Any]) -> list[Any]:
@@ -102,7 +107,8 @@ class _Tail:
 
     def __init__(self, api: Api) -> None:
         self.api, self._time = api, SteadyTime()
-        self.last = ""  # RFC3339 time of the newest line given out, as the kubelet wrote it
+        self.last: tuple[datetime, str] | None = None  # _moment of the newest line given out
+        self._heard = time.monotonic()  # when that was
 
     def read(self, pod: Any, follow: bool) -> Iterator[str]:
         """Yield the lines after the newest one given out.
@@ -121,24 +127,27 @@ class _Tail:
             timestamps=True,
             _preload_content=False,
             _request_timeout=(5, 60),
-            **({"since_seconds": self._age() + 60} if known else {}),
+            **({"since_seconds": self._age(known[0]) + 60} if known else {}),
         )
         try:
             for stamped in _split(response.stream(amt=None, decode_content=False)):
-                stamp, _, line = stamped.partition(" ")
-                if not _STAMP.match(stamp):  # the kubelet says why it cannot read a log
+                first, _, line = stamped.partition(" ")
+                stamp = _STAMP.fullmatch(first)
+                if stamp is None:  # the kubelet says why it cannot read a log
                     yield stamped
                     continue
-                self.last = stamp
-                if stamp > known:
+                self.last, self._heard = _moment(stamp), time.monotonic()
+                if known is None or self.last > known:
                     yield line.rstrip("\r")
         finally:
             response.close()
             response.release_conn()
 
-    def _age(self) -> int:
-        age = self._time.now() - datetime.fromisoformat(self.last)
-        return max(0, int(age.total_seconds()))
+    def _age(self, written: datetime) -> int:
+        """Return for how many seconds a line has been there: as the clocks say, which may differ,
+        and since it was read."""
+        age = (self._time.now() - written).total_seconds()
+        return int(max(age, time.monotonic() - self._heard))
 
 
 def logs(
