@@ -201,7 +201,13 @@ def test_no_kubeconfig_is_an_error_with_a_way_out(
 
 
 @pytest.mark.parametrize(
-    "url", ["kubernetes://team/more", "kubernetes://team?wait=3", "kubernetes://team?grace=soon", "kubernetes://team?grace=²"],
+    "url",
+    [
+        "kubernetes://team/more",
+        "kubernetes://team?wait=3",
+        "kubernetes://team?grace=soon",
+        "kubernetes://team?grace=²",
+    ],
 )
 def test_a_url_with_parts_that_mean_nothing_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match=r"not the URL of a cluster|grace is not a number"):
@@ -748,7 +754,7 @@ def test_a_cut_connection_loses_and_repeats_no_line(
     thread.join()
 
 
-def test_a_log_that_often_broke_off_is_read_at_the_end(
+def test_a_log_that_often_broke_is_read_to_its_end(
     cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.create(typed(JOB))
@@ -757,7 +763,9 @@ def test_a_log_that_often_broke_off_is_read_at_the_end(
     read, broken = cluster.api.core.read_namespaced_pod_log, list[int]()
 
     def read_later(*args: Any, **options: Any) -> Any:
-        if len(broken) < 7:  # six quiet minutes while it runs, and a broken connection after its end
+        if (
+            len(broken) < 7
+        ):  # six quiet minutes while it runs, and a broken connection after its end
             broken.append(len(broken))
             raise ProtocolError("connection reset")
         return read(*args, **options)
@@ -819,7 +827,9 @@ def test_a_log_is_read_again_since_its_last_line(
     now = time.monotonic  # the node's clock is ahead, and the line was read an hour ago
     monkeypatch.setattr(kubernetes_logs.time, "monotonic", lambda: now() + 3600)
     assert list(lines) == []
-    (since,) = {part for each in world.requests for part in each.split("&") if "sinceSeconds" in part}
+    (since,) = {
+        part for each in world.requests for part in each.split("&") if "sinceSeconds" in part
+    }
     assert int(since.partition("=")[2]) >= 3660
 
 

@@ -65,7 +65,9 @@ def test_a_trial_ends_early_for_the_first_reason(cluster: LocalSweeps, tmp_path:
     assert run.trial.value == 0.5
 
 
-@pytest.mark.parametrize(("ask", "phase"), [("end_early", "MetricsUnavailable"), ("stop", "Running")])
+@pytest.mark.parametrize(
+    ("ask", "phase"), [("end_early", "MetricsUnavailable"), ("stop", "Running")]
+)
 def test_a_trial_that_is_stopped_as_its_job_begins_ends(
     ask: str, phase: str, cluster: LocalSweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +102,7 @@ def test_only_success_counts_as_the_engine_stops(
 
 
 @pytest.mark.parametrize("tries", [0, 11])
-def test_what_a_shell_printed_is_in_the_log_of_its_pod(
+def test_what_a_shell_printed_is_in_its_pods_log(
     tries: int, cluster: LocalSweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller, "BACKOFF", 0.0)

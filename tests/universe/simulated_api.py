@@ -387,9 +387,7 @@ class Leases(_Client):
         self._done(kind)
         return Seen(_copy(item))
 
-    def delete_namespaced_lease(
-        self, name: str, namespace: str, body: Any = None, **_: Any
-    ) -> Any:
+    def delete_namespaced_lease(self, name: str, namespace: str, body: Any = None, **_: Any) -> Any:
         kind = self._ask("delete", "leases", name, WRITES)
         item = self.server.named("leases", name)
         wanted = body["preconditions"]["resourceVersion"] if body else None

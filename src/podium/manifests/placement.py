@@ -11,6 +11,7 @@ from podium.files.documents import TYPE_NAMES
 from podium.manifests.fields import items, objects, quantity
 from podium.manifests.job_editor import JobEditor, merge
 from podium.manifests.labels import QUEUE, QUEUE_PRIORITY
+from podium.manifests.names import is_label
 from podium.manifests.resource import Resource
 
 THREADS = "OMP_NUM_THREADS"
@@ -86,6 +87,11 @@ class Pods:
         if self.queue_priority and not self.queue:
             problem = f"queue_priority needs queue, but queue_priority={self.queue_priority!r} is given alone"
             raise InvalidInput(problem, "name the local queue")
+        given = {**self.node_selector, **self.labels, QUEUE: self.queue}
+        for name, value in {**given, QUEUE_PRIORITY: self.queue_priority}.items():
+            if not is_label(name, value):
+                problem = f"no pod or node can have the label {name}={value!r}"
+                raise InvalidInput(problem, "letters, digits, -, _ and ., in quotes, at most 63")
         for path in self.claims:
             if not path.startswith("/"):
                 raise InvalidInput(

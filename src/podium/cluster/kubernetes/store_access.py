@@ -65,9 +65,7 @@ class Access:
         """
         environ.update({_ENDPOINT: self.endpoint, "AWS_REGION": self.region})
         if self.secret:
-            environ["PODIUM_S3_SECRET"] = (
-                f"{namespace}/{self.secret}" if namespace else self.secret
-            )
+            environ["PODIUM_S3_SECRET"] = f"{namespace}/{self.secret}" if namespace else self.secret
 
     def env(self) -> list[dict[str, Any]]:
         """Return the environment of a launched container."""
