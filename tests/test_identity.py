@@ -1,8 +1,8 @@
 """Names and run ids: equal on retry, different in every run, valid everywhere."""
 
 import re
-import time
 import subprocess
+import time
 from pathlib import Path
 
 import pytest

@@ -156,7 +156,9 @@ class Dumper(yaml.SafeDumper):
 Dumper.add_implicit_resolver(f"{_TAG}float", re.compile(f"({_FLOAT})$"), list("-+0123456789."))
 # Go's YAML 1.1 (sigs.k8s.io/yaml): resolve.go, and strconv.ParseInt with base 0.
 Dumper.add_implicit_resolver(
-    f"{_TAG}int", re.compile(r"[-+]?0([xX][\da-fA-F_]+|[bBoO][0-7_]+|[\d_]*[89][\d_]*)$"), list("-+0")
+    f"{_TAG}int",
+    re.compile(r"[-+]?0([xX][\da-fA-F_]+|[bBoO][0-7_]+|[\d_]*[89][\d_]*)$"),
+    list("-+0"),
 )
 Dumper.add_implicit_resolver(f"{_TAG}bool", re.compile("[yYnN]$"), list("yYnN"))
 
