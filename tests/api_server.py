@@ -50,6 +50,8 @@ class World:
         self.with_status = {"experiments", "trials"}
         self.katib = True
         self.logs: dict[str, list[str]] = {}
+        self.stamp = lambda number: f"2026-01-01T00:00:{number:02d}.000000000Z"
+        self.kubelet_says = ""  # once, with 200, in place of a log that it cannot read
         self.refusals: list[tuple[int, Any]] = []
         self.requests: list[str] = []
         self.accepted: list[str] = []
@@ -298,12 +300,18 @@ class Handler(BaseHTTPRequestHandler):
             )
 
     def do_DELETE(self) -> None:
-        match, _, _ = self.begin()
+        match, _, body = self.begin()
         if self.turned_away(match):
             return
         assert match
-        item = self.world.remove(match["plural"], match["name"])
-        if item is None:
+        wanted = ((body or {}).get("preconditions") or {}).get("resourceVersion")
+        with self.world.changed:
+            present = self.world.objects.get((match["plural"], match["name"]))
+            stale = present and wanted not in (None, present["metadata"]["resourceVersion"])
+            item = None if stale else self.world.remove(match["plural"], match["name"])
+        if stale:
+            self.refuse(409, "Precondition failed: ResourceVersion", "Conflict")
+        elif item is None:
             self.refuse(404, f'"{match["name"]}" not found')
         else:
             self.answer(200, item)
@@ -407,15 +415,14 @@ class Handler(BaseHTTPRequestHandler):
                     yield json.dumps({"type": event, "object": item}).encode() + b"\n"
 
     def log_lines(self, pod: str, query: dict[str, str]) -> Iterator[bytes]:
-        sent = 0
+        sent, said, self.world.kubelet_says = 0, self.world.kubelet_says, ""
+        if said:
+            yield said.encode()
+            return
         while True:
             lines = self.world.logs.get(pod, [])
             for number, line in enumerate(lines[sent:], start=sent):
-                stamp = (
-                    f"2026-01-01T00:00:{number:02d}.000000000Z "
-                    if query.get("timestamps") == "True"
-                    else ""
-                )
+                stamp = f"{self.world.stamp(number)} " if query.get("timestamps") == "True" else ""
                 yield f"{stamp}{line}\n".encode()
             sent = len(lines)
             phase = self.world.objects.get(("pods", pod), {}).get("status", {}).get("phase")

@@ -13,6 +13,7 @@ import yaml
 
 from podium.errors import InvalidInput, PodiumError, require
 from podium.files.documents import load_json, load_yaml, parse, read_text, write_file
+from podium.files.yaml_loader import dump
 
 ROOT = Path(__file__).parent.parent
 
@@ -227,3 +228,11 @@ def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
 def test_a_path_that_is_not_a_files_is_refused(path: str) -> None:
     with pytest.raises(PodiumError, match=r"cannot be written: (Is|Not) a directory"):
         write_file(Path(path), "text")
+
+
+@pytest.mark.parametrize(
+    "text", ["y", "N", "yes", "08", "-0_9", "0o17", "0XFF", "0B1", "007", "5e-05", "1_000"]
+)
+def test_text_that_kubectl_reads_otherwise_is_quoted(text: str) -> None:
+    assert dump({"value": text}) == f"value: '{text}'\n"
+    assert load_yaml(dump({"value": text}), "file") == [{"value": text}]

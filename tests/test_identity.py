@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,17 @@ def test_run_ids_made_here_sort_by_time_and_differ() -> None:
     assert len(set(ids)) > 15
     assert [number[:15] for number in ids] == sorted(number[:15] for number in ids)
     assert identity.RunIdentity(id=ids[0]).labels[labels.RUN] == ids[0]
+
+
+def test_run_ids_sort_by_time_in_any_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = []
+    for zone in ("Asia/Tokyo", "UTC", "America/New_York"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        ids.append(identity.new_run_id()[:15])
+    monkeypatch.undo()
+    time.tzset()
+    assert ids == sorted(ids)
 
 
 def test_the_run_id_comes_from_the_environment_if_set() -> None:

@@ -17,7 +17,7 @@ from podium.cluster.kubernetes.store_access import (
     grant_access,
     take_access,
 )
-from podium.errors import PodiumError
+from podium.errors import InvalidInput, PodiumError
 from podium.manifests.experiment import Experiment
 from podium.manifests.labels import RUN_NAMESPACE
 from podium.manifests.workload import Workload
@@ -154,6 +154,24 @@ def test_credentials_without_an_address_are_used_with_the_clusters(in_pod: World
         "AWS_ENDPOINT_URL": "http://store:9000",
         "AWS_REGION": "us-east-1",
     }
+
+
+@pytest.mark.parametrize("data", [None, {"secret": "keys"}])
+def test_a_config_map_without_an_address_is_refused(
+    in_pod: World, data: dict[str, str] | None
+) -> None:
+    in_pod.put("configmaps", {"metadata": {"name": "podium-storage"}, "data": data})
+    with pytest.raises(InvalidInput, match="podium-storage in namespace team has no endpoint"):
+        find_access()
+
+
+def test_without_a_secret_the_pods_identity_opens_the_store(in_pod: World) -> None:
+    data = {"endpoint": "http://store:9000"}
+    in_pod.put("configmaps", {"metadata": {"name": "podium-storage"}, "data": data})
+    environ: dict[str, str] = {}
+    take_access(environ)
+    assert environ == {"AWS_ENDPOINT_URL": "http://store:9000", "AWS_REGION": "us-east-1"}
+    assert [entry["name"] for entry in find_access().env()] == [*environ]
 
 
 def test_without_the_config_map_nothing_is_taken(in_pod: World) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from api_server import ApiServer, World
 from trainjobs import program
+from urllib3.exceptions import ProtocolError
 
 from podium.cluster.kubernetes import logs as kubernetes_logs, pods as kubernetes_pods
 from podium.cluster.kubernetes.api import Waits
@@ -200,7 +201,13 @@ def test_no_kubeconfig_is_an_error_with_a_way_out(
 
 
 @pytest.mark.parametrize(
-    "url", ["kubernetes://team/more", "kubernetes://team?wait=3", "kubernetes://team?grace=soon"]
+    "url",
+    [
+        "kubernetes://team/more",
+        "kubernetes://team?wait=3",
+        "kubernetes://team?grace=soon",
+        "kubernetes://team?grace=²",
+    ],
 )
 def test_a_url_with_parts_that_mean_nothing_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match=r"not the URL of a cluster|grace is not a number"):
@@ -745,6 +752,85 @@ def test_a_cut_connection_loses_and_repeats_no_line(
     thread = later(0.2, *steps)
     assert list(cluster.logs("PyTorchJob", "mnist", follow=True)) == ["one", "two", "three"]
     thread.join()
+
+
+def test_a_log_that_often_broke_is_read_to_its_end(
+    cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create(typed(JOB))
+    world.logs = {"mnist-master-0": ["one"]}
+    world.pod("mnist-master-0", MASTER, **terminated(0, "Completed") | {"phase": "Failed"})
+    read, broken = cluster.api.core.read_namespaced_pod_log, list[int]()
+
+    def read_later(*args: Any, **options: Any) -> Any:
+        if (
+            len(broken) < 7
+        ):  # six quiet minutes while it runs, and a broken connection after its end
+            broken.append(len(broken))
+            raise ProtocolError("connection reset")
+        return read(*args, **options)
+
+    monkeypatch.setattr(cluster.api.core, "read_namespaced_pod_log", read_later)
+    is_over = lambda: len(broken) >= 6  # noqa: E731
+    lines = kubernetes_logs.logs(cluster.api, "PyTorchJob", "mnist", None, True, is_over)
+    assert list(lines) == ["one"]
+
+
+def test_a_kubelets_own_words_do_not_end_a_log(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
+    cluster.create(typed(JOB))
+    world.logs = {"mnist-master-0": ["one"]}
+    world.kubelet_says = "unable to retrieve container logs for containerd://f00"
+    said = world.kubelet_says
+    world.pod("mnist-master-0", MASTER, **terminated(0, "Completed") | {"phase": "Failed"})
+    lines = kubernetes_logs.logs(
+        cluster.api, "PyTorchJob", "mnist", None, True, lambda: not world.kubelet_says
+    )
+    assert list(lines) == [said, "one"]
+
+
+@pytest.mark.parametrize(
+    "stamps",
+    [
+        ["2026-10-25T02:59:59.900000000+02:00", "2026-10-25T02:00:01.100000000+01:00"],
+        ["2099-01-01T00:00:00.000000001Z", "2099-01-01T00:00:00.000000002Z"],
+    ],
+    ids=["winter", "nanoseconds"],
+)
+def test_a_nodes_clock_loses_no_line_of_a_broken_log(
+    stamps: list[str], cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
+    cluster.create(typed(JOB))
+    running = terminated(0, "Completed") | {"phase": "Running"}
+    world.logs, world.stamp = {"mnist-master-0": ["one"]}, lambda number: stamps[number]
+    world.pod("mnist-master-0", MASTER, **running)
+    lines = cluster.logs("PyTorchJob", "mnist", follow=True)
+    assert next(lines) == "one"
+    world.cut()
+    world.logs["mnist-master-0"].append("two")
+    world.pod("mnist-master-0", MASTER, **{**running, "phase": "Succeeded"})
+    assert list(lines) == ["two"]
+
+
+def test_a_log_is_read_again_since_its_last_line(
+    cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create(typed(JOB))
+    running = terminated(0, "Completed") | {"phase": "Running"}
+    world.logs, world.stamp = {"mnist-master-0": ["one"]}, lambda _: "2099-01-01T00:00:00Z"
+    world.pod("mnist-master-0", MASTER, **running)
+    lines = cluster.logs("PyTorchJob", "mnist", follow=True)
+    assert next(lines) == "one"
+    world.cut()
+    world.pod("mnist-master-0", MASTER, **{**running, "phase": "Succeeded"})
+    now = time.monotonic  # the node's clock is ahead, and the line was read an hour ago
+    monkeypatch.setattr(kubernetes_logs.time, "monotonic", lambda: now() + 3600)
+    assert list(lines) == []
+    (since,) = {
+        part for each in world.requests for part in each.split("&") if "sinceSeconds" in part
+    }
+    assert int(since.partition("=")[2]) >= 3660
 
 
 def test_a_log_goes_on_while_a_server_loads_its_roles(

@@ -60,6 +60,24 @@ def test_a_leader_that_releases_is_followed_at_once(
     assert spec["acquireTime"].endswith("Z")
 
 
+def test_who_gives_up_leaves_the_next_ones_lease(
+    candidate: Callable[[str], Leadership], world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = candidate("pod-a"), candidate("pod-b")
+    assert first.acquire(0)
+    delete = first._api.coordination.delete_namespaced_lease
+
+    def delete_late(*args: Any, **options: Any) -> Any:
+        assert second.acquire(0)
+        return delete(*args, **options)
+
+    monkeypatch.setattr(first._api.coordination, "delete_namespaced_lease", delete_late)
+    first.delete()
+    assert world.objects["leases", "engine"]["spec"]["holderIdentity"] == "pod-b"
+    second.delete()
+    assert ("leases", "engine") not in world.objects
+
+
 def test_a_leader_stays_while_it_renews(candidate: Callable[[str], Leadership]) -> None:
     first, second = candidate("pod-a"), candidate("pod-b")
     assert first.acquire(0)

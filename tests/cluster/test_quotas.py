@@ -59,6 +59,7 @@ def test_trials_count_as_often_as_they_run_at_once() -> None:
         ]),
         ({"memory": "2Gi"}, {}, ["asks for 3072Mi of memory, but quota podium of namespace team has 2Gi, 0 in use"]),
         ({"requests.cpu": "1500m", "requests.nvidia.com/gpu": "0"}, {}, []),
+        ({"requests.cpu": "1640m"}, {"requests.cpu": "140m"}, []),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_said(

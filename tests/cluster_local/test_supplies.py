@@ -23,6 +23,8 @@ stringData: {user: me}
         ("keys.yaml", MANIFEST, {"token": "hush", "user": "me"}),
         ("keys.env", "# mine\nexport token='hush'\nuser=a=b\n", {"token": "hush", "user": "a=b"}),
         ("config.yaml", "lr: 1\n", {"config.yaml": "lr: 1\n"}),
+        ("keys.env", "a=it's'\n  # mine\nb=\"'c'\"\n", {"a": "it's'", "b": "'c'"}),
+        ("token", "aHVzaA==\n", {"token": "aHVzaA==\n"}),
     ],
 )
 def test_a_secret_is_read_from_a_file(

@@ -205,6 +205,14 @@ def test_nodes_and_image_default_to_the_runtimes() -> None:
         ),
         ({"trainer": {"numNodes": 0}}, "numNodes >= 1"),
         ({"trainer": {"numNodes": "2"}}, r"trainer\.numNodes: must be an integer"),
+        (
+            {"trainer": {"resourcesPerNode": {"requests": {"cpu": "lots"}}}},
+            r"resourcesPerNode\.requests\.cpu: must be an amount of a resource",
+        ),
+        (
+            {"trainer": {"resourcesPerNode": {"limits": {"cpu": 0.5}}}},
+            r"resourcesPerNode\.limits\.cpu: must be a whole number or in quotes",
+        ),
         ({"runtimeRef": None}, r"runtimeRef\.name"),
         ({"runtimeRef": {"name": "t", "kind": "Runtime"}}, r"runtimeRef\.kind"),
         ({"activeDeadlineSeconds": 0}, "activeDeadlineSeconds >= 1"),

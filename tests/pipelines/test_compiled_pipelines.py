@@ -179,6 +179,10 @@ def test_images_and_parameters_can_be_chosen_when_compiling() -> None:
     assert inputs["max_trials"]["defaultValue"] == 9
 
 
+def test_a_text_that_go_reads_as_another_type_is_quoted() -> None:
+    assert "defaultValue: 'y'\n" in compile_pipeline("train_and_promote", ["model_name=y"])
+
+
 def test_an_unknown_parameter_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InvalidInput, match="no parameter 'max_trails'") as caught:
         compile_pipeline("tune_and_promote", ["max_trails=3"])

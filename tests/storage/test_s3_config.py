@@ -129,7 +129,17 @@ def test_no_secret_shows_in_a_representation() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["s3://", "s3://Upper/x", "s3://a_b", "s3://ab", "s3://bucket/../x", "s3://bucket?a=b"]
+    "url",
+    [
+        "s3://",
+        "s3://Upper/x",
+        "s3://a_b",
+        "s3://ab",
+        "s3://bucket/../x",
+        "s3://bucket?a=b",
+        "s3://bucket/a#b",
+        "s3://bucket/a\nb",
+    ],
 )
 def test_a_url_without_a_proper_bucket_is_refused(
     url: str, monkeypatch: pytest.MonkeyPatch

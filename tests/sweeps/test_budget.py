@@ -325,7 +325,8 @@ def test_a_used_budget_can_be_raised(experiment: Callable[..., Any]) -> None:
     assert " of 3; " in sweep.experiment.state.message
     with pytest.raises(InvalidInput, match="has ended: Experiment has succeeded because") as caught:
         sweep.add_trial({"x": 0.5})
-    assert "podium experiment resume sweep, with a higher" in (caught.value.hint or "")
+    command = sweep.cluster.store.resume_command("sweep")  # with --dir, if it is not the usual one
+    assert f"{command} with a higher" in (caught.value.hint or "")
     sweep.resume(max_cost=5)
     assert sweep.experiment.state.reason == "ExperimentBudgetReached"
     assert " of 5; " in sweep.experiment.state.message

@@ -192,6 +192,24 @@ def test_the_engine_confirms_the_best_trials(
     assert best.note.startswith("mean ")
 
 
+def test_fewer_at_a_time_begin_no_more_fresh_runs(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    start()
+    manifest = experiment(trials=4, parallel=4, wait=1.0)
+    manifest["metadata"]["annotations"] = {"podium.dev/sweep": "confirm: {top: 3, seeds: 4}"}
+    cluster.create(typed(manifest))
+
+    def running() -> int:
+        return sum(bool(trial.repeats) and not trial.has_ended for trial in cluster.trials("sweep"))
+
+    until(lambda: running() == 4)
+    cluster.api.patch("Experiment", "sweep", {"spec": {"parallelTrialCount": 1}})
+    counts = list[int]()
+    until(lambda: counts.append(running()) or cluster.experiment("sweep").state.finished, 60)
+    assert max(counts) == 4
+
+
 def test_trials_go_on_while_no_engine_runs(
     start: Callable[..., EngineThread], cluster: KubernetesCluster, server: ApiServer
 ) -> None:
@@ -302,6 +320,17 @@ def test_more_trials_may_be_asked_for_while_some_run(
     assert finished(cluster)["trialsSucceeded"] == 3
 
 
+def test_a_limit_that_is_taken_away_limits_no_more(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    start()
+    cluster.create(typed(experiment(trials=2, parallel=1, wait=1.5)))
+    until(lambda: cluster.list("Job"))
+    cluster.api.patch("Experiment", "sweep", {"spec": {"maxTrialCount": None}})
+    until(lambda: cluster.experiment("sweep").trial_count > 2)
+    cluster.delete("Experiment", "sweep")
+
+
 def test_a_deleted_experiment_starts_nothing_more(
     start: Callable[..., EngineThread], cluster: KubernetesCluster, server: ApiServer
 ) -> None:
@@ -326,6 +355,40 @@ def test_what_cannot_run_fails_with_the_rules_sentence(
     assert status["conditions"][-1]["type"] == "Failed"
     assert "trialParameters[0].reference" in status["conditions"][-1]["message"]
     assert cluster.list("Trial") == []
+
+
+def test_a_spec_of_wrong_types_is_refused_once(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, server: ApiServer
+) -> None:
+    broken = experiment()
+    (container,) = broken["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    container["env"] = [{"name": "GPUS", "value": 1}]  # which no API server sees in a trialSpec
+    cluster.api.create("Experiment", broken)
+    engine = start()
+    until(lambda: server.world.objects["experiments", "sweep"].get("status"))
+    cluster.api.patch("Experiment", "sweep", {"metadata": {"labels": {"seen": "true"}}})
+    cluster.create(typed(experiment("next", trials=1, parallel=1)))
+    finished(cluster, "next")
+    assert engine.failure is None
+    assert engine.engine.refused == 1
+    said = server.world.objects["experiments", "sweep"]["status"]["conditions"][-1]["message"]
+    assert "env[0].value: must be text" in said
+    assert [each.name for each in cluster.experiments()] == ["next"]
+
+
+def test_an_edit_of_wrong_types_leaves_the_sweep_running(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    engine = start()
+    cluster.create(typed(experiment(trials=3, parallel=1, wait=1.0)))
+    until(lambda: cluster.list("Job"))
+    cluster.api.patch("Experiment", "sweep", {"spec": {"maxTrialCount": "four"}})
+    until(lambda: any("spec.maxTrialCount: must be" in said for said in engine.said))
+    cluster.api.patch("Experiment", "sweep", {"spec": {"maxTrialCount": 3}})
+    assert finished(cluster)["trialsSucceeded"] == 3
+    assert sum("spec.maxTrialCount: must be" in said for said in engine.said) == 1
 
 
 @pytest.mark.parametrize(

@@ -477,6 +477,20 @@ def test_a_detached_sweep_is_run_by_a_job(
     assert best.value == float(best.parameters["lr"])
 
 
+def test_of_two_who_detach_a_sweep_the_first_keeps_it(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, new_bucket: Callable[[str], str]
+) -> None:
+    monkeypatch.setenv("PODIUM_STORAGE", new_bucket("moto"))
+    made = experiment(trials=1, parallel=1)
+    begun = podium.sweep(made, cluster="kubernetes://team", detach=True)
+    with monkeypatch.context() as at_once:
+        at_once.setattr(StateCopy, "read", lambda *_: None)  # each looked before the other wrote
+        with pytest.raises(Conflict, match="Experiment sweep exists in s3://"):
+            podium.sweep(made, cluster="kubernetes://team", detach=True)
+    url = begun.cluster.url
+    until(lambda: podium.open_sweep("sweep", cluster=url).status == "Succeeded", 60)
+
+
 def test_who_stays_at_a_detached_sweep_sees_it_go_on(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch, new_bucket: Callable[[str], str]
 ) -> None:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -304,7 +306,8 @@ def test_trials_of_a_pool_fail_once_its_job_is_deleted(
     cluster.create(typed(pooled(trials=2, wait=60.0)))
     pool = until(lambda: cluster.list("Job"))[0]
     cluster.api.delete("Job", pool.name)
-    assert finished(cluster)["trialsFailed"] == 2
+    finished(cluster)  # with the first of the two
+    until(lambda: cluster.experiment("sweep").status["trialsFailed"] == 2)
     for trial in cluster.trials("sweep"):
         assert f"somebody deleted Job {pool.name}" in trial.message
 
@@ -521,3 +524,48 @@ def test_the_annotation_of_a_deleted_sweep_removes_nothing_else(
     )
     until(lambda: cluster.experiment("next").state.finished)
     assert (precious / "file").read_text() == "kept"
+
+
+def test_the_trials_of_a_sweep_begun_anew_are_its_own(server: ApiServer, tmp_path: Path) -> None:
+    with NamespaceSweeps("kubernetes://team?engine=cluster") as looking:
+        for number in range(2):
+            url = f"file://{tmp_path}/pools/{number}"
+            made = pooled()
+            made["metadata"]["annotations"][POOL_STATE] = url
+            server.world.put("experiments", made, "ADDED")
+            trial = {"kind": "Trial", "metadata": {"name": f"sweep-{number}"}, "spec": {}}
+            PoolStore(url).write(Trial.parse(trial))
+            assert [trial.name for trial in looking.trials("sweep")] == [f"sweep-{number}"]
+            assert looking.trial(f"sweep-{number}").name == f"sweep-{number}"
+            looking.api.delete("Experiment", "sweep")
+
+
+def test_trials_are_listed_by_many_threads_at_once(tmp_path: Path) -> None:
+    store, failed, written = PoolStore(f"file://{tmp_path}"), list[Exception](), 300
+
+    def write(number: int) -> None:
+        trial = {"kind": "Trial", "metadata": {"name": f"sweep-{number}"}, "spec": {}}
+        store.write(Trial.parse(trial))
+
+    def look() -> None:
+        try:
+            for _ in range(40):
+                store.trials()
+        except Exception as error:
+            failed.append(error)
+
+    for number in range(written):
+        write(number)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # as on a machine of many cores
+    try:
+        threads = [threading.Thread(target=look) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            write(written)
+            written += 1
+    finally:
+        sys.setswitchinterval(before)
+    assert failed == []
+    assert len(store.trials()) == written

@@ -194,7 +194,10 @@ SWEEPS: Mapping[str, Bug] = {
         Api, "broken_watch", "not in (401, 403, 410)", "not in (401, 403)"
     ),
     "a log that was cut counts as read": Bug(
-        logs, "logs", "complete, tries = False, tries + 1", "complete, tries = True, tries + 1"
+        logs,
+        "logs",
+        "complete, tries = False, tries + over",
+        "complete, tries = True, tries + over",
     ),
     "a request is sent once": Bug(Api, "call", "if not passing or left <= 0:", "if True:"),
     "a server that has just started denies for good": Bug(

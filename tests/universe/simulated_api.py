@@ -387,8 +387,11 @@ class Leases(_Client):
         self._done(kind)
         return Seen(_copy(item))
 
-    def delete_namespaced_lease(self, name: str, namespace: str, **_: Any) -> Any:
+    def delete_namespaced_lease(self, name: str, namespace: str, body: Any = None, **_: Any) -> Any:
         kind = self._ask("delete", "leases", name, WRITES)
-        self.server.named("leases", name)
+        item = self.server.named("leases", name)
+        wanted = body["preconditions"]["resourceVersion"] if body else None
+        if wanted not in (None, item["metadata"]["resourceVersion"]):
+            raise refused(409, "the object has been modified")
         self.server.remove("leases", name)
         self._done(kind)

@@ -145,8 +145,8 @@ Loader.yaml_constructors = {
 
 
 class Dumper(yaml.SafeDumper):
-    """Quotes texts that kubectl reads as numbers and PyYAML does not, such as 5e-05; writes twice
-    what occurs twice."""
+    """Quotes texts that kubectl reads as numbers or booleans and PyYAML does not, such as 5e-05, 08
+    and y; writes twice what occurs twice."""
 
     def ignore_aliases(self, data: Any) -> bool:
         """Return True: people edit these files, and an alias would change in two places."""
@@ -154,6 +154,13 @@ class Dumper(yaml.SafeDumper):
 
 
 Dumper.add_implicit_resolver(f"{_TAG}float", re.compile(f"({_FLOAT})$"), list("-+0123456789."))
+# Go's YAML 1.1 (sigs.k8s.io/yaml): resolve.go, and strconv.ParseInt with base 0.
+Dumper.add_implicit_resolver(
+    f"{_TAG}int",
+    re.compile(r"[-+]?0([xX][\da-fA-F_]+|[bBoO][0-7_]+|[\d_]*[89][\d_]*)$"),
+    list("-+0"),
+)
+Dumper.add_implicit_resolver(f"{_TAG}bool", re.compile("[yYnN]$"), list("yYnN"))
 
 
 def dump(document: Any, **style: Any) -> str:

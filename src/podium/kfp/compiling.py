@@ -233,6 +233,8 @@ def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str], t
     """
     import yaml
 
+    from podium.files.yaml_loader import Dumper
+
     head = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
     documents = load_yaml(text, "the compiled pipeline")
     root = documents[0]["root"]
@@ -255,4 +257,4 @@ def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str], t
     for group in (root, *documents[0]["components"].values()):
         for key, task in group.get("dag", {}).get("tasks", {}).items():
             task["taskInfo"]["name"] = key
-    return head + str(yaml.dump_all(documents, sort_keys=True))
+    return head + str(yaml.dump_all(documents, Dumper=Dumper, sort_keys=True))

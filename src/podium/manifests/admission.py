@@ -13,7 +13,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podium.manifests.conditions import Manifest
-from podium.manifests.fields import integer, items, mapping, numbered, objects, text, unshared
+from podium.manifests.fields import (
+    integer,
+    items,
+    mapping,
+    numbered,
+    objects,
+    quantity,
+    text,
+    unshared,
+)
 from podium.manifests.kinds import JOB_KINDS, LEADERS, MPIJOB, OPERATOR_KINDS, TRAINJOB, or_list
 from podium.manifests.labels import TRAINER_API, TRAINJOB_MANAGERS
 from podium.manifests.names import is_dns_1035, is_dns_1123
@@ -75,6 +84,20 @@ _POD_TEMPLATE: Schema = {
         "schedulingGates": [OBJECT],
     },
 }
+
+
+def _amounts(path: str, resources: Any, kind: str) -> Iterator[Violation]:
+    for part in ("requests", "limits"):
+        for name, given in mapping(mapping(resources).get(part)).items():
+            where, hint = f"{path}.{part}.{name}", f'{name}: "500m", "2" or "4Gi"'
+            if "${" in str(given):  # a trial's value
+                continue
+            if quantity(given) is None:
+                yield broken(where, "must be an amount of a resource", given, hint)
+            elif kind != "Job" and isinstance(given, float) and not given.is_integer():
+                # by the schema of their CRDs
+                rule = "must be a whole number or in quotes"
+                yield broken(where, rule, given, f'{name}: "{given}"')
 
 
 def _variables(path: str, env: Any) -> Iterator[Violation]:
@@ -341,6 +364,8 @@ def _containers(job: Workload) -> Iterator[Violation]:
             if not container.name:
                 yield broken(f"{container.path}.name", "must be given", container.name)
             yield from _variables(f"{container.path}.env", container.manifest.get("env"))
+            given = container.manifest.get("resources")
+            yield from _amounts(f"{container.path}.resources", given, job.kind)
 
 
 @refused
@@ -421,6 +446,7 @@ def _trainer(job: Workload) -> Iterator[Violation]:
     for name in ("numNodes", "numProcPerNode"):
         yield from at_least(f"{path}.{name}", integer(given.get(name)), 1)
     yield from _variables(f"{path}.env", given.get("env"))
+    yield from _amounts(f"{path}.resourcesPerNode", given.get("resourcesPerNode"), job.kind)
     reserved = MPI_RESERVED if job.uses_mpi else RESERVED
     for where, variable in numbered(f"{path}.env", given.get("env")):
         if variable.get("name") in reserved:

@@ -1,6 +1,7 @@
 """Fields of a manifest, read leniently: a value of another type counts as absent, and the rules
 report it."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
@@ -33,6 +34,20 @@ def text(value: Any) -> str:
 def integer(value: Any) -> int | None:
     """Return an integer, or None in place of anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+_QUANTITY = re.compile(r"\+?(\d+\.?\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,2})?", re.ASCII)
+
+
+def quantity(value: Any) -> float | None:
+    """Return an amount of a resource such as ``2``, ``500m`` or ``4Gi``, or None in place of
+    anything that Kubernetes does not take for one, such as ``2 GB`` (apimachinery:
+    pkg/api/resource/quantity.go)."""
+    if not _QUANTITY.fullmatch(str(value)):
+        return None
+    from kubernetes.utils import parse_quantity
+
+    return float(parse_quantity(str(value)))
 
 
 def texts(value: Any) -> dict[str, str]:

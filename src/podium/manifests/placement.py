@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 from podium.errors import InvalidInput, require, suggestion
 from podium.files.documents import TYPE_NAMES
-from podium.manifests.fields import items, objects
+from podium.manifests.fields import items, objects, quantity
 from podium.manifests.job_editor import JobEditor, merge
 from podium.manifests.labels import QUEUE, QUEUE_PRIORITY
+from podium.manifests.names import is_label
 from podium.manifests.resource import Resource
 
 THREADS = "OMP_NUM_THREADS"
@@ -86,6 +87,11 @@ class Pods:
         if self.queue_priority and not self.queue:
             problem = f"queue_priority needs queue, but queue_priority={self.queue_priority!r} is given alone"
             raise InvalidInput(problem, "name the local queue")
+        given = {**self.node_selector, **self.labels, QUEUE: self.queue}
+        for name, value in {**given, QUEUE_PRIORITY: self.queue_priority}.items():
+            if not is_label(name, value):
+                problem = f"no pod or node can have the label {name}={value!r}"
+                raise InvalidInput(problem, "letters, digits, -, _ and ., in quotes, at most 63")
         for path in self.claims:
             if not path.startswith("/"):
                 raise InvalidInput(
@@ -107,18 +113,15 @@ class Pods:
         return cls(**given)
 
 
-def _amount(name: str, quantity: str) -> float:
+def _amount(name: str, given: str) -> float:
     """Parse a quantity such as ``2``, ``500m`` or ``4Gi``; 0 if empty."""
-    if not quantity:
+    if not given:
         return 0.0
-    from kubernetes.utils import parse_quantity
-
-    try:
-        return float(parse_quantity(quantity))
-    except ValueError as error:
+    if (amount := quantity(given)) is None:
         raise InvalidInput(
-            f"{name} is an amount of a resource, not {quantity!r}", "as in 500m, 2 or 4Gi"
-        ) from error
+            f"{name} is an amount of a resource, not {given!r}", "as in 500m, 2 or 4Gi"
+        )
+    return amount
 
 
 T = TypeVar("T", bound=Resource)

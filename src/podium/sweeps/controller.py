@@ -27,7 +27,6 @@ from podium.manifests.experiment.status import (
     trials_to_start,
 )
 from podium.manifests.experiment.trainer import set_seed
-from podium.manifests.fields import present
 from podium.manifests.job_editor import JobEditor
 from podium.manifests.labels import (
     BY_HAND,
@@ -166,7 +165,7 @@ class ExperimentController:
                 "parallelTrialCount": limits.parallel,
                 "maxFailedTrialCount": limits.max_failed,
             }
-            self.experiment = self.experiment.with_counts(present(**counts))
+            self.experiment = self.experiment.with_counts(counts)
             self._end = None
             self.wake()
 
@@ -372,7 +371,8 @@ class ExperimentController:
         self._end = end
         if all(trial.repeats for trial in self._trials.values()):
             due = [run for follower in repeating for run in follower.repeats()]
-            for trial, labels in due[: self.experiment.limits.parallel - len(self._active)]:
+            room = max(0, self.experiment.limits.parallel - len(self._active))
+            for trial, labels in due[:room]:
                 name = f"{self.name}-{random_suffix(8)}"
                 self._add_trial(name, trial.assignments, labels)
             self._count()

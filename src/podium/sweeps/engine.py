@@ -219,6 +219,7 @@ class Engine:
         self._optimization_jobs = _OptimizationJobs(cluster.api, report)
         self._leadership: Leadership | None = None
         self._running: dict[str, _Running] = {}
+        self._unread: dict[str, str] = {}  # why the last edit of one that runs cannot be read
         self._stopping = threading.Event()
         self._heard = time.monotonic()
         self.namespace = cluster.api.namespace
@@ -333,7 +334,7 @@ class Engine:
     def _release_from_katib(self) -> None:
         """Remove the finalizers that Katib left, so that people can delete its objects."""
         for kind in ("Experiment", "Trial"):
-            for left in self._cluster.list(kind):
+            for left in map(Resource.parse, self._cluster.api.objects(kind)):
                 kept = [name for name in left.finalizers if name not in KATIB_FINALIZERS]
                 if len(kept) < len(left.finalizers):
                     self._cluster.api.patch(kind, left.name, {"metadata": {"finalizers": kept}})
@@ -360,12 +361,13 @@ class Engine:
             return self._forget(seen.name, seen.uid)
         try:
             experiment = Experiment.parse(seen.manifest)
+            self._unread.pop(seen.name, None)
             if known:
                 known.controller.edit(experiment)
             elif _is_to_run(experiment) and (stored := self._stored(seen)):
                 self._begin(restarted(stored) if _has_more_trials(stored) else stored)
         except (InvalidInput, NotFound) as error:  # NotFound: of a sweep it is to learn from
-            self._refuse(seen.name, error)
+            self._refuse(seen, error)
 
     def _stored(self, seen: Resource) -> Experiment | None:
         """Return an Experiment as it is now, if it is to run: a late event shows it as it was
@@ -422,7 +424,15 @@ class Engine:
             self._cluster.api.patch("Experiment", experiment.name, change, patience=patience)
         return PoolStore(url)
 
-    def _refuse(self, name: str, error: PodiumError) -> None:
+    def _refuse(self, seen: Resource, error: PodiumError) -> None:
+        """Fail an Experiment that cannot run. One that runs goes on as it was before an edit that
+        cannot be read, and one that has ended stays as it is."""
+        name = seen.name
+        if name in self._running and self._unread.get(name) != error.message:
+            self._report(f"Experiment {name}: an edit is passed over: {error.message}")
+            self._unread[name] = error.message
+        if name in self._running or seen.state.finished:
+            return
         self.refused += 1
         self._report(f"Experiment {name}: refused: {error.message}")
         status: Status = {}
@@ -438,6 +448,7 @@ class Engine:
             known.records.forget()
             known.controller.wake()
             del self._running[name]
+            self._unread.pop(name, None)
             self._report(f"Experiment {name}: deleted")
 
     def _pool_url(self, uid: str) -> str:

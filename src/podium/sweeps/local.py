@@ -173,7 +173,7 @@ class LocalSweeps(LocalCluster):
         found = self.experiment(experiment)
         assignments = _check_values(found, values)
         if full := ended_by(found):
-            hint = f"podium experiment resume {experiment}, with {full.raised}, comes first"
+            hint = f"{self.store.resume_command(experiment)} with {full.raised} comes first"
             raise InvalidInput(f"Experiment {experiment} has ended: {found.state.message}", hint)
         if found.state.finished and not found.is_resumable and not found.is_restartable:
             problem = f"Experiment {experiment} has ended for good: {found.state.message}"

@@ -15,6 +15,7 @@ from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.environment import MOST_PROCESSES
 from podium.cluster.local.logs import GrowingFile, Logs
 from podium.errors import Failed, InvalidInput, NotFound, require
+from podium.files.drafts import appearing
 from podium.manifests.experiment.experiment import Collector, Experiment, Limits
 from podium.manifests.experiment.shell import join, named_folder, redirected, takes_script
 from podium.manifests.experiment.status import created
@@ -298,8 +299,7 @@ class _LocalTrial(TrialIO):
         if self._experiment.collector.kind != "StdOut":
             return
         logs = self._logs.folder
-        newest = sorted(logs.glob("pod-*.log"), reverse=True)
-        names = self._wrapped.replicas or [path.stem for path in newest]
+        names = self._wrapped.replicas or self._logs.replicas()
         for name, file in zip(names, self._wrapped.metrics, strict=False):
             if (logs / f"{name}.log").exists() and file.is_file():
                 with (logs / f"{name}.log").open("ab") as log, file.open("rb") as printed:
@@ -324,8 +324,9 @@ class _LocalTrial(TrialIO):
         return found
 
     def remove(self) -> None:
-        with suppress(FileNotFoundError):
-            shutil.copytree(self._logs.folder, self._directory / "logs", dirs_exist_ok=True)
+        # Whole at once: who reads the trial's log meanwhile reads the job's until then.
+        with suppress(FileNotFoundError), appearing(self._directory / "logs") as draft:
+            shutil.copytree(self._logs.folder, draft)
         self._cluster.delete(self._kind, self._name)
 
     def _tail(self, path: Path) -> Iterator[str]:

@@ -45,7 +45,7 @@ from podium.manifests.workload import Workload
 from podium.storage import Storage, connect, local_path
 from podium.sweeps.base import Executor
 from podium.sweeps.controller import ExperimentController
-from podium.sweeps.file_documents import FileDocuments, StateCopy
+from podium.sweeps.file_documents import OBJECT, FileDocuments, StateCopy
 from podium.sweeps.local import LocalSweeps
 from podium.sweeps.pod_trial import JobExecutor, jobs_of_trials, refuse_what_pods_lack
 from podium.sweeps.pool import Pool
@@ -176,19 +176,15 @@ class NamespaceSweeps(KubernetesCluster):
     def _pool_of(self, experiment: str) -> PoolStore | None:
         """Return where the trials of an Experiment lie that a pool runs; None if the API server has
         them."""
-        if experiment not in self._pools:
-            try:
-                url = (
-                    super().get("Experiment", experiment).annotations.get(POOL_STATE)
-                    if experiment
-                    else None
-                )
-            except NotFound:
-                return None
-            if url is None:
-                return None
-            self._pools[experiment] = PoolStore(url)
-        return self._pools[experiment]
+        url = None
+        with suppress(NotFound):  # asked each time: one that is begun anew has another place
+            url = experiment and super().get("Experiment", experiment).annotations.get(POOL_STATE)
+        if not url:
+            self._pools.pop(experiment, None)
+            return None
+        known = self._pools.get(experiment)
+        store = self._pools[experiment] = known if known and known.url == url else PoolStore(url)
+        return store
 
     def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
         return self._home(kind, name).watch(kind, name, timeout)
@@ -389,10 +385,20 @@ class _Loops(LocalSweeps):
 
         Raises:
             InvalidInput: It breaks a rule.
+            Conflict: There is one of this name.
         """
-        self.store.create(self._checked(experiment).manifest)
-        self.store.supervision.disown("Experiment", experiment.name)
-        self.copy.write(self.store.path("Experiment", experiment.name) / "object.json", None)
+        assert self._state
+        name, checked = experiment.name, self._checked(experiment)
+        file = self.store.path("Experiment", name) / OBJECT
+        try:
+            self.store.create(checked.manifest)
+            self.store.supervision.disown("Experiment", name)
+            key = str(file.relative_to(self.store.directory))
+            self._state.put(key, file.read_bytes(), if_absent=True)
+        except Conflict:
+            raise Conflict(
+                f"Experiment {name} exists in {self._state.url}", "choose another name: --name"
+            ) from None
 
     def _checked(self, resource: Experiment) -> Experiment:
         """Return an Experiment as its trials run here, if they can."""
@@ -638,11 +644,6 @@ def detach(namespace: Cluster, experiment: Experiment) -> str:
         )
         env = {IMAGE: kept.loops.image, STORAGE: storage, "HOME": "/tmp"}
         job = place(job, Pods(service_account=_ACCOUNT, env=env))
-        if kept.loops.store.exists("Experiment", name):
-            raise Conflict(
-                f"Experiment {name} exists in {storage}/sweeps/{name}",
-                "choose another name: --name",
-            )
         kept.loops.keep(experiment)
         try:
             namespace.create(grant_access(job, find_access(namespace.url)))

@@ -158,13 +158,15 @@ class PoolStore(Documents):
         """Return all trials, oldest first; reads only those that have changed since the last
         call."""
         etags = {entry.key: entry.etag for entry in self._storage.list("trials/")}
-        changed = [key for key, etag in etags.items() if self._read.get(key, ("",))[0] != etag]
+        # Replaced whole, never altered: several threads may look at once.
+        known = {key: read for key, read in self._read.items() if key in etags}
+        changed = [key for key, etag in etags.items() if known.get(key, ("",))[0] != etag]
         for key, read in self._storage.get_many(changed):
             if isinstance(read, bytes):
-                self._read[key] = etags[key], Trial(manifest=load_json(read, key))
-        self._read = {key: read for key, read in self._read.items() if key in etags}
+                known[key] = etags[key], Trial(manifest=load_json(read, key))
+        self._read = known
         return sorted(
-            (trial for _, trial in self._read.values()),
+            (trial for _, trial in known.values()),
             key=lambda trial: (trial.created, trial.name),
         )
 

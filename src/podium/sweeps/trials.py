@@ -44,6 +44,7 @@ class TrialRun(RunningTrial):
         self._io: TrialIO | None = None
         self._save, self._stopping = save, stopping
         self._stopped_early, self._why_early = threading.Event(), "Trial is early stopped"
+        self._stopped = threading.Event()
         self._broken: Failed | None = None
         self._time = SteadyTime()
 
@@ -58,6 +59,9 @@ class TrialRun(RunningTrial):
                 "Failed", "TrialFailed", f"Trial has failed. Its job was refused: {error.message}"
             )
             return TrialResult(refused=str(error) if isinstance(error, InvalidInput) else None)
+        if self._stopped.is_set() or self._stopped_early.is_set():
+            with suppress(PodiumError):  # asked before there was a job
+                io.stop()
         if self.trial.phase != "Running":
             self._mark("Running", "TrialRunning", "Trial is running")
         watchers = self._watch_rules(io)
@@ -75,6 +79,7 @@ class TrialRun(RunningTrial):
         return TrialResult(readings=readings)
 
     def stop(self) -> None:
+        self._stopped.set()
         if self._io:
             self._io.stop()
 

@@ -7,7 +7,7 @@ import secrets
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -63,8 +63,9 @@ class RunIdentity:
 
 
 def new_run_id() -> str:
-    """Make an id for a run on this machine; ids sort by creation time."""
-    return f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    """Make an id for a run on this machine; ids sort by creation time, which they have in UTC: the
+    newest runs are those that stay when old ones are deleted."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def object_name(slug: str, run: str, task: str) -> str:

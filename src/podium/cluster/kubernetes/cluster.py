@@ -4,7 +4,7 @@ connections, expired versions and restarts."""
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -72,7 +72,7 @@ class KubernetesCluster(Cluster):
         if parts.path not in ("", "/") or not set(query) <= {"grace", "engine", "state"}:
             raise InvalidInput(f"not the URL of a cluster: {url!r}", hint)
         grace = query.get("grace", [str(Waits.schedule_grace)])[-1]
-        if not grace.replace(".", "", 1).isdigit():
+        if not grace.replace(".", "", 1).isdecimal():
             raise InvalidInput(f"grace is not a number of seconds: {grace!r}", hint)
         self.engine = query.get("engine", ["auto"])[-1]
         if self.engine not in _ENGINES:
@@ -86,6 +86,7 @@ class KubernetesCluster(Cluster):
         self.api.waits = Waits(schedule_grace=float(grace))
         self.queues = Queues(self.api)
         self._reader = Reader()
+        self._unreadable = set[str]()
 
     def create(self, resource: R) -> R:
         kind, namespace = resource.kind, self.api.namespace
@@ -173,9 +174,20 @@ class KubernetesCluster(Cluster):
 
     def list(self, kind: str, labels: dict[str, str] | None = None) -> Sequence[Resource]:
         selector = ",".join(f"{key}={value}" for key, value in (labels or {}).items())
-        return self.queues.explain_all(
-            [self._reader.read(manifest) for manifest in self.api.objects(kind, selector)]
-        )
+        return self.queues.explain_all(list(self._readable(self.api.objects(kind, selector))))
+
+    def _readable(self, manifests: Iterable[Manifest]) -> Iterator[Resource]:
+        """Yield objects; one that anybody wrote with fields of wrong types is left out with a
+        warning, once."""
+        for manifest in manifests:
+            try:
+                yield self._reader.read(manifest)
+            except InvalidInput as error:
+                name = Resource.parse(manifest).name
+                if name not in self._unreadable:
+                    kind = manifest.get("kind")
+                    _log.warning("%s %s is left out: %s", kind, name, error.message)
+                self._unreadable.add(name)
 
     def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
         """As the interface says; a pod that can never start, or is refused, ends it early.

@@ -115,26 +115,33 @@ class Leadership:
 
     def release(self) -> None:
         """Give the leadership up, so that the next one need not wait."""
+        self._give_up()
+
+    def _give_up(self) -> str:
+        """Return the resourceVersion of the Lease that nobody holds now; empty if that is not
+        known."""
         self._closed.set()
+        version = ""
         if self._thread:
             self._thread.join()
         if self.is_held:
             with suppress(PodiumError):
-                self._write(self._read(), holder="")
+                released = self._write(self._read(), holder="")
+                version = str(released.metadata.resource_version)
         self.lost.set()
+        return version
 
     def delete(self) -> None:
         """Give the leadership up for good: its purpose has ended."""
-        held = self.is_held
-        self.release()
-        if held:
+        if version := self._give_up():
             delete = self._api.coordination.delete_namespaced_lease
-            with suppress(PodiumError):
+            with suppress(PodiumError):  # another process has taken it meanwhile
                 self._api.call(
                     f"delete Lease {self._name}",
                     delete,
                     self._name,
                     self._api.namespace,
+                    body={"preconditions": {"resourceVersion": version}},
                     patience=0,
                 )
 
@@ -205,7 +212,7 @@ class Leadership:
     def _read(self) -> Any:
         return _read(self._api, self._name, patience=self._pause)
 
-    def _write(self, lease: Any, holder: str) -> None:
+    def _write(self, lease: Any, holder: str) -> Any:
         spec, now = lease.spec, _micro_time(datetime.now(UTC))
         if spec.holder_identity != holder:
             spec.acquire_time, spec.lease_transitions = now, (spec.lease_transitions or 0) + 1
@@ -218,7 +225,9 @@ class Leadership:
         )
         write = self._api.coordination.replace_namespaced_lease
         doing = f"write Lease {self._name}"
-        self._api.call(doing, write, self._name, self._api.namespace, lease, patience=self._pause)
+        return self._api.call(
+            doing, write, self._name, self._api.namespace, lease, patience=self._pause
+        )
 
     @property
     def _whole_seconds(self) -> int:

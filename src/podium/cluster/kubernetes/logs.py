@@ -1,5 +1,6 @@
 """The log of one replica, live: through restarts of the container, the pod and the API server."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -17,6 +18,13 @@ log."""
 
 _TRIES = 5
 """Reads of an ended replica's log before giving up."""
+
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
+
+
+def _moment(stamp: re.Match[str]) -> tuple[datetime, str]:
+    """Return a line's time as lines are ordered: by nanoseconds, in whatever zone its node is."""
+    return datetime.fromisoformat(stamp[1] + stamp[3]), (stamp[2] or "").ljust(9, "0")
 
 
 def _reporting(pods: list[Any]) -> list[Any]:
@@ -99,7 +107,8 @@ class _Tail:
 
     def __init__(self, api: Api) -> None:
         self.api, self._time = api, SteadyTime()
-        self.last = ""  # RFC3339 time of the newest line given out, as the kubelet wrote it
+        self.last: tuple[datetime, str] | None = None  # _moment of the newest line given out
+        self._heard = time.monotonic()  # when that was
 
     def read(self, pod: Any, follow: bool) -> Iterator[str]:
         """Yield the lines after the newest one given out.
@@ -118,20 +127,27 @@ class _Tail:
             timestamps=True,
             _preload_content=False,
             _request_timeout=(5, 60),
-            **({"since_seconds": self._age() + 60} if known else {}),
+            **({"since_seconds": self._age(known[0]) + 60} if known else {}),
         )
         try:
             for stamped in _split(response.stream(amt=None, decode_content=False)):
-                self.last, _, line = stamped.partition(" ")
-                if self.last > known:
+                first, _, line = stamped.partition(" ")
+                stamp = _STAMP.fullmatch(first)
+                if stamp is None:  # the kubelet says why it cannot read a log
+                    yield stamped
+                    continue
+                self.last, self._heard = _moment(stamp), time.monotonic()
+                if known is None or self.last > known:
                     yield line.rstrip("\r")
         finally:
             response.close()
             response.release_conn()
 
-    def _age(self) -> int:
-        age = self._time.now() - datetime.fromisoformat(self.last)
-        return max(0, int(age.total_seconds()))
+    def _age(self, written: datetime) -> int:
+        """Return for how many seconds a line has been there: as the clocks say, which may differ,
+        and since it was read."""
+        age = (self._time.now() - written).total_seconds()
+        return int(max(age, time.monotonic() - self._heard))
 
 
 def logs(
@@ -187,7 +203,7 @@ def logs(
             try:
                 yield from tail.read(pod, follow)
             except api.failures as error:
-                complete, tries = False, tries + 1
+                complete, tries = False, tries + over
                 again = is_passing(error) or getattr(error, "status", None) in (400, 404)
                 if not again or (over and tries > _TRIES):
                     raise api.error(error, f"read the log of pod {pod.metadata.name}") from error

@@ -14,7 +14,7 @@ from podium.cluster.kubernetes.api import Api, api_resource
 from podium.errors import Denied, NotFound, PodiumError
 from podium.manifests.experiment.experiment import TRIAL_LISTS, Experiment
 from podium.manifests.experiment.trial import Trial
-from podium.manifests.fields import objects, text
+from podium.manifests.fields import objects, quantity, text
 from podium.manifests.labels import JOB_UID, QUEUE
 from podium.manifests.pod_security import with_pod_defaults
 from podium.manifests.resource import Condition, Resource
@@ -276,18 +276,12 @@ def _amounts(requests: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str
     amounts: dict[str, float] = {}
     for begins, given in (("requests", {**limits, **requests}), ("limits", limits)):
         for name, amount in given.items():
-            value = _number(amount)
+            value = quantity(amount) or 0.0  # the API server refuses what is no amount
             amounts |= {
                 f"{begins}.{name}": value,
                 **({name: value} if begins == "requests" and name in _SHORT else {}),
             }
     return amounts
-
-
-def _number(quantity: Any) -> float:
-    from kubernetes.utils import parse_quantity
-
-    return float(parse_quantity(str(quantity)))
 
 
 def beyond_quotas(api: Api, resource: Workload | Experiment) -> Iterator[str]:
@@ -313,7 +307,9 @@ def beyond_quotas(api: Api, resource: Workload | Experiment) -> Iterator[str]:
             continue
         for name, hard in (spec.hard or {}).items():
             asked, taken = used.get(name, 0.0), ((status and status.used) or {}).get(name, "0")
-            if asked and asked + _number(taken) > _number(hard):
+            # As floats 100m and 200m are more than 300m.
+            limit = (quantity(hard) or 0.0) * (1 + 1e-9)
+            if asked and asked + (quantity(taken) or 0.0) > limit:
                 yield (
                     f"asks for {_short(name, asked)} of {name}, but quota {quota.metadata.name} of namespace "
                     f"{api.namespace} has {hard}, {taken} in use"

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from podium.errors import NotFound
+from podium.errors import InvalidInput, NotFound
 from podium.manifests.job_editor import JobEditor, set_env
 from podium.manifests.resource import Resource
 from podium.storage.s3.config import ENDPOINTS
@@ -43,8 +43,9 @@ class Access:
     region: str = "us-east-1"
     """Region in the signature; most stores but Amazon's ignore it."""
 
-    secret: str
-    """Name of the Secret, in the namespace of the pods."""
+    secret: str = ""
+    """Name of the Secret, in the namespace of the pods; empty for pods that have a workload
+    identity."""
 
     jobs_secret: str = ""
     """Secret of launched pods, whose key need not open the test part; empty for the steps' own."""
@@ -62,17 +63,17 @@ class Access:
         Args:
             namespace: The Secret's; None for this pod's own.
         """
-        secret = f"{namespace}/{self.secret}" if namespace else self.secret
-        environ.update(
-            {_ENDPOINT: self.endpoint, "AWS_REGION": self.region, "PODIUM_S3_SECRET": secret}
-        )
+        environ.update({_ENDPOINT: self.endpoint, "AWS_REGION": self.region})
+        if self.secret:
+            environ["PODIUM_S3_SECRET"] = f"{namespace}/{self.secret}" if namespace else self.secret
 
     def env(self) -> list[dict[str, Any]]:
         """Return the environment of a launched container."""
+        secret = self.jobs_secret or self.secret
         return [
             {"name": _ENDPOINT, "value": self.endpoint},
             {"name": "AWS_REGION", "value": self.region},
-            *_keys(self.jobs_secret or self.secret, self.access_key, self.secret_key),
+            *(_keys(secret, self.access_key, self.secret_key) if secret else ()),
         ]
 
 
@@ -116,6 +117,7 @@ def find_access(cluster: str = "") -> Access | None:
 
     Raises:
         PodiumError: It cannot be read.
+        InvalidInput: It does not say where the store is.
     """
     if not cluster:
         namespace = team_namespace() or pod_namespace()
@@ -132,14 +134,14 @@ def find_access(cluster: str = "") -> Access | None:
             )
         except NotFound:
             return None
+        data = config_map.data or {}
+        if not data.get("endpoint"):
+            raise InvalidInput(
+                f"ConfigMap {_CONFIG_MAP} in namespace {api.namespace} has no endpoint",
+                f"kubectl -n {api.namespace} edit configmap {_CONFIG_MAP}",
+            )
     names = ("endpoint", "region", "secret", "jobs-secret", "access-key", "secret-key", "storage")
-    return Access(
-        **{
-            name.replace("-", "_"): config_map.data[name]
-            for name in names
-            if config_map.data.get(name)
-        }
-    )
+    return Access(**{name.replace("-", "_"): data[name] for name in names if data.get(name)})
 
 
 def take_access(environ: MutableMapping[str, str] | None = None) -> None:

@@ -41,7 +41,7 @@ class Logs:
         if self._kind == "Trial" and not self.folder.exists():
             kinds = (kind for kind in JOB_KINDS if self._store.exists(kind, self._name))
             self._kind = next(kinds, "Job")
-        names = self._replicas()
+        names = self.replicas()
         chosen = replica or names[0]
         if chosen not in names:
             problem = f"{self._kind} {self._name} has no replica {chosen}"
@@ -58,13 +58,13 @@ class Logs:
             holding: Lines without any of these texts may be left out.
         """
         starts = {record["replica"]: record["logFrom"] for record in self._records()}
-        for chosen in replicas or self._replicas()[:1]:
+        for chosen in replicas or self.replicas()[:1]:
             yield from _lines(self._file(chosen), starts.get(chosen, 0), holding)
 
     def last_line(self) -> str:
         """Return the last line: of the replica that reports metrics, else of another; empty if
         there is none."""
-        for path in filter(Path.is_file, map(self._file, self._replicas())):
+        for path in filter(Path.is_file, map(self._file, self.replicas())):
             with path.open("rb") as log:
                 log.seek(max(0, path.stat().st_size - _TAIL))
                 lines = log.read().decode(errors="replace").splitlines()
@@ -81,9 +81,13 @@ class Logs:
         return self.folder / f"{replica}.log"
 
     def _records(self) -> list[Any]:
-        return read_json(self.folder.with_name("pods.json"), list)
+        """Return what is recorded of the pods; nothing before the first one."""
+        try:
+            return read_json(self.folder.with_name("pods.json"), list)
+        except FileNotFoundError:
+            return []
 
-    def _replicas(self) -> list[str]:
+    def replicas(self) -> list[str]:
         """Return the replicas; the one that reports metrics is first."""
         job = Workload.parse(self._store.read(self._kind, self._name))
         if job.has_roles:
@@ -120,8 +124,6 @@ class Logs:
             records = self._records()
         except NotFound:
             return True
-        except FileNotFoundError:
-            return finished
         record = next((record for record in records if record["replica"] == replica), None)
         if record is None:
             return finished

@@ -26,6 +26,7 @@ from podium.cluster.local.controller import Controller, RunningPod, Runtime, bac
 from podium.cluster.local.pods import ContainerPlan, PodPlan
 from podium.errors import InvalidInput
 from podium.manifests.conditions import timestamp
+from podium.manifests.fields import quantity
 from podium.manifests.kinds import MPIJOB, OPERATOR_KINDS, TRAINJOB
 from podium.manifests.labels import (
     JOB_NAME,
@@ -176,11 +177,7 @@ def _processes_per_node(job: Workload) -> str:
     ):
         return job.processes
     cpu = node.requests.get("cpu") or node.limits.get("cpu")
-    if not cpu:
-        return "1"
-    from kubernetes.utils import parse_quantity
-
-    return str(max(1, math.ceil(parse_quantity(cpu))))
+    return str(max(1, math.ceil(quantity(cpu) or 0)))
 
 
 def _free_port() -> int:

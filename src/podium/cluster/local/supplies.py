@@ -25,7 +25,7 @@ from podium.files.documents import load_yaml, read_text
 ENVIRONMENT = "env"
 """Stands for podium's own environment, in place of a file."""
 
-_LINE = re.compile(r"(?:export\s+)?([\w.-]+)=(.*)")
+_LINE = re.compile(r"(?:export\s+)?([\w.-]+)=(?:(['\"])(.*)\2|(.*))")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,10 +178,12 @@ def _in_file(path: Path) -> Mapping[str, str]:
         for document in load_yaml(text, str(path)):
             if isinstance(document, dict) and document.get("kind") in ("Secret", "ConfigMap"):
                 return dict(_in_manifest(document))
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    found = [_LINE.fullmatch(line.strip()) for line in lines]
-    if lines and all(found):
-        return {match[1]: match[2].strip("'\"") for match in found if match}
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    found = [_LINE.fullmatch(line) for line in lines if not line.startswith("#")]
+    keys = {match[1]: match[3] or match[4] or "" for match in found if match}
+    # Else it may be a single value in base64, which ends with =, and no message may show it.
+    if all(found) and any(value.strip("=") for value in keys.values()):
+        return keys
     return {path.name: text}
 
 

@@ -447,7 +447,7 @@ class Experiment(Resource):
             return self
         return self.with_workload(self.template.workload.changed_job(change))
 
-    def with_counts(self, counts: Mapping[str, int]) -> Self:
+    def with_counts(self, counts: Mapping[str, int | None]) -> Self:
         return self.changed(lambda manifest: manifest["spec"].update(counts))
 
     def with_asked(self, values: Values) -> Self:

@@ -138,8 +138,11 @@ class Bucket:
 
         parts = urlsplit(url)
         self.name, self.prefix = parts.netloc, parts.path.strip("/")
-        if not _BUCKET.fullmatch(self.name) or parts.query:
-            hint = "a bucket is 3 to 63 of a-z, 0-9, '-' and '.'; the server is named by AWS_ENDPOINT_URL"
+        if not _BUCKET.fullmatch(self.name) or set(url) & set("?#\t\r\n"):
+            hint = (
+                "a bucket is 3 to 63 of a-z, 0-9, '-' and '.', a prefix has no '?' and no '#'; "
+                "the server is named by AWS_ENDPOINT_URL"
+            )
             raise InvalidInput(f"not the URL of a bucket, s3://bucket/prefix: {url!r}", hint)
         if self.prefix:
             check_key(self.prefix)
