@@ -187,12 +187,17 @@ def modules() -> dict[str, Path]:
     }
 
 
-def needed_names(file: Path) -> set[str]:
-    """Return the modules, and perhaps names in them, that a file imports when it runs."""
+def needed_names(file: Path, *, at_once: bool = False) -> set[str]:
+    """Return the modules, and perhaps names in them, that a file imports when it runs.
+
+    Args:
+        at_once: Only what it imports as it is imported itself.
+    """
     checked = [
         node
         for node in nodes(file)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+        or (at_once and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
     ]
     skipped = {id(node) for branch in checked for node in ast.walk(branch)}
     names: set[str] = set()
@@ -210,6 +215,21 @@ def test_no_files_import_each_other_in_a_circle() -> None:
     files = modules()
     needs = {name: needed_names(file) & files.keys() - {name} for name, file in files.items()}
     TopologicalSorter(needs).prepare()  # raises CycleError, which names the files
+
+
+def packages_of(name: str) -> set[str]:
+    parts = name.split(".")
+    return {".".join(parts[:count]) for count in range(1, len(parts))}
+
+
+def test_any_file_can_be_the_first_to_be_imported() -> None:
+    files = modules()
+    needs: dict[str, set[str]] = {}
+    for name, file in files.items():
+        imported = needed_names(file, at_once=True) & files.keys()
+        run = imported.union(*map(packages_of, imported))  # with each file, those of its packages
+        needs[name] = run - packages_of(name) - {name}
+    TopologicalSorter(needs).prepare()
 
 
 @pytest.mark.parametrize("step", ["evaluate", "upload_model", "promote"])

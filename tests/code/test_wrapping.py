@@ -7,7 +7,7 @@ import pytest
 
 from podium.code.wrap import with_code
 from podium.errors import InvalidInput
-from podium.manifests.experiment.shell import join
+from podium.manifests.shell import join
 from podium.manifests.workload import Workload
 
 URI = f"s3://bucket/team/code/{'ab' * 32}.tar.gz"

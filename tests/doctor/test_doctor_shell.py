@@ -8,9 +8,9 @@ import pytest
 
 from podium.doctor.reading import STDOUT
 from podium.manifests.experiment.experiment import Collector, Experiment
-from podium.manifests.experiment.shell import specials, split_script
 from podium.manifests.experiment.shell_rules import SHELL_RULES
 from podium.manifests.rules import Finding, apply
+from podium.manifests.shell import specials, split_script
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ from podium.cluster.kubernetes.leadership import Leadership
 from podium.errors import Conflict, Denied, NotFound
 from podium.manifests.experiment import best_trial
 from podium.manifests.experiment.optimization_job import as_experiment, experiment_of
-from podium.manifests.experiment.shell import METRICS_FILE
 from podium.manifests.labels import OPTIMIZATION_JOB, READINGS, SAMPLER
 from podium.manifests.options import annotation
 from podium.manifests.resource import Resource
+from podium.manifests.shell import METRICS_FILE
 from podium.manifests.typed import typed
 from podium.sweeps.engine import _ApiDocuments, _OptimizationJobs
 from podium.sweeps.pod_trial import JobExecutor

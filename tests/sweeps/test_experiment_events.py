@@ -8,7 +8,7 @@ import pytest
 from test_experiment_engine import experiment, run
 
 from podium.errors import Failed
-from podium.manifests.experiment.shell import named_folder
+from podium.manifests.shell import named_folder
 from podium.metrics import kept_readings
 from podium.sweeps.local import LocalSweeps
 from podium.sweeps.print_file import _print_events

@@ -13,8 +13,8 @@ from podium.cluster.base import Cluster
 from podium.errors import PodiumError
 from podium.files.documents import MAX_JSON, load_json, parse, write_file
 from podium.manifests.experiment import Experiment, Trial, best_trial, no_best
-from podium.manifests.experiment.shell import join
 from podium.manifests.options import describe
+from podium.manifests.shell import join
 from podium.metrics import number
 from podium.reports import Failure, SweepPage, render_sweep
 from podium.reports.page import SHOWN_FAILURES

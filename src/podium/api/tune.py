@@ -25,7 +25,6 @@ from podium.display.notebook import say
 from podium.errors import Conflict, Failed, InvalidInput, require, suggestion
 from podium.manifests.experiment import Experiment, best_trial, check
 from podium.manifests.experiment.build import OWN_NAME, with_folds
-from podium.manifests.experiment.shell import takes_script
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
 from podium.manifests.fields import present
 from podium.manifests.labels import ISTIO_INJECT, PUSHES
@@ -40,6 +39,7 @@ from podium.manifests.options import (
 )
 from podium.manifests.options.base import Values
 from podium.manifests.placement import Pods, place as placed
+from podium.manifests.shell import takes_script
 from podium.metrics import STRICT_FORMAT
 from podium.metrics.goals import Goal
 from podium.metrics.libraries import Library, library_of

@@ -14,9 +14,9 @@ from podium.doctor.reading import STDOUT, Reader
 from podium.doctor.report import Report
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment.experiment import Collector, Experiment
-from podium.manifests.experiment.shell import named_folder
 from podium.manifests.experiment.shell_rules import SHELL_RULES
 from podium.manifests.rules import Finding, Rules, Violation, apply, worst_first
+from podium.manifests.shell import named_folder
 
 PAUSE = 0.05
 

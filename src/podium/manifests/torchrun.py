@@ -4,7 +4,7 @@ them."""
 import re
 from collections.abc import Sequence
 
-from podium.manifests.experiment.shell import is_shell
+from podium.manifests.shell import is_shell
 
 _LAUNCHERS = (
     "torchrun",

@@ -17,12 +17,12 @@ from podium.cluster.local.logs import GrowingFile, Logs
 from podium.errors import Failed, InvalidInput, NotFound, require
 from podium.files.drafts import appearing
 from podium.manifests.experiment.experiment import Collector, Experiment, Limits
-from podium.manifests.experiment.shell import join, named_folder, redirected, takes_script
 from podium.manifests.experiment.status import created
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.job_editor import JobEditor, set_env
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import CPU_SHARE, EXPERIMENT, PBT_PARENT, PUSHES, TRIAL
+from podium.manifests.shell import join, named_folder, redirected, takes_script
 from podium.manifests.workload import Workload, role_of
 from podium.metrics import (
     UNAVAILABLE,

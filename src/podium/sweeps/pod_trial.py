@@ -19,11 +19,11 @@ from podium.cluster.kubernetes.pods import TAIL, JobPods
 from podium.cluster.local.pushed import changed
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial
-from podium.manifests.experiment.shell import METRICS_FILE, join, named_folder, redirected
 from podium.manifests.fields import items, present
 from podium.manifests.job_editor import JobEditor, merge, set_env
 from podium.manifests.labels import EXPERIMENT, MANAGED_BY, RUN, RUN_NAMESPACE, TRIAL, TRIAL_UID
 from podium.manifests.options.pool import pool_size
+from podium.manifests.shell import METRICS_FILE, join, named_folder, redirected
 from podium.manifests.workload import Workload, role_of
 from podium.metrics import RESUMED, Reading, json_readings, kept_readings, parse_line
 from podium.sweeps.base import Executor, Save, TrialIO

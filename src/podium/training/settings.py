@@ -7,7 +7,6 @@ from typing import Any
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment import Experiment
 from podium.manifests.experiment.build import adapt, decided, tuned_for_numbers, usual_epochs
-from podium.manifests.experiment.shell import is_shell
 from podium.manifests.experiment.source import (
     AUTO as CHOSEN,
     LINEAR,
@@ -28,6 +27,7 @@ from podium.manifests.job_kinds import (
 )
 from podium.manifests.options import read_settings
 from podium.manifests.options.folds import Folds
+from podium.manifests.shell import is_shell
 from podium.manifests.workload import Workload, uses_builtin_trainer
 from podium.prediction.directory import ModelDirectory
 from podium.training.base import require_at_least

@@ -10,7 +10,6 @@ from typing import Any, Self
 
 from podium.errors import InvalidInput
 from podium.manifests.experiment.schema import EXPERIMENT, default_primary_labels, set_defaults
-from podium.manifests.experiment.shell import METRICS_FILE, join, redirected
 from podium.manifests.experiment.source import load
 from podium.manifests.experiment.space import AlgorithmSpec, read_space, written_space
 from podium.manifests.experiment.template import PLACEHOLDER, fill, meta_key, meta_value
@@ -34,6 +33,7 @@ from podium.manifests.options.base import Values
 from podium.manifests.options.conditions import conditional
 from podium.manifests.resource import Resource
 from podium.manifests.rules import Rules, Violation, raise_for
+from podium.manifests.shell import METRICS_FILE, join, redirected
 from podium.manifests.structure import wrong_types
 from podium.manifests.workload import Container, Replica, Workload
 from podium.metrics.goals import objective_value

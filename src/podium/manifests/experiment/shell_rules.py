@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.shell import (
+from podium.manifests.experiment.template import PLACEHOLDER
+from podium.manifests.rules import KATIB, Rules, Violation
+from podium.manifests.shell import (
     Special,
     is_shell,
     specials,
     split_script,
     takes_script,
 )
-from podium.manifests.experiment.template import PLACEHOLDER
-from podium.manifests.rules import KATIB, Rules, Violation
 from podium.manifests.workload import Container
 
 SHELL_RULES = Rules[Experiment]()

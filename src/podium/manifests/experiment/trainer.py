@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from podium.errors import InvalidInput
-from podium.manifests.experiment.shell import is_shell, takes_script
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.fields import items
 from podium.manifests.job_editor import JobEditor, set_env
+from podium.manifests.shell import is_shell, takes_script
 from podium.manifests.workload import uses_builtin_trainer
 
 DATA = "${podium.data}"
