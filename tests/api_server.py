@@ -51,7 +51,7 @@ class World:
         self.katib = True
         self.logs: dict[str, list[str]] = {}
         self.stamp = lambda number: f"2026-01-01T00:00:{number:02d}.000000000Z"
-        self.kubelet_says = ""  # once, with 200, in place of a log that it cannot read
+        self.kubelet_says: list[str] = []  # each once, with 200, in place of a log
         self.refusals: list[tuple[int, Any]] = []
         self.requests: list[str] = []
         self.accepted: list[str] = []
@@ -415,9 +415,9 @@ class Handler(BaseHTTPRequestHandler):
                     yield json.dumps({"type": event, "object": item}).encode() + b"\n"
 
     def log_lines(self, pod: str, query: dict[str, str]) -> Iterator[bytes]:
-        sent, said, self.world.kubelet_says = 0, self.world.kubelet_says, ""
-        if said:
-            yield said.encode()
+        sent = 0
+        if self.world.kubelet_says:
+            yield self.world.kubelet_says.pop().encode()
             return
         while True:
             lines = self.world.logs.get(pod, [])

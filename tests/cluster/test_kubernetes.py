@@ -781,8 +781,8 @@ def test_a_kubelets_own_words_do_not_end_a_log(
 ) -> None:
     cluster.create(typed(JOB))
     world.logs = {"mnist-master-0": ["one"]}
-    world.kubelet_says = "unable to retrieve container logs for containerd://f00"
-    said = world.kubelet_says
+    said = "unable to retrieve container logs for containerd://f00"
+    world.kubelet_says = [said] * 3
     world.pod("mnist-master-0", MASTER, **terminated(0, "Completed") | {"phase": "Failed"})
     lines = kubernetes_logs.logs(
         cluster.api, "PyTorchJob", "mnist", None, True, lambda: not world.kubelet_says

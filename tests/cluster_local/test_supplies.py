@@ -25,6 +25,8 @@ stringData: {user: me}
         ("config.yaml", "lr: 1\n", {"config.yaml": "lr: 1\n"}),
         ("keys.env", "a=it's'\n  # mine\nb=\"'c'\"\n", {"a": "it's'", "b": "'c'"}),
         ("token", "aHVzaA==\n", {"token": "aHVzaA==\n"}),
+        ("empty.env", "HF_TOKEN=\n", {"HF_TOKEN": ""}),
+        ("quoted.env", "K=''\nL=\n", {"K": "", "L": ""}),
     ],
 )
 def test_a_secret_is_read_from_a_file(

@@ -3,6 +3,7 @@ together."""
 
 import logging
 import shlex
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,3 +128,16 @@ def test_numbers_of_one_group_lie_close(prepare: Prepare) -> None:
     ages = np.random.default_rng(3).normal(50, 15, 60)[PATIENTS]
     assert share_targets(PATIENTS, ages)
     assert not share_targets(PATIENTS, np.random.default_rng(4).permutation(ages))
+
+
+def test_one_long_text_costs_no_memory_of_its_length_for_each(tmp_path: Path) -> None:
+    names = [f"row_{at}" for at in range(20_000)]
+    names[0] = "x" * 100_000
+    tracemalloc.start()
+    assert find_beginning(names, np.arange(20_000) % 2) is None
+    assert tracemalloc.get_traced_memory()[1] < 50e6
+    tracemalloc.stop()
+
+
+def test_no_items_are_of_no_group() -> None:
+    assert find_beginning([], np.array([], np.int64)) is None

@@ -118,6 +118,21 @@ def test_requests_of_unequal_rows_move_no_rows_of_others() -> None:
     assert (str(one), str(other)) == ("unequal rows", "unequal rows")
 
 
+def test_equally_unequal_requests_share_no_batch() -> None:
+    def add(inputs: Mapping[str, Array], options: Any) -> dict[str, Array]:
+        return {"sum": inputs["x"] + inputs["y"][: len(inputs["x"])]}
+
+    async def answers() -> list[Any]:
+        batcher = Batcher(add, 100)
+        given = [{"x": np.zeros((3, 1)), "y": np.full((4, 1), value)} for value in (1.0, 2.0, 3.0)]
+        said = await asyncio.gather(*map(batcher.ask, given))
+        await batcher.close()
+        return said
+
+    sums = [answer["sum"].ravel().tolist() for answer in asyncio.run(answers())]
+    assert sums == [[1.0] * 3, [2.0] * 3, [3.0] * 3]
+
+
 def test_a_request_at_fault_fails_alone() -> None:
     good, bad, other = ask(Doubling(), [np.ones((1, 1)), -np.ones((1, 1)), np.zeros((1, 1))])
     assert (good.tolist(), other.tolist()) == ([[2.0]], [[0.0]])

@@ -293,7 +293,9 @@ def test_a_client_that_hangs_up_is_no_failure(tmp_path: Path) -> None:
         while lines("podium_serve_under_way") != ["podium_serve_under_way 1"]:
             assert not call.done()
         call.cancel()
+        end = time.monotonic() + 60
         while not (counted := lines("podium_serve_requests_total{")):
+            assert time.monotonic() < end
             time.sleep(0.01)
         assert counted == ['podium_serve_requests_total{model="rows",status="499"} 1']
         assert not lines("podium_serve_compared_total{")
@@ -461,15 +463,19 @@ def test_a_server_says_that_it_listens_once_grpc_does(
             await super().start()
 
     server.rpc = Late(server.service, "127.0.0.1:0")
-    serving = threading.Thread(target=_run, args=(run, listening, [model], "it", server.rpc))
+    serving = threading.Thread(
+        target=_run, args=(run, listening, [model], "it", server.rpc), daemon=True
+    )
     serving.start()
-    said = ""
+    said, end = "", time.monotonic() + 120
     while "serving rows" not in said:
+        assert time.monotonic() < end
         said += capfd.readouterr().err
     time.sleep(0.2)  # in which it could have said so
     assert "listening on" not in said + capfd.readouterr().err
     goes_on.set()
     while "listening on it" not in said:
+        assert time.monotonic() < end
         said += capfd.readouterr().err
     run.should_exit = True
     serving.join()

@@ -382,7 +382,7 @@ def test_an_edit_of_wrong_types_leaves_the_sweep_running(
     start: Callable[..., EngineThread], cluster: KubernetesCluster
 ) -> None:
     engine = start()
-    cluster.create(typed(experiment(trials=3, parallel=1, wait=1.0)))
+    cluster.create(typed(experiment(trials=3, parallel=1, wait=3.0)))
     until(lambda: cluster.list("Job"))
     cluster.api.patch("Experiment", "sweep", {"spec": {"maxTrialCount": "four"}})
     until(lambda: any("spec.maxTrialCount: must be" in said for said in engine.said))

@@ -65,6 +65,19 @@ def test_a_trial_ends_early_for_the_first_reason(cluster: LocalSweeps, tmp_path:
     assert run.trial.value == 0.5
 
 
+def test_a_trial_whose_job_is_deleted_ends_in_a_sentence(
+    cluster: LocalSweeps, tmp_path: Path
+) -> None:
+    run = trial_of(cluster, tmp_path, seconds=90)
+    thread = threading.Thread(target=run.run)
+    thread.start()
+    while not (tmp_path / "printed").exists():
+        time.sleep(0.05)
+    cluster.delete("Job", "e-1")
+    thread.join()
+    assert "its job ended" in run.trial.message
+
+
 @pytest.mark.parametrize(
     ("ask", "phase"), [("end_early", "MetricsUnavailable"), ("stop", "Running")]
 )

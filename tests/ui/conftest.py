@@ -85,7 +85,12 @@ def stranger(home: Path) -> Iterator[httpx.Client]:
     sources = Sources(ClusterSpec.of(None), None, None)
     pages = Pages(sources, TOKEN)
     config = uvicorn.Config(
-        pages.app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1
+        pages.app,
+        host="127.0.0.1",
+        port=0,
+        log_config=None,  # tests see what it logs
+        log_level="warning",
+        timeout_graceful_shutdown=1,
     )
     server, listening = uvicorn.Server(config), config.bind_socket()
     listening.listen()  # who comes before the server has begun waits

@@ -46,6 +46,7 @@ def test_everything_holds_under_every_schedule(
         ("sweeps", 20358),  # a succeeded trial got a second end: the first could not be written
         ("sweeps", 1000159),  # a denial after a silence that only the look at pods had met
         ("sweeps", 1001376),  # who led no more went on asking for a job's removal
+        ("sweeps", 2001224),  # the end was written before the last job was gone, which stayed
         ("pools", 32),  # an engine that led no more deleted the pool of the next one
         ("files", 1059),  # a trial began again as a stop met a sweep that led again
         ("files", 901188),  # who had waited went on with a sweep that was deleted meanwhile

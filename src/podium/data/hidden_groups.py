@@ -2,10 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from podium.data.schema import Array
 
@@ -33,7 +32,7 @@ _DEVIATIONS = 4.0
 _FIFTHS = (0.2, 0.4, 0.6, 0.8)
 
 
-def share_targets(groups: ArrayLike, target: Array) -> bool:
+def share_targets(groups: Sequence[object] | Array, target: Array) -> bool:
     """Return whether items of one group have one target, far more often than by chance: a model may
     then know the groups of the test part by heart.
 
@@ -41,12 +40,12 @@ def share_targets(groups: ArrayLike, target: Array) -> bool:
         groups: Name of each item's group, [n].
         target: Classes or floats, [n]; floats are one where they lie in the same fifth.
     """
-    if target.ndim > 1:
+    if target.ndim > 1 or not len(target):
         return False
     bounds = np.quantile(target, _FIFTHS) if target.dtype.kind == "f" else None
     labels = target if bounds is None else np.searchsorted(bounds, target)
-    sizes, of_item = _sizes(groups)
-    of_class, classes = _sizes(labels)
+    sizes, of_item = _sizes(groups.tolist() if isinstance(groups, np.ndarray) else groups)
+    of_class, classes = _sizes(labels.tolist())
     several = sizes > 1
     if (
         sizes[several].sum() < len(labels) / 2
@@ -54,7 +53,7 @@ def share_targets(groups: ArrayLike, target: Array) -> bool:
         or len(sizes) <= 2 * len(of_class)  # they are the classes themselves, or a part of them
     ):
         return False
-    both = _sizes(of_item * len(of_class) + classes)[0]
+    both = np.bincount(of_item * len(of_class) + classes)
     same, pairs, chance = _pairs(both), _pairs(sizes), np.square(of_class / len(labels)).sum()
     least = max(_AGREEMENT, _DEVIATIONS / np.sqrt(several.sum()))
     return bool(same / pairs - chance >= least * (1 - chance) > 0)
@@ -79,10 +78,11 @@ def find_beginning(names: Sequence[str], target: Array) -> tuple[str, str] | Non
     return None
 
 
-def _sizes(names: ArrayLike) -> tuple[Array, Array]:
+def _sizes(names: Iterable[object]) -> tuple[Array, Array]:
     """Return the size of each group, and the number of each item's group."""
-    _, numbers, sizes = np.unique(names, return_inverse=True, return_counts=True)
-    return sizes, numbers
+    known: dict[object, int] = {}  # numpy would make each text as wide as the longest
+    numbers = np.array([known.setdefault(name, len(known)) for name in names])
+    return np.bincount(numbers), numbers
 
 
 def _pairs(sizes: Array) -> int:

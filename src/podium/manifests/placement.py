@@ -91,7 +91,9 @@ class Pods:
         for name, value in {**given, QUEUE_PRIORITY: self.queue_priority}.items():
             if not is_label(name, value):
                 problem = f"no pod or node can have the label {name}={value!r}"
-                raise InvalidInput(problem, "letters, digits, -, _ and ., in quotes, at most 63")
+                raise InvalidInput(
+                    problem, f'{name}: "vision", of at most 63 letters, digits, -, _ and .'
+                )
         for path in self.claims:
             if not path.startswith("/"):
                 raise InvalidInput(

@@ -27,6 +27,9 @@ from podium.models.version import (
 from podium.storage import Entry, Storage, Stored, check_key
 from podium.storage.base import Progress, SourceChanged
 
+_RENEWALS = 5
+"""Tries to write an equal leftover once more, while others write it too."""
+
 _SETTLED = timedelta(minutes=10)
 """No request takes longer."""
 
@@ -147,36 +150,41 @@ class Upload:
         except SourceChanged:
             raise
         except Conflict:
-            if over_leftovers:
-                raise self._busy() from None
-            entry = self._renew(key, file)
+            entry = self._renew(key, file, over_leftovers=over_leftovers)
         if entry.size != record.size:
             raise InvalidInput(
                 f"{file} changed while it was uploaded", "upload it again once it is finished"
             )
 
-    def _renew(self, key: str, file: str) -> Entry:
+    def _renew(self, key: str, file: str, *, over_leftovers: bool) -> Entry:
         """Write an equal leftover once more, so that it is young: leftovers are collected by their
-        age."""
-        while True:
+        age. Over those of a deleted version an equal file is our own, of which the answer was lost.
+        """
+        for _ in range(_RENEWALS):
             sha256, left = _stored(self.storage, key)
             if sha256 != self.version.files[file].sha256:
+                if over_leftovers:
+                    break
                 raise InvalidInput(
                     f"an unfinished upload left another {file} in version {self.version.version}",
                     "choose another version, or clear it: podium models verify NAME --fix",
                 )
+            if over_leftovers:
+                return left
             try:
                 return self._write(key, self.files[file], left.etag, None)
             except SourceChanged:
                 raise
             except Conflict:  # of an equal upload, which wrote it just now
                 continue
+        raise self._busy()
 
     def _write(
         self, key: str, content: Content, over: str | None, progress: Progress | None
     ) -> Entry:
         """Write a file over the one with an etag, or where there is none yet: a request that
-        arrives twice, the second time late, then changes nothing."""
+        arrives twice, the second time late, then changes nothing. A copy within a server is written
+        over whatever there is."""
         if not isinstance(content, Stored):
             return self.storage.put(
                 key, content, if_absent=over is None, if_match=over, progress=progress

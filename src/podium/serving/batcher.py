@@ -21,9 +21,9 @@ Outputs = dict[str, Array]
 class _Waiting:
     inputs: Mapping[str, Array]
     rows: int
-    form: list[tuple[str, int, tuple[int, ...], "np.dtype[Any]"]]
-    """Name, rows beyond those of the first, shape and dtype of each input: only requests with equal
-    ones share a batch. One of unequal rows would move the rows of those behind it."""
+    form: list[object]
+    """Name, shape and dtype of each input: only requests with equal ones share a batch. One of
+    unequal rows, which would move the rows of those behind it, has a form of its own."""
 
     done: "asyncio.Future[Outputs]"
     batch: "Sequence[_Waiting]" = ()
@@ -82,10 +82,11 @@ class Batcher:
         """
         loop = asyncio.get_running_loop()
         rows = len(next(iter(inputs.values())))
-        form = [
-            (name, len(array) - rows, array.shape[1:], array.dtype)
-            for name, array in sorted(inputs.items())
+        form: list[object] = [
+            (name, array.shape[1:], array.dtype) for name, array in sorted(inputs.items())
         ]
+        if any(len(array) != rows for array in inputs.values()):
+            form.append(object())  # equal to no other: its rows cannot be told apart in a batch
         waiting = _Waiting(inputs=inputs, rows=rows, form=form, done=loop.create_future())
         self._waiting.append(waiting)
         self._quiet.clear()

@@ -110,7 +110,7 @@ def predict_raw(
             said.append((row, _answer(result, f"{file.parent}/")))
     if not said:
         raise InvalidInput("the request holds no items", "a table has a header and rows below it")
-    # What cannot be read comes behind what was read with it.
+    # Items that cannot be read were put behind those read with them.
     return [answer for _, answer in sorted(said, key=lambda item: item[0])]
 
 

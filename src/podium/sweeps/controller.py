@@ -304,7 +304,7 @@ class ExperimentController:
                 self._conditions.add("Running", "ExperimentRunning", "Experiment is running")
             if not begun and not self._active:
                 self._check_end(exhausted=True)
-        if not self._has_ended:
+        if not self._is_clearing:
             self._writer.follow(self._status)
 
     def _do_what_is_asked(self) -> None:
@@ -390,6 +390,12 @@ class ExperimentController:
     def _has_ended(self) -> bool:
         return self._completed and not self._active
 
+    @property
+    def _is_clearing(self) -> bool:
+        """Whether only jobs of trials are left to be removed: the end is written after that, since
+        nobody looks for them later."""
+        return self._completed and all(trial.has_ended for trial in self._trials.values())
+
     def _add_trials(self) -> int:
         begun = 0
         if self._end:
@@ -467,7 +473,7 @@ class ExperimentController:
 
     def _take_events(self) -> None:
         """Wait until something happened or is due, and handle all events."""
-        due = self._writer.pause(self._status)
+        due = None if self._is_clearing else self._writer.pause(self._status)
         with suppress(queue.Empty):
             self._take(
                 self._events.get(timeout=_LOOK_SECONDS if due is None else min(_LOOK_SECONDS, due))

@@ -428,10 +428,10 @@ class Engine:
         """Fail an Experiment that cannot run. One that runs goes on as it was before an edit that
         cannot be read, and one that has ended stays as it is."""
         name = seen.name
-        if name in self._running and self._unread.get(name) != error.message:
-            self._report(f"Experiment {name}: an edit is passed over: {error.message}")
-            self._unread[name] = error.message
         if name in self._running or seen.state.finished:
+            if self._unread.get(name) != error.message:
+                self._report(f"Experiment {name}: an edit is passed over: {error.message}")
+                self._unread[name] = error.message
             return
         self.refused += 1
         self._report(f"Experiment {name}: refused: {error.message}")

@@ -296,10 +296,12 @@ class _LocalTrial(TrialIO):
     def settle(self) -> None:
         """Append a wrapped command's output to the replica's log, where users look for it."""
         self._over.set()
-        if self._experiment.collector.kind != "StdOut":
+        if self._experiment.collector.kind != "StdOut" or not self._wrapped.metrics:
             return
-        logs = self._logs.folder
-        names = self._wrapped.replicas or self._logs.replicas()
+        logs, names = self._logs.folder, list(self._wrapped.replicas)
+        if not names:
+            with suppress(NotFound):  # somebody deleted the job
+                names = self._logs.replicas()
         for name, file in zip(names, self._wrapped.metrics, strict=False):
             if (logs / f"{name}.log").exists() and file.is_file():
                 with (logs / f"{name}.log").open("ab") as log, file.open("rb") as printed:

@@ -178,7 +178,13 @@ class NamespaceSweeps(KubernetesCluster):
         them."""
         url = None
         with suppress(NotFound):  # asked each time: one that is begun anew has another place
-            url = experiment and super().get("Experiment", experiment).annotations.get(POOL_STATE)
+            try:
+                stored = super().get("Experiment", experiment) if experiment else None
+            except Unavailable:
+                if experiment in self._pools:  # what is in the storage can be read all the same
+                    return self._pools[experiment]
+                raise
+            url = stored and stored.annotations.get(POOL_STATE)
         if not url:
             self._pools.pop(experiment, None)
             return None
@@ -390,12 +396,15 @@ class _Loops(LocalSweeps):
         assert self._state
         name, checked = experiment.name, self._checked(experiment)
         file = self.store.path("Experiment", name) / OBJECT
+        key = str(file.relative_to(self.store.directory))
         try:
             self.store.create(checked.manifest)
             self.store.supervision.disown("Experiment", name)
-            key = str(file.relative_to(self.store.directory))
             self._state.put(key, file.read_bytes(), if_absent=True)
         except Conflict:
+            # Ours is there already if the answer to a first request was lost.
+            if file.exists() and self._state.get(key) == file.read_bytes():
+                return
             raise Conflict(
                 f"Experiment {name} exists in {self._state.url}", "choose another name: --name"
             ) from None

@@ -86,7 +86,7 @@ class KubernetesCluster(Cluster):
         self.api.waits = Waits(schedule_grace=float(grace))
         self.queues = Queues(self.api)
         self._reader = Reader()
-        self._unreadable = set[str]()
+        self._unreadable = set[tuple[str, str]]()  # kinds and names
 
     def create(self, resource: R) -> R:
         kind, namespace = resource.kind, self.api.namespace
@@ -183,11 +183,10 @@ class KubernetesCluster(Cluster):
             try:
                 yield self._reader.read(manifest)
             except InvalidInput as error:
-                name = Resource.parse(manifest).name
-                if name not in self._unreadable:
-                    kind = manifest.get("kind")
+                kind, name = str(manifest.get("kind")), Resource.parse(manifest).name
+                if (kind, name) not in self._unreadable:
                     _log.warning("%s %s is left out: %s", kind, name, error.message)
-                self._unreadable.add(name)
+                self._unreadable.add((kind, name))
 
     def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
         """As the interface says; a pod that can never start, or is refused, ends it early.

@@ -109,6 +109,7 @@ class _Tail:
         self.api, self._time = api, SteadyTime()
         self.last: tuple[datetime, str] | None = None  # _moment of the newest line given out
         self._heard = time.monotonic()  # when that was
+        self._why = ""  # the kubelet's last words about why it cannot read a log
 
     def read(self, pod: Any, follow: bool) -> Iterator[str]:
         """Yield the lines after the newest one given out.
@@ -133,8 +134,10 @@ class _Tail:
             for stamped in _split(response.stream(amt=None, decode_content=False)):
                 first, _, line = stamped.partition(" ")
                 stamp = _STAMP.fullmatch(first)
-                if stamp is None:  # the kubelet says why it cannot read a log
-                    yield stamped
+                if stamp is None:
+                    if stamped != self._why:  # it says so at each look
+                        yield stamped
+                    self._why = stamped
                     continue
                 self.last, self._heard = _moment(stamp), time.monotonic()
                 if known is None or self.last > known:

@@ -177,7 +177,7 @@ def _joined(folder: Path, name: str) -> Path:
 
 
 class Supervision:
-    """Which process supervises each object: a file beside the object names its lease.
+    """The processes that supervise objects: a file beside each object names its supervisor's lease.
 
     Args:
         path: Returns the directory of an object by kind and name.

@@ -25,6 +25,7 @@ from podium.files.documents import load_yaml, read_text
 ENVIRONMENT = "env"
 """Stands for podium's own environment, in place of a file."""
 
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={1,2}")
 _LINE = re.compile(r"(?:export\s+)?([\w.-]+)=(?:(['\"])(.*)\2|(.*))")
 
 
@@ -181,10 +182,9 @@ def _in_file(path: Path) -> Mapping[str, str]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     found = [_LINE.fullmatch(line) for line in lines if not line.startswith("#")]
     keys = {match[1]: match[3] or match[4] or "" for match in found if match}
-    # Else it may be a single value in base64, which ends with =, and no message may show it.
-    if all(found) and any(value.strip("=") for value in keys.values()):
-        return keys
-    return {path.name: text}
+    # A single value in base64 ends with =, too, and no message may show it.
+    is_base64 = len(lines) == 1 and len(lines[0]) % 4 == 0 and _BASE64.fullmatch(lines[0])
+    return keys if keys and all(found) and not is_base64 else {path.name: text}
 
 
 def _in_manifest(document: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
