@@ -130,7 +130,7 @@ def test_numbers_of_one_group_lie_close(prepare: Prepare) -> None:
     assert not share_targets(PATIENTS, np.random.default_rng(4).permutation(ages))
 
 
-def test_one_long_text_costs_no_memory_of_its_length_for_each(tmp_path: Path) -> None:
+def test_one_long_text_costs_memory_once(tmp_path: Path) -> None:
     names = [f"row_{at}" for at in range(20_000)]
     names[0] = "x" * 100_000
     tracemalloc.start()
