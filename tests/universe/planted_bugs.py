@@ -222,7 +222,7 @@ POOLS: Mapping[str, Bug] = {
         "if True:",
     ),
     "a sweep has ended before its pool is gone": Bug(
-        ExperimentController, "_reconcile", "if not self._has_ended:", "if True:"
+        ExperimentController, "_reconcile", "if not self._is_clearing:", "if True:"
     ),
     "the trial of a pod that is gone waits for ever": Bug(
         Pool, "_look_at_pods", "if uid not in alive and trial not in self._taken", "if False"
