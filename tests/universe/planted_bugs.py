@@ -157,12 +157,6 @@ REGISTRY: Mapping[str, Bug] = {
 }
 
 SWEEPS: Mapping[str, Bug] = {
-    "a trial whose end cannot be written has failed": Bug(
-        ExperimentController,
-        "_run_trial",
-        "run.trial if run.trial.state.finished else failed",
-        "failed",
-    ),
     "a late event begins a sweep that has ended": Bug(
         Engine, "_see", "(stored := self._stored(seen))", "(stored := experiment)"
     ),

@@ -91,7 +91,6 @@ FOUND = {
         "a condition is not looked at again under the lock": 81,
     },
     "sweeps": {
-        "a trial whose end cannot be written has failed": 2458,
         "a late event begins a sweep that has ended": 174,
         "an object that a lost request created is another's": 76,
         "a leader leads until others may": 24,
