@@ -59,7 +59,7 @@ def test_ids_that_begin_alike_name_a_group(
     rows.to_csv(tmp_path / "a.csv", index=False)
     options = {"drop": ["id"]} if is_dropped else {}
     said = prepare(f"table:{tmp_path / 'a.csv'}", **options)
-    assert "rows whose id begins alike, such as P000, mostly have one sick" in said
+    assert "rows whose id begins alike, such as P000, mostly have the same sick" in said
     rows["group"] = rows["id"].str.partition("_")[0]
     rows.to_csv(tmp_path / "a.csv", index=False)
     said = prepare(f"table:{tmp_path / 'a.csv'}", group="group", **options)
@@ -70,9 +70,11 @@ def test_ids_that_begin_alike_name_a_group(
 def test_a_column_left_out_may_name_the_group(prepare: Prepare, tmp_path: Path) -> None:
     table(SICK).to_csv(tmp_path / "a.csv", index=False)
     said = prepare(f"table:{tmp_path / 'a.csv'}", drop=["id", "patient"])
-    assert "rows of one patient mostly have one sick" in said
-    assert "keep them so: group=patient" in said
-    assert "rows of one" not in prepare(f"table:{tmp_path / 'a.csv'}", drop=["id"], group="patient")
+    assert "rows with the same patient mostly have the same sick" in said
+    assert "keep them in one part: group=patient" in said
+    assert "rows with the same" not in prepare(
+        f"table:{tmp_path / 'a.csv'}", drop=["id"], group="patient"
+    )
 
 
 def test_a_column_that_tells_the_answer_may_be_a_group(prepare: Prepare, tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ def test_a_column_that_tells_the_answer_may_be_a_group(prepare: Prepare, tmp_pat
     rows.to_csv(tmp_path / "a.csv", index=False)
     said = prepare(f"table:{tmp_path / 'a.csv'}")
     assert "column patient looks like the answer" in said
-    assert "keep those together: group=patient" in said
+    assert "as a patient does: group=patient" in said
 
 
 def test_names_of_unrelated_rows_are_no_groups(prepare: Prepare, tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ def test_names_of_unrelated_rows_are_no_groups(prepare: Prepare, tmp_path: Path)
     )
     said = prepare(f"table:{tmp_path / 'a.csv'}", drop=["patient"])
     assert "begins alike" not in said
-    assert "rows of one" not in said
+    assert "rows with the same" not in said
 
 
 def test_the_hint_keeps_pictures_of_a_patient_together(prepare: Prepare, tmp_path: Path) -> None:

@@ -353,7 +353,7 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
                 raw.groups is raw.times is raw.given is None
                 and len(np.unique(values)) >= _FEWEST_GROUPS
             ):
-                hint += f"; if it names whose rows these are, keep those together: {written('group', column)}"
+                hint += f"; if it tells which rows belong together, as a patient does: {written('group', column)}"
             said.append(
                 f"{'column' if described.columns else 'array'} {column} looks like the answer, since it predicts "
                 f"{raw.target_name} alone; unless it is known when the model is used, leave it out{hint}"

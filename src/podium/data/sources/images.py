@@ -371,7 +371,7 @@ def _warn_of_names(files: Sequence[Path], labels: Sequence[str]) -> None:
     if found := find_beginning([file.stem for file in files], np.array(labels)):
         after, name = found
         _log.warning(
-            "pictures whose names begin alike, such as %s, mostly have one class: if they show one "
+            "pictures whose names begin alike, such as %s, mostly have the same class: if they show one "
             "patient or scene, keep them together: %s",
             name,
             written("group", rf"([^/]+?){after}\.\w+$"),

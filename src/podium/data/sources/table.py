@@ -292,15 +292,15 @@ def _warn_of_groups(seen: Survey, options: DataOptions, target: Array) -> None:
             continue
         if name in left_out and share_targets(values, target[few]):
             _log.warning(
-                "rows of one %s mostly have one %s: if they belong together, keep them so: %s",
+                "rows with the same %s mostly have the same %s: if they belong together, keep them in one part: %s",
                 name,
                 options.target,
                 written("group", name),
             )
         elif found := find_beginning(values, target[few]):
             _log.warning(
-                "rows whose %s begins alike, such as %s, mostly have one %s: if they belong together, "
-                "write that beginning into a column of its own, and keep them so: %s",
+                "rows whose %s begins alike, such as %s, mostly have the same %s: if they belong together, "
+                "write that beginning into a column of its own, and divide by it: %s",
                 name,
                 found[1],
                 options.target,
