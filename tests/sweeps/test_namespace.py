@@ -459,7 +459,7 @@ def test_a_pool_needs_a_storage_that_pods_can_read(
 def test_a_detached_sweep_is_run_by_a_job(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch, new_bucket: Callable[[str], str]
 ) -> None:
-    monkeypatch.setenv("PODIUM_STORAGE", new_bucket("moto"))
+    monkeypatch.setenv("PODIUM_STORAGE", new_bucket("moto") + "/c++&100%25")
     begun = podium.sweep(experiment(trials=3, wait=1.0), cluster="kubernetes://team", detach=True)
     job = begun.cluster.workload("Job", "sweep-loop")
     assert job.replicas[0].pod.spec["serviceAccountName"] == "podium-steps"

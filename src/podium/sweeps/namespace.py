@@ -86,7 +86,7 @@ class NamespaceSweeps(KubernetesCluster):
         super().__init__(url)
         self._state, self._lease_seconds = state or self.state, lease_seconds
         if self.state:
-            self.url += f"?engine={self.engine}&state={self.state}"
+            self.url += _kept_in(self.state, self.engine)
         self._pools: dict[str, PoolStore] = {}
 
     @cached_property
@@ -616,6 +616,10 @@ _TRIES = 6
 """Pods in place of one that failed or was evicted."""
 
 
+def _kept_in(state: str, engine: str = "here") -> str:
+    return f"?engine={engine}&state={quote(state, safe=':/')}"
+
+
 def detach(namespace: Cluster, experiment: Experiment) -> str:
     """Begin a sweep in a Job; return the URL of the cluster at which commands find it.
 
@@ -636,7 +640,7 @@ def detach(namespace: Cluster, experiment: Experiment) -> str:
         problem = f"a sweep that outlives this command cannot keep its trials in {storage} on this machine"
         raise InvalidInput(problem, "PODIUM_STORAGE=s3://BUCKET/PREFIX")
     name = experiment.name
-    url = f"kubernetes://{namespace.api.namespace}?engine=here&state={storage}/sweeps/{name}"
+    url = f"kubernetes://{namespace.api.namespace}{_kept_in(f'{storage}/sweeps/{name}')}"
     with NamespaceSweeps(url) as kept:
         assert kept.loops is not None
         manifest = job_manifest(
