@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from run import BUGS, failures, fewest, run
 
+pytestmark = pytest.mark.whole
 Apart = Callable[..., Any]
 
 BLOCKS = [
