@@ -22,6 +22,8 @@ from podium.models import Model, NotPromoted, live, open_registry
 from podium.models.recorded import Recording, digest_of
 from podium.serving.served import find_models
 
+pytestmark = pytest.mark.whole
+
 TRUTH = ["low", "high"]
 
 

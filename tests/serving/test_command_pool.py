@@ -17,6 +17,8 @@ from servers import Running, serving, tensor
 
 from podium.models import Model, open_registry
 
+pytestmark = pytest.mark.whole
+
 PREDICT = """
 import argparse, json, os, pathlib, subprocess, sys, time
 import numpy as np

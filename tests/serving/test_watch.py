@@ -30,6 +30,8 @@ from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.system.exposition import read_samples
 from podium.training.import_model import ModelSource
 
+pytestmark = pytest.mark.whole
+
 Typed = Callable[..., Any]
 PLANS = ("basic", 'say "plus"', "pro")
 COLUMNS = ("age", "plan")
