@@ -30,6 +30,8 @@ TYPES: dict[str, tuple[Any, str]] = {
     "typed moments": (pa.array([0], pa.timestamp("ns", "Europe/Berlin")), "date"),
     "encoded words": (pa.array(["a", "b", None]).dictionary_encode(), "text"),
     "decimals": (pa.array(["1.5"]).cast(pa.decimal128(5, 2)), "number"),
+    "decimals without a fraction": (pa.array(["1", None]).cast(pa.decimal128(38, 0)), "integer"),
+    "decimals as names": (pa.array(["12345678901234567891"]).cast(pa.decimal128(38, 0)), "text"),
 }
 
 
@@ -39,6 +41,14 @@ def test_the_type_follows_from_all_values(case: str) -> None:
     guess = Guess(case)
     guess.add(pa.array(values) if isinstance(values, list) else values)
     assert guess.type == expected
+
+
+@pytest.mark.parametrize("scale", [0, 9])
+def test_long_decimals_stay_apart(scale: int) -> None:
+    names = ["12345678901234567891", "12345678901234567892"]
+    values = pa.array(names).cast(pa.decimal128(38, scale))
+    assert to_text(values).to_pylist() == names
+    assert normal(values)[1].to_pylist() == normal(pa.array(names))[1].to_pylist()
 
 
 def test_one_late_word_makes_a_column_text() -> None:

@@ -290,7 +290,8 @@ def to_flags(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> pa.Ar
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Return an array of a plain type: not dictionary encoded, not null, decimals as floats."""
+    """Return an array of a plain type: not dictionary encoded, not null, decimals as integers,
+    floats, or texts where float64 does not hold all of them."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if pa.types.is_dictionary(values.type):
@@ -298,8 +299,13 @@ def _plain(values: pa.Array) -> pa.Array:
     kind = values.type
     if pa.types.is_null(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return values.cast(pa.string())
-    if pa.types.is_decimal(kind) or pa.types.is_float16(kind):
-        return values.cast(pa.float64(), safe=False)
+    if pa.types.is_decimal(kind):
+        floats = values.cast(pa.float64(), safe=False)
+        if pc.any(pc.greater_equal(pc.abs(floats), float(_EXACT))).as_py():
+            return pc.replace_substring_regex(values.cast(pa.string()), r"\.0+$", "")
+        return values.cast(pa.int64()) if kind.scale == 0 else floats
+    if pa.types.is_float16(kind):
+        return values.cast(pa.float64())
     if not (
         pa.types.is_string(kind)
         or pa.types.is_boolean(kind)
