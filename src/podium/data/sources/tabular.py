@@ -16,7 +16,7 @@ from podium.data.options import DataOptions
 from podium.data.preprocessing import TablePreprocessing, TextPreprocessing
 from podium.data.row_files import open_rows
 from podium.data.rows import RowFile, Rows
-from podium.data.schema import DATES, Array, InputDescription
+from podium.data.schema import DATES, NUMBERS, Array, InputDescription
 from podium.data.sources.fetching import fetch_file
 from podium.data.sources.source import Raw
 from podium.data.split import Split
@@ -250,17 +250,21 @@ class Survey:
             absent = pc.is_null(to_text(self.kept[name], self.missing_values)).to_numpy(
                 zero_copy_only=False
             )
-            rows = np.flatnonzero(absent)
-            more = f" (and in {len(rows) - 1:,} more)" if len(rows) > 1 else ""
-            value = self.kept[name][int(rows[0])].as_py()
-            is_text = isinstance(value, str) and bool(value.strip())
-            name_it = (
-                f"; if {value!r} is a name: {written('missing_values', '')}" if is_text else ""
-            )
-            raise InvalidInput(
-                f"{self._where(rows[0], name)}: {role} is missing{more}",
-                f"remove these rows{name_it}",
-            )
+            self._refuse(name, role, absent)
+
+    def _refuse(self, name: str, role: str, absent: NDArray[np.bool_]) -> None:
+        """Refuse rows [n] whose value is missing, if there are any."""
+        rows = np.flatnonzero(absent)
+        if not len(rows):
+            return
+        more = f" (and in {len(rows) - 1:,} more)" if len(rows) > 1 else ""
+        value = self.kept[name][int(rows[0])].as_py()
+        is_text = isinstance(value, str) and bool(value.strip())
+        name_it = f"; if {value!r} is a name: {written('missing_values', '')}" if is_text else ""
+        raise InvalidInput(
+            f"{self._where(rows[0], name)}: {role} is missing{more}",
+            f"remove these rows{name_it}",
+        )
 
     def _where(self, position: int, name: str) -> str:
         return f"{self.file.name}, row {position + 1}, column {name}"
@@ -277,6 +281,9 @@ class Survey:
 
     def _classes(self, name: str, *, certain: bool) -> _Target:
         kind = self.guesses[name].exact
+        if kind in NUMBERS:  # - and unknown are missing among numbers
+            numbers = to_numbers(self.kept[name], self.missing_values)[0]
+            self._refuse(name, "the target", np.isnan(numbers))
         text = to_text(self.kept[name], self.missing_values)
         encoded = (
             _first_written(text, self.missing_values) if kind == "boolean" else text
@@ -309,8 +316,9 @@ class Survey:
                 len(seen),
                 written("kind", "regression"),
             )
-        ranks = [_rank(value, kind) for value in seen]
-        order = sorted(range(len(seen)), key=ranks.__getitem__)
+        values = to_numbers(pa.array(seen), ())[0] if kind in NUMBERS else np.zeros(len(seen))
+        names = [FLAGS[name.lower()] for name in seen] if kind == "boolean" else seen
+        order = sorted(range(len(seen)), key=lambda at: (values[at], names[at]))
         rank = np.empty(len(seen), np.int64)
         rank[order] = np.arange(len(seen))
         indices = rank[encoded.indices.to_numpy()]
@@ -333,18 +341,6 @@ def are_quantities(name: str, target: Array) -> bool:
         written("kind", "regression"),
     )
     return False
-
-
-def _rank(name: str, kind: str) -> tuple[float, str]:
-    """Return where a class stands: numbers by value, truth values with false first, others by
-    name."""
-    if kind == "integer":
-        return int(name), ""
-    return (
-        (float(name), "")
-        if kind == "number"
-        else (0, FLAGS[name.lower()] if kind == "boolean" else name)
-    )
 
 
 def _first_written(text: pa.Array, missing_values: Sequence[str]) -> pa.Array:
@@ -454,7 +450,7 @@ def survey(file: RowFile, location: str, options: DataOptions) -> Survey:
                 chunks[name].append(values)
     if not count:
         raise InvalidInput(f"{location} has no row below its header")
-    kept = {name: pa.chunked_array(values).combine_chunks() for name, values in chunks.items()}
+    kept = {name: _joined(values) for name, values in chunks.items()}
     return Survey(
         file=file,
         count=count,
@@ -463,6 +459,13 @@ def survey(file: RowFile, location: str, options: DataOptions) -> Survey:
         kept=kept,
         held_out=held_out,
     )
+
+
+def _joined(chunks: Sequence[pa.Array]) -> pa.Array:
+    """Return the values of a column; as text where two files hold them in two types."""
+    if len({values.type for values in chunks}) > 1:
+        chunks = [to_text(values, ()) for values in chunks]
+    return pa.chunked_array(chunks).combine_chunks()
 
 
 def _open(location: str, options: DataOptions, scratch: Path, usual: str = "") -> RowFile:
