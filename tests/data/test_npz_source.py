@@ -78,6 +78,11 @@ def test_classes_may_have_names_of_their_own(tmp_path: Path) -> None:
     assert info.parts["test"].class_counts == (2, 2, 2)
 
 
+def test_classes_of_bytes_are_texts(tmp_path: Path) -> None:
+    np.savez(tmp_path / "made.npz", **arrays(y=np.array(["Köln".encode(), b"Bonn"] * 30)))
+    assert prepare(tmp_path).classes == ("Bonn", "Köln")
+
+
 def test_more_classes_than_a_byte_counts_are_told_apart(tmp_path: Path) -> None:
     names = np.array([f"{number:03}" for number in range(257)])
     np.savez(tmp_path / "made.npz", x=RNG.random((257 * 4, 2), np.float32), y=np.tile(names, 4))
@@ -163,6 +168,7 @@ def test_items_in_two_given_parts_are_refused_unless_allowed(tmp_path: Path) -> 
         ({"y": np.arange(60)}, {}, "the target y has 60 different whole numbers in 60 items"),
         ({"y": np.array(["a"] * 60)}, {"kind": "regression"}, "must be numbers, but is <U1"),
         ({"classes": np.array(["a", "b"])}, {}, "indices into the 2 classes, but one is 2"),
+        ({"sets/x": np.zeros((60, 2))}, {}, "an array cannot be called 'sets/x'"),
         ({"x_train": np.zeros((60, 2))}, {}, "divided arrays beside others: x, x_train, y"),
         ({}, {"resize": [3, 4]}, "npz has no option resize"),
     ],

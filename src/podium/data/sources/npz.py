@@ -114,7 +114,8 @@ def _open(location: str, scratch: Path) -> Arrays:
     arrays: Arrays = {}
     for file in files:
         try:
-            arrays[file.stem] = np.asarray(np.lib.format.open_memmap(file, mode="r"))
+            array = np.asarray(np.lib.format.open_memmap(file, mode="r"))
+            arrays[file.stem] = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
         except (ValueError, OSError) as error:
             raise InvalidInput(
                 f"{location}: {file.name} is not an array of numbers or text: {error}"
@@ -126,9 +127,13 @@ def _unpack(archive: Path, location: str, target: Path) -> list[Path]:
     """Unpack the arrays of an .npz, checking its checksums: what is packed cannot be mapped."""
     try:
         with zipfile.ZipFile(archive) as packed:
-            names = [
-                name for name in packed.namelist() if name.endswith(".npy") and "/" not in name
-            ]
+            names = [name for name in packed.namelist() if name.endswith(".npy")]
+            for name in names:
+                if "/" in name:
+                    raise InvalidInput(
+                        f"{location}: an array cannot be called {name.removesuffix('.npy')!r}",
+                        "letters, digits and _",
+                    )
             return [Path(packed.extract(name, target)) for name in names]
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise Damaged(
