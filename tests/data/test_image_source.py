@@ -13,6 +13,7 @@ from PIL import Image
 from podium.data import preprocessing
 from podium.data.options import DataOptions
 from podium.data.sources import images
+from podium.data.sources.fetching import is_small
 from podium.data.sources.source import Raw
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.storage import connect
@@ -358,3 +359,44 @@ def test_a_photo_is_turned_the_way_the_camera_was_held(tmp_path: Path) -> None:
     raw = read(tmp_path / "pets", tmp_path)
     expected = np.rot90(np.asarray(picture(3, (12, 10))), -1)
     np.testing.assert_array_equal(raw.items.inputs["images"][3], expected)
+
+
+def test_a_turned_tiff_has_the_size_that_it_is_shown_in(tmp_path: Path) -> None:
+    fill(tmp_path / "pets")
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    for file in (tmp_path / "pets").rglob("*.png"):
+        Image.open(file).save(file.with_suffix(".tiff"), exif=turned)
+        file.unlink()
+    array = read(tmp_path / "pets", tmp_path).items.inputs["images"]
+    assert array.shape == (6, 12, 10, 3)
+    np.testing.assert_array_equal(array[0], np.rot90(np.asarray(picture(0)), -1))
+
+
+@pytest.mark.parametrize("kind", ["avif", "gif"])
+def test_a_picture_that_ends_early_is_named(kind: str, tmp_path: Path) -> None:
+    fill(tmp_path / "pets")
+    whole = io.BytesIO()
+    picture(0).save(whole, kind, save_all=True, append_images=[picture(1)])
+    for length in (len(whole.getvalue()) // 2, len(whole.getvalue()) - 3):
+        (tmp_path / "pets" / "cat" / f"{length}.{kind}").write_bytes(whole.getvalue()[:length])
+    (tmp_path / "pets" / "cat" / f"header.{kind}").write_bytes(whole.getvalue()[:14])
+    with pytest.raises(InvalidInput, match=rf"cat/header\.{kind}: this (picture cannot|is not)"):
+        read(tmp_path / "pets", tmp_path)
+
+
+def test_links_that_are_not_followed_are_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(tmp_path / "more")
+    pets = fill(tmp_path / "pets")
+    (pets / "cow").symlink_to(tmp_path / "more" / "dog")
+    assert read(pets, tmp_path).classes == ("cat", "cow", "dog")
+    assert "left out" not in caplog.text
+    (pets / "cat" / "more").symlink_to(tmp_path / "more" / "cat")
+    (pets / "dog" / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    (pets / "pig").symlink_to(tmp_path / "nowhere")
+    assert len(read(pets, tmp_path).items) == 9
+    assert "3 links left out" in caplog.text
+    assert "for example cat/more" in caplog.text
+    assert is_small(pets, 1 << 20)

@@ -4,10 +4,11 @@ height, width, 3]."""
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -238,6 +239,7 @@ def _find_parts(root: Path, location: str) -> dict[str, _Pictures]:
             f"move one elsewhere, or rename it, for example {named}-class",
         )
     _warn_of_loose(root, location)
+    _warn_of_links(root.iterdir(), root, location)
     if "train" not in parts:
         raise InvalidInput(
             f"{location} has the parts {', '.join(folders)}, but none to train with",
@@ -266,12 +268,13 @@ def _find_classes(folder: Path, location: str) -> _Pictures:
     labels: list[str] = []
     others: Counter[str] = Counter()
     _warn_of_loose(folder, location)
-    for inner in _folders(folder):
-        within = sorted(
-            path
-            for path in inner.rglob("*")
-            if not is_hidden(path.relative_to(folder)) and path.is_file()
-        )
+    below = {
+        inner: sorted(path for path in inner.rglob("*") if not is_hidden(path.relative_to(folder)))
+        for inner in _folders(folder)
+    }
+    _warn_of_links([*folder.iterdir(), *chain.from_iterable(below.values())], folder, location)
+    for inner, paths in below.items():
+        within = [path for path in paths if path.is_file()]
         pictures = [path for path in within if is_picture(path)]
         others.update(path.suffix.lower() or path.name for path in within if not is_picture(path))
         if not pictures:
@@ -312,6 +315,26 @@ def _warn_of_loose(folder: Path, location: str) -> None:
             location,
             plural(len(loose), "picture"),
             min(loose).name,
+        )
+
+
+def _warn_of_links(paths: Iterable[Path], folder: Path, location: str) -> None:
+    """Warn of links that lead nowhere, and of those to folders inside the folder of a class."""
+    left_out = [
+        path
+        for path in paths
+        if path.is_symlink()
+        and not path.is_file()
+        and not is_hidden(path.relative_to(folder))
+        and not (path.parent == folder and path.is_dir())
+    ]
+    if left_out:
+        _log.warning(
+            "%s: %s left out, since links to folders are not followed, nor those that lead nowhere, for "
+            "example %s: copy what they point at: cp -rL",
+            location,
+            plural(len(left_out), "link"),
+            min(left_out).relative_to(folder),
         )
 
 
