@@ -2,7 +2,7 @@
 
 import pytest
 
-from podium.display.text import apart, brief, digits, figure
+from podium.display.text import apart, brief, digits, duration, figure
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,17 @@ def test_differences_have_a_sign_and_texts_stay() -> None:
 def test_large_values_are_told_apart() -> None:
     assert apart(92127.31, 92127.32) == "92,127.31"
     assert apart(92127.0, 92127.0) == "an equal 92,130"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.04, "0.0 s"),
+        (99.94, "99.9 s"),
+        (99.97, "1 min 40 s"),
+        (119.7, "2 min 00 s"),
+        (3599.6, "60 min 00 s"),
+    ],
+)
+def test_no_minute_has_sixty_seconds(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

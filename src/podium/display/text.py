@@ -143,9 +143,10 @@ def iso(moment: datetime | str) -> str:
 
 
 def duration(seconds: float) -> str:
-    return (
-        f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
-    )
+    if round(seconds, 1) < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s"
 
 
 def relative(path: str) -> str:
