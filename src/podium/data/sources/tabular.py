@@ -31,6 +31,7 @@ from podium.data.values import (
     twin_names,
 )
 from podium.errors import InvalidInput
+from podium.files.arrays import new_map
 
 _log = logging.getLogger(__name__)
 
@@ -163,12 +164,8 @@ class Survey:
             start = int(rows.numbers[0]) - 1
             for name, values in preprocessing.apply(rows).check(hint).inputs.items():
                 if name not in arrays:
-                    arrays[name] = np.lib.format.open_memmap(
-                        scratch / f"{name}.npy",
-                        mode="w+",
-                        dtype=values.dtype,
-                        shape=(self.count, *values.shape[1:]),
-                    )
+                    shape = (self.count, *values.shape[1:])
+                    arrays[name] = new_map(scratch / f"{name}.npy", values.dtype, shape)
                 arrays[name][start : start + len(rows)] = values
         return replace(
             raw,
