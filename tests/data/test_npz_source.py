@@ -83,6 +83,28 @@ def test_classes_of_bytes_are_texts(tmp_path: Path) -> None:
     assert prepare(tmp_path).classes == ("Bonn", "Köln")
 
 
+@pytest.mark.parametrize("kind", [np.uint64, np.float32])
+def test_parts_may_write_their_targets_otherwise(kind: Any, tmp_path: Path) -> None:
+    x, y = RNG.random((60, 4)), np.arange(60) % 3
+    np.savez(
+        tmp_path / "made.npz",
+        x_train=x[:50],
+        y_train=y[:50],
+        x_test=x[50:],
+        y_test=y[50:].astype(kind),
+    )
+    assert prepare(tmp_path).classes == ("0", "1", "2")
+    np.savez(
+        tmp_path / "made.npz",
+        x_train=x[:50],
+        y_train=y[:50] / 7,
+        x_test=x[50:],
+        y_test=y[50:].astype(kind),
+    )
+    prepare(tmp_path, kind="regression")
+    assert artifact.load(tmp_path / "d", "test").target.tolist() == y[50:].tolist()
+
+
 def test_more_classes_than_a_byte_counts_are_told_apart(tmp_path: Path) -> None:
     names = np.array([f"{number:03}" for number in range(257)])
     np.savez(tmp_path / "made.npz", x=RNG.random((257 * 4, 2), np.float32), y=np.tile(names, 4))

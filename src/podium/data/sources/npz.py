@@ -84,7 +84,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         items=made["train"],
         validation=made.get("validation"),
         test=made.get("test"),
-        name=options.name or Path(location.rstrip("/")).name.partition(".")[0],
+        name=options.name or Path(location.rstrip("/")).absolute().name.partition(".")[0],
         kind=kind,
         classes=classes,
         descriptions={
@@ -184,15 +184,17 @@ def _read_target(
             flat = {part: array.astype(np.int64) for part, array in flat.items()}
             floats = False
     if kind == "regression" or (not kind and floats):
-        if flat["train"].dtype.kind not in "biuf":
-            raise InvalidInput(
-                f"the target of a regression must be numbers, but is {flat['train'].dtype}"
-            )
+        for array in flat.values():
+            if array.dtype.kind not in "biuf":
+                raise InvalidInput(
+                    f"the target of a regression must be numbers, but is {array.dtype}"
+                )
         exact = flat["train"].dtype.name in ("float32", "float64")
+        wanted = flat["train"].dtype if exact else np.dtype(np.float64)
         return (
             "regression",
             (),
-            {part: array if exact else array.astype(np.float64) for part, array in flat.items()},
+            {part: array.astype(wanted, copy=False) for part, array in flat.items()},
         )
     for part, array in flat.items():
         if array.ndim != 1:
@@ -200,6 +202,8 @@ def _read_target(
                 f"the target of a classification must be [n], but in {part} it is {list(array.shape)}",
                 f"of one-hot rows {name}.argmax(1); numbers to predict: {written('kind', 'regression')}",
             )
+    if len({array.dtype.kind for array in flat.values()}) > 1:  # numpy joins them as floats
+        flat = {part: _as_integers(array) for part, array in flat.items()}
     values = np.unique(np.concatenate([np.unique(array) for array in flat.values()]))
     items = sum(map(len, flat.values()))
     if not kind and values.dtype.kind in "iu" and FEW_CLASSES < len(values) > items / 2:
@@ -229,6 +233,12 @@ def _read_target(
         classes,
         {part: array.astype(smallest) for part, array in indices.items()},
     )
+
+
+def _as_integers(array: Array) -> Array:
+    """Return whole numbers as integers, all else as it is."""
+    whole = array.dtype.kind in "uf" and np.array_equal(array, np.trunc(array))
+    return array.astype(np.int64) if whole else array
 
 
 def _flat(array: Array) -> Array:
