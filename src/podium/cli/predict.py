@@ -211,7 +211,10 @@ def _print_json(outcomes: "Iterable[Outcome]", model: str, problems: "list[Probl
 
 def _write_csv(outcomes: "Iterable[Outcome]", output: Path) -> None:
     try:
-        with appearing(output) as draft, draft.open("w", newline="", encoding="utf-8") as stream:
+        with (
+            appearing(output) as draft,
+            draft.open("w", newline="", encoding="utf-8", errors="backslashreplace") as stream,
+        ):
             writer = csv.writer(stream)
             for at, row in enumerate(outcome.row() for outcome in outcomes):
                 if at == 0:

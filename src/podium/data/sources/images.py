@@ -2,6 +2,7 @@
 height, width, 3]."""
 
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from podium.data.split import Split
 from podium.data.suspects import tells_class
 from podium.display.text import plural
 from podium.errors import InvalidInput, PodiumError
+from podium.files.arrays import new_map
 from podium.system.machine import cores
 
 _log = logging.getLogger(__name__)
@@ -60,7 +62,7 @@ class _Pictures:
 
     def places(self) -> list[tuple[str, ...]]:
         """Return for each picture its class, the folders below that, and its name."""
-        return [file.relative_to(self.root).parts for file in self.files]
+        return [tuple(map(_text, file.relative_to(self.root).parts)) for file in self.files]
 
 
 def read(location: str, options: DataOptions, scratch: Path) -> Raw:
@@ -109,7 +111,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         items=arrays["train"],
         validation=arrays.get("validation"),
         test=arrays.get("test"),
-        name=options.name or Path(location.rstrip("/")).name,
+        name=options.name or Path(location.rstrip("/")).absolute().name,
         kind="classification",
         classes=classes,
         descriptions={preprocessing.input: InputDescription(meaning="image")},
@@ -200,7 +202,7 @@ def _originals(
         batch = chosen[start : start + _BATCH]
         yield pa.record_batch(
             {
-                "name": [pictures.files[at].name for at in batch],
+                "name": [places[at][-1] for at in batch],
                 FOLDER: pa.array(
                     [places[at][1] if len(places[at]) > 2 else None for at in batch], pa.string()
                 ),
@@ -282,7 +284,7 @@ def _find_classes(folder: Path, location: str) -> _Pictures:
                 f"{location}/{inner.name} has no picture", f"pictures end in {', '.join(ENDINGS)}"
             )
         files += pictures
-        labels += [inner.name] * len(pictures)
+        labels += [_text(inner.name)] * len(pictures)
     if others:
         counts = ", ".join(
             f"{count:,} {ending}" for ending, count in others.most_common(_MOST_NAMED)
@@ -316,6 +318,11 @@ def _warn_of_loose(folder: Path, location: str) -> None:
             plural(len(loose), "picture"),
             min(loose).name,
         )
+
+
+def _text(name: str) -> str:
+    r"""Return the name of a file as text: bytes that are not UTF-8 as ``\xe9``."""
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def _warn_of_links(paths: Iterable[Path], folder: Path, location: str) -> None:
@@ -391,7 +398,7 @@ def _warn_of_files(looks: Sequence[Look], labels: Sequence[str]) -> None:
 
 def _warn_of_names(files: Sequence[Path], labels: Sequence[str]) -> None:
     """Warn of pictures whose names say that some belong together."""
-    if found := find_beginning([file.stem for file in files], np.array(labels)):
+    if found := find_beginning([_text(file.stem) for file in files], np.array(labels)):
         after, name = found
         _log.warning(
             "pictures whose names begin alike, such as %s, mostly have the same class: if they show one "
@@ -442,7 +449,7 @@ def _decode(
         InvalidInput: Some cannot be decoded; the message names them.
     """
     shape = (len(files), *preprocessing.shape)
-    array = np.lib.format.open_memmap(target, mode="w+", dtype=np.uint8, shape=shape)
+    array = new_map(target, np.uint8, shape)
     bad: list[str] = []
     for start in range(0, len(files), _BATCH):
         batch = files[start : start + _BATCH]
