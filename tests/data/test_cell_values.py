@@ -23,6 +23,16 @@ TYPES: dict[str, tuple[Any, str]] = {
         ["2026/01/31", "2026/2/1 9:30", "1-Feb-2026", "2026-02-01 9:30 PM"],
         "date",
     ),
+    "moments of databases": (
+        [
+            "2026-01-31 10:00:00.123456789",
+            "2026-01-31T10:00:00.1234567Z",
+            "2026-01-31 10:00:00 UTC",
+            "2026-01-31 10:00:00.5 UTC",
+            "2026-01-31 11:00:00 +0100",
+        ],
+        "date",
+    ),
     "typed integers": ([1, None], "integer"),
     "typed numbers": ([1.5, math.nan], "number"),
     "typed truth": ([True, None], "boolean"),
@@ -49,6 +59,14 @@ def test_long_decimals_stay_apart(scale: int) -> None:
     values = pa.array(names).cast(pa.decimal128(38, scale))
     assert to_text(values).to_pylist() == names
     assert normal(values)[1].to_pylist() == normal(pa.array(names))[1].to_pylist()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2026-01-31 10:00:00 UTC", "2026-01-31T10:00:00.000000999Z", "2026-01-31 12:30:00 +0230"],
+)
+def test_a_moment_is_one_in_every_zone(text: str) -> None:
+    assert to_days(pa.array([text]))[0] == to_days(pa.array(["2026-01-31T10:00:00"]))[0]
 
 
 def test_one_late_word_makes_a_column_text() -> None:

@@ -119,6 +119,13 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 _NAMED = rf"(?i)^\d\d?[- ](?:{'|'.join(_MONTHS)})[a-z]*[- ]\d{{4}}\b"
 _BEGINS_AS_DATE = r"^\d{1,4}[-/. ]"
 _HALF = r"(?i)^(?P<rest>.* (?P<hour>\d\d?):\d\d(?::\d\d)?) ?(?P<half>[ap])\.?m\.?$"
+_ZONES = (
+    (r"(:\d\d\.\d{6})\d{1,3}", r"\1"),
+    (r"(:\d\d(?:\.\d+)?) ?(?:UTC|GMT)$", r"\1Z"),
+    (r"(:\d\d(?:\.\d+)?) ([+-]\d\d:?\d\d)$", r"\1\2"),
+)
+"""Nanoseconds, and zones as BigQuery and Ruby write them, with what they are in ISO 8601."""
+
 _DAY = 86_400_000_000  # in microseconds
 _EXACT = 2**53
 _NO_TEXT = pa.nulls(1, pa.string())[0]  # pa.scalar would import pandas
@@ -380,6 +387,9 @@ def _parse_times(text: pa.Array) -> pa.Array:
     dated = pc.if_else(pc.match_substring_regex(text, r"^\d{4}-\d\d"), text, _NO_TEXT)
     if dated.null_count == len(dated):
         return pa.nulls(len(dated), pa.timestamp("us"))
+    for pattern, instead in _ZONES:
+        if pc.any(pc.match_substring_regex(dated, pattern)).as_py():
+            dated = pc.replace_substring_regex(dated, pattern, instead)
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
         if (times := _cast(dated, kind)) is not None:
             return _without_zone(times)
