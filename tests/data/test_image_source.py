@@ -366,7 +366,7 @@ def test_a_photo_is_turned_the_way_the_camera_was_held(tmp_path: Path) -> None:
     np.testing.assert_array_equal(raw.items.inputs["images"][3], expected)
 
 
-def test_a_turned_tiff_has_the_size_that_it_is_shown_in(tmp_path: Path) -> None:
+def test_a_turned_tiff_is_turned_once(tmp_path: Path) -> None:
     fill(tmp_path / "pets")
     turned = Image.Exif()
     turned[0x0112] = 6

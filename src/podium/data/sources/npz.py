@@ -184,18 +184,7 @@ def _read_target(
             flat = {part: array.astype(np.int64) for part, array in flat.items()}
             floats = False
     if kind == "regression" or (not kind and floats):
-        for array in flat.values():
-            if array.dtype.kind not in "biuf":
-                raise InvalidInput(
-                    f"the target of a regression must be numbers, but is {array.dtype}"
-                )
-        exact = flat["train"].dtype.name in ("float32", "float64")
-        wanted = flat["train"].dtype if exact else np.dtype(np.float64)
-        return (
-            "regression",
-            (),
-            {part: array.astype(wanted, copy=False) for part, array in flat.items()},
-        )
+        return "regression", (), _as_numbers(flat)
     for part, array in flat.items():
         if array.ndim != 1:
             raise InvalidInput(
@@ -233,6 +222,15 @@ def _read_target(
         classes,
         {part: array.astype(smallest) for part, array in indices.items()},
     )
+
+
+def _as_numbers(parts: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the target of each part as float32, if that of train is, else as float64."""
+    for array in parts.values():
+        if array.dtype.kind not in "biuf":
+            raise InvalidInput(f"the target of a regression must be numbers, but is {array.dtype}")
+    wanted = np.float32 if parts["train"].dtype.name == "float32" else np.float64
+    return {part: array.astype(wanted, copy=False) for part, array in parts.items()}
 
 
 def _as_integers(array: Array) -> Array:
