@@ -185,6 +185,13 @@ def test_items_in_two_given_parts_are_refused_unless_allowed(tmp_path: Path) -> 
             {},
             "x holds nan in item 1, column",
         ),
+        ({"x": np.full((60, 2), 1e300)}, {"allow_duplicates": True}, r"x holds 1e\+300 in item 1"),
+        ({"y": RNG.random(60) * 1e300}, {}, r"target holds .*e\+\d+ in item"),
+        (
+            {"x": RNG.random((60, 2)).astype(np.longdouble)},
+            {},
+            "x holds float128, .* 64 bits or less",
+        ),
         ({"y": np.full(60, 5)}, {}, "2 <= number of classes"),
         ({"y": np.eye(2)[np.arange(60) % 2]}, {}, r"must be \[n\], but in train it is \[60, 2\]"),
         ({"y": np.arange(60)}, {}, "the target y has 60 different whole numbers in 60 items"),

@@ -217,6 +217,7 @@ BAD: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     "no input": ("x,label\n1,0\n2,1\n", {"drop": ["x"]}, "a.csv has no column to learn from"),
     "no part": ("x,p,label\n1,train,0\n2,,1\n", {"part": "p"}, "row 2, column p: the part is missing"),
     "words as time": ("x,t,label\n1,1,0\n2,soon,1\n", {"time": "t"}, "row 2, column t: the time must be a finite num"),
+    "a huge target": ("x,label\n1,0.5\n2,1e300\n", {"kind": "regression"}, "row 2, column label: .* that float32 holds"),
     "no group": ("x,g,label\n1,a,0\n2,,1\n", {"group": "g"}, "row 2, column g: the group is missing"),
     "names": ("x,label\n" + "".join(f"n{row},{row % 2}\n" for row in range(1200)), {}, "column x: more than 1,000 categ"),
     "quantity": ("x,label\n" + "".join(f"1,{row}\n" for row in range(101)), {}, "101 different whole numbers\nhint: if it"),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from podium.data.artifact import PARTS
-from podium.data.blocks import Selection, blocks
+from podium.data.blocks import Selection, are_numbers, blocks
 from podium.data.near import NearItems, letter_cases, mix, one_case, picture_grid
 from podium.data.option_text import written
 from podium.data.profile import MISSING
@@ -126,7 +126,7 @@ def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[
     if target.ndim > 1 or len(rows) < FEWEST:
         return []
     some, labels = rows.astype(np.float64), target
-    if not (np.isfinite(some).all() and np.isfinite(labels).all()):
+    if not (are_numbers(some).all() and are_numbers(labels).all()):
         return []  # refused in words, where they are written
     found = []
     for at, column in enumerate(columns):
@@ -392,8 +392,8 @@ def _hash_column(train: Array, test: Array, column: Column, at: int) -> tuple[Ha
     """Return hashes [n] and [m] of a column's values, of numbers rounded to a hundredth of their
     deviation; the hash of a row is their sum."""
     sides = [side.astype(np.float64) for side in (train, test)]
-    if column.kind == "number":
-        scale = max(float(sides[0].std()), 1e-300) / 100
+    scale = float(sides[0].std()) / 100 if column.kind == "number" else 0.0
+    if scale:
         sides = [np.round(side / scale) for side in sides]
     known, new = (mix((side + 0.0).view(np.uint64), at) for side in sides)
     return known, new

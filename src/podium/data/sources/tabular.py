@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from podium.data.blocks import are_numbers
 from podium.data.option_text import changed, written
 from podium.data.options import DataOptions
 from podium.data.preprocessing import TablePreprocessing, TextPreprocessing
@@ -268,11 +269,12 @@ class Survey:
 
     def _numbers(self, name: str, role: str) -> NDArray[np.float64]:
         numbers = to_numbers(self.kept[name], self.missing_values)[0]
-        wrong = np.flatnonzero(np.isnan(numbers))
+        wrong = np.flatnonzero(~are_numbers(numbers))
         if len(wrong):
             value = str(self.kept[name][int(wrong[0])].as_py())
             raise InvalidInput(
-                f"{self._where(wrong[0], name)}: {role} must be a finite number, but is {value[:60]!r}"
+                f"{self._where(wrong[0], name)}: {role} must be a finite number that float32 holds, but is "
+                f"{value[:60]!r}"
             )
         return numbers
 
