@@ -5,9 +5,12 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
+
+from podium.errors import InvalidInput
+from podium.files.documents import load_yaml
 
 _PLAIN = r"(?!(?i:y|n|yes|no|on|off|true|false|null)$)[A-Za-z_][\w-]*"
 """A text that YAML and a shell take as it is."""
@@ -59,10 +62,16 @@ def written(option: str, value: Any) -> str:
     if _PARAMETERS.get() is not None:
         return f"data_options={shlex.quote(json.dumps(changed(option, value)['data_options'], ensure_ascii=False))}"
     value = [value] if option in _LISTS else value
-    plain = isinstance(value, str) and not re.fullmatch(r"\W", value)  # YAML reads no lone comma
-    text = value if plain else json.dumps(value, ensure_ascii=False)
+    text = value if _is_plain(value) else json.dumps(value, ensure_ascii=False)
     if option in _LISTS and re.fullmatch(_PLAIN, value[0], re.ASCII):
         return f"{option}=[{value[0]}]"
     return (
         f"{option}={text}" if re.fullmatch(r"[\w.\\-]*", text) else shlex.quote(f"{option}={text}")
     )
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether YAML reads a text as itself, not as a number, a date, or a comment."""
+    with suppress(InvalidInput):
+        return isinstance(value, str) and load_yaml(value, "an option") == [value]
+    return False
