@@ -3,6 +3,7 @@
 import pytest
 
 from podium.display.text import apart, brief, digits, duration, figure
+from podium.reports.leaderboard import short
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,11 @@ def test_differences_have_a_sign_and_texts_stay() -> None:
     assert (brief("92127.3"), brief("adamw")) == ("92,130", "adamw")
     assert (brief("16384"), brief(12345), brief("1e-5")) == ("16384", "12345", "1e-05")
     assert (digits(1234, 3), digits(123.4, 3), digits(99996, 4)) == ("1,230", "123", "100,000")
+
+
+@pytest.mark.parametrize("name", ["007", "1_000_000_000", "0123456789", "infinity", "nan"])
+def test_a_name_of_digits_stays(name: str) -> None:
+    assert (brief(name), short(name)) == (name, name)
 
 
 def test_large_values_are_told_apart() -> None:
