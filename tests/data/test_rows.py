@@ -117,6 +117,12 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
     "nested json": ("a.jsonl", '{"a": [1]}\n{"a": 1}\n', r"a.jsonl, row 1: .*a is \[1\]"),
     "no json": ("a.jsonl", "\n", "a.jsonl is empty"),
     "a json list": ("a.jsonl", '[{"a": 1}, {"a": 2}]', r"a.jsonl, row 1: .* it is .*\[\{'a': 1"),
+    "a spreadsheet": ("a.csv", b"PK\x03\x04\x14\x00", "a.csv is not text, but a spreadsheet"),
+    "a packed parquet": (
+        "a.csv.gz",
+        gzip.compress(b"PAR1\x15"),
+        "a.csv.gz is not text, but Parquet",
+    ),
     "unknown ending": ("a.xls", "a,b\n", "a table ends in .csv"),
 }
 

@@ -45,6 +45,13 @@ CSV_ENDINGS, PARQUET_ENDINGS, JSON_ENDINGS = (
     (".parquet", ".pq"),
     (".jsonl", ".ndjson"),
 )
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+_MAGIC = {
+    b"PK\x03\x04": ("a spreadsheet or an archive", "save it as CSV"),
+    b"\xd0\xcf\x11\xe0": ("a spreadsheet of Excel", "save it as CSV"),
+    b"PAR1\x15": ("Parquet", "let its name end in .parquet"),
+}
+"""First bytes of files that are called CSV and are something else, what that is, and a hint."""
 
 
 _EXPONENT = r"([eE][+-]?\d+)?"
@@ -118,7 +125,8 @@ def open_rows(
         return _open_csv(path, name, delimiter, encoding, decimal, thousands, usual)
     endings = ", ".join((*CSV_ENDINGS, *PARQUET_ENDINGS, *JSON_ENDINGS))
     raise InvalidInput(
-        f"a table ends in {endings}, but this file is {name}", "rename it after what it is"
+        f"a table ends in {endings}, but this file is {name}",
+        "save it as CSV" if suffix in _SPREADSHEETS else "rename it after what it is",
     )
 
 
@@ -193,8 +201,8 @@ def known_encoding(path: Path, name: str, encoding: str) -> str:
     """Return the encoding of a text file: UTF-16 if it begins as such a file does.
 
     Raises:
-        InvalidInput: There is none of this name, or the file seems to be UTF-16, but does not
-            begin so.
+        InvalidInput: There is none of this name, the file is no text, or it seems to be UTF-16, but
+            does not begin so.
     """
     try:
         "".encode(encoding)
@@ -211,6 +219,9 @@ def known_encoding(path: Path, name: str, encoding: str) -> str:
             head = stream.read(200)
     except (OSError, EOFError):
         return encoding  # a sentence says why when its header is read
+    for magic, (what, hint) in _MAGIC.items():
+        if head.startswith(magic):
+            raise InvalidInput(f"{name} is not text, but {what}", hint)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     for odd, wide in ((1, "utf-16-le"), (0, "utf-16-be")):
