@@ -90,6 +90,12 @@ def test_a_bar_in_a_quoted_name_separates_no_columns(tmp_path: Path) -> None:
     assert values(path) == {"id": ["1"], "a|b|c|d": ["x|y|z|w"]}
 
 
+def test_utf_16_without_its_mark_is_refused_in_words(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "a,b\n1,2\n".encode("utf-16-le"))
+    with pytest.raises(InvalidInput, match=r"a\.csv: this is not utf-16"):
+        values(path, encoding="utf-16")
+
+
 def test_a_cell_may_be_as_long_as_a_row(tmp_path: Path) -> None:
     text = "word " * 40_000
     assert values(write(tmp_path / "a.csv", f"text,label\n{text},1\n"))["text"] == [text]

@@ -300,6 +300,14 @@ def test_a_test_file_may_write_its_numbers_otherwise(kept: pa.DataType, tmp_path
     assert raw.groups.tolist() == ["7", "8", "9", "7"] * 2
 
 
+def test_a_target_of_another_kind_is_not_to_be_dropped(tmp_path: Path) -> None:
+    rows = pa.table({"x": [1, 2], "label": pa.array([0, 1], pa.time32("s"))})
+    parquet.write_table(rows, tmp_path / "a.parquet")
+    with pytest.raises(InvalidInput, match=r"column label: .* here they are time32") as refused:
+        read(tmp_path / "a.parquet", tmp_path)
+    assert refused.value.hint == "write it as one of these"
+
+
 @pytest.mark.parametrize("given", ["[]", [], None])
 def test_an_empty_list_of_missing_values_means_none(given: Any, tmp_path: Path) -> None:
     """Through YAML and the shell, and as a pipeline hands it on."""

@@ -240,8 +240,8 @@ def _open_lines(path: Path, name: str, column: str, encoding: str) -> RowFile:
                         file=name, numbers=numbers, columns={column: pa.array(lines, pa.string())}
                     )
                     start += len(lines)
-        except UnicodeDecodeError as error:
-            message = f"{name}, after row {start - 1}: this is not {encoding} ({error.reason})"
+        except UnicodeError as error:
+            message = f"{name}, after row {start - 1}: this is not {encoding} ({error})"
             raise InvalidInput(message, "say how it is encoded: --encoding cp1252") from None
 
     return RowFile(name=name, columns=(column,), note="a sentence a line", batches=batches)

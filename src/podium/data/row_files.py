@@ -114,7 +114,7 @@ def open_rows(
         raise NotFound(
             f"there is no file {name}"
             if not path.exists()
-            else f"{name} is a directory, not a table"
+            else f"{name} is {'a directory' if path.is_dir() else 'no file'}, not a table"
         )
     suffix = path.suffix.lower()
     if suffix in PARQUET_ENDINGS:
@@ -412,14 +412,14 @@ def _explained(
     row is the reason."""
     try:
         yield
-    except (pa.ArrowInvalid, UnicodeDecodeError, OSError, EOFError) as error:
+    except (pa.ArrowInvalid, UnicodeError, OSError, EOFError) as error:
         text = str(error)
         if refused:
             raise InvalidInput(
                 str(refused[-1]), "is the delimiter right, and are texts with it quoted?"
             ) from None
         cell = re.search(r"CSV column #(\d+): Row #(\d+)", text)
-        if isinstance(error, UnicodeDecodeError) or "UTF8" in text:
+        if isinstance(error, UnicodeError) or "UTF8" in text:
             where = (
                 f", row {int(cell[2]) - 1 - above}, column {names[int(cell[1])]}" if cell else ""
             )

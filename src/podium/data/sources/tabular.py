@@ -441,10 +441,11 @@ def survey(file: RowFile, location: str, options: DataOptions) -> Survey:
             try:
                 guesses[name].add(values)
             except InvalidInput as error:
+                message = f"{location}, column {name}: {error.message}"
+                if name in chunks:
+                    raise InvalidInput(message, "write it as one of these") from None
                 hint = f"leave the column out: {written('drop', name)}"
-                raise InvalidInput(
-                    f"{location}, column {name}: {error.message}", hint, changed("drop", name)
-                ) from None
+                raise InvalidInput(message, hint, changed("drop", name)) from None
             if name in chunks:
                 chunks[name].append(values)
     if not count:
