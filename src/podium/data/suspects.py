@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.stats import binom, rankdata
 
 from podium.data.artifact import PARTS
 from podium.data.blocks import Selection, are_numbers, blocks
@@ -204,8 +204,7 @@ def _area(values: NDArray[np.float64], labels: Array) -> float:
     """Return the area under the ROC curve of a column, whichever way it points; equal values count
     half."""
     positive = labels == labels.max()
-    _, codes, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(sizes) - (sizes - 1) / 2)[codes]
+    ranks = rankdata(values)
     ups, downs = int(positive.sum()), int((~positive).sum())
     if min(ups, downs) < 5:
         return 0.0
