@@ -39,6 +39,19 @@ def of_pipeline(given: Mapping[str, Any]) -> Iterator[None]:
         _PARAMETERS.reset(token)
 
 
+_AS_FLAGS: ContextVar[bool] = ContextVar("_AS_FLAGS", default=False)
+
+
+@contextmanager
+def as_flags() -> Iterator[None]:
+    """Let `written` write options as flags, as `podium predict` takes them."""
+    token = _AS_FLAGS.set(True)
+    try:
+        yield
+    finally:
+        _AS_FLAGS.reset(token)
+
+
 def in_pipeline() -> bool:
     """Whether what is said is read by somebody who gives parameters of a pipeline, not flags."""
     return _PARAMETERS.get() is not None
@@ -59,6 +72,8 @@ def written(option: str, value: Any) -> str:
     Args:
         value: Its value; of an option that lists names, one more name.
     """
+    if _AS_FLAGS.get():
+        return f"--{option} {shlex.quote(str(value))}"
     if _PARAMETERS.get() is not None:
         return f"data_options={shlex.quote(json.dumps(changed(option, value)['data_options'], ensure_ascii=False))}"
     value = [value] if option in _LISTS else value
