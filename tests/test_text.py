@@ -2,7 +2,8 @@
 
 import pytest
 
-from podium.display.text import apart, brief, digits, figure
+from podium.display.text import apart, brief, digits, duration, figure
+from podium.reports.leaderboard import short
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,25 @@ def test_differences_have_a_sign_and_texts_stay() -> None:
     assert (digits(1234, 3), digits(123.4, 3), digits(99996, 4)) == ("1,230", "123", "100,000")
 
 
+@pytest.mark.parametrize("name", ["007", "1_000_000_000", "0123456789", "infinity", "nan"])
+def test_a_name_of_digits_stays(name: str) -> None:
+    assert (brief(name), short(name)) == (name, name)
+
+
 def test_large_values_are_told_apart() -> None:
     assert apart(92127.31, 92127.32) == "92,127.31"
     assert apart(92127.0, 92127.0) == "an equal 92,130"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.04, "0.0 s"),
+        (99.94, "99.9 s"),
+        (99.97, "1 min 40 s"),
+        (119.7, "2 min 00 s"),
+        (3599.6, "60 min 00 s"),
+    ],
+)
+def test_no_minute_has_sixty_seconds(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

@@ -30,6 +30,11 @@ TABLES: dict[str, Any] = {
     "a table of pyarrow": pa.Table.from_pandas(FRAME),
     "columns by name": FRAME.to_dict("list"),
     "rows as dicts": FRAME.to_dict("records"),
+    "rows whose first lacks a column": [
+        {name: value for name, value in row.items() if at or name != "city"}
+        for at, row in enumerate(FRAME.to_dict("records"))
+    ],
+    "texts with NaN": {**FRAME.to_dict("list"), "city": [float("nan"), *FRAME["city"][1:]]},
     "a frame with an index": FRAME.set_index(np.arange(200)[::-1]),
 }
 
@@ -38,6 +43,11 @@ TABLES: dict[str, Any] = {
 def test_a_table_in_memory_is_a_dataset(what: str, home: Path) -> None:
     dataset = podium.prepare_data(TABLES[what], target="sold")
     assert (dataset.kind, dataset.classes) == ("classification", ["no", "yes"])
+    columns = dataset.info.inputs["table"].columns
+    assert [(column.name, len(column.categories)) for column in columns] == [
+        ("size", 0),
+        ("city", 4),
+    ]
     assert len(list(home.glob("given/*"))) == 1
     podium.prepare_data(TABLES[what], target="sold", output=home / "again")
     assert len(list(home.glob("given/*"))) == 1
@@ -48,7 +58,10 @@ def test_a_table_in_memory_is_a_dataset(what: str, home: Path) -> None:
     [
         (FRAME[["size", "city"]], FRAME["sold"]),
         (FRAME[["size", "city"]].to_dict("list"), list(FRAME["sold"])),
+        (FRAME[["size", "city"]], FRAME[["sold"]]),
+        (FRAME[["size", "city"]], (np.arange(200) % 2)[:, None]),
         (ARRAY, np.array(["yes", "no"] * 100)),
+        (ARRAY, FRAME["sold"]),
         (ARRAY, np.arange(200) % 2),
         {"pictures": RANDOM.integers(0, 255, (200, 4, 4), np.uint8), "target": np.arange(200) % 2},
     ],
@@ -64,6 +77,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a number": (3, "data cannot be of type int"),
     "another number of targets": ((ARRAY, [1, 2]), "X has 200 items, but y has 2"),
     "columns of several lengths": ({"a": [1, 2], "b": [1]}, "these columns are no table"),
+    "two targets": ((FRAME[["size"]], FRAME[["city", "sold"]]), "y has 2 columns"),
+    "a target alone": ((FRAME, 3), "y cannot be of type int"),
+    "mixed targets": ((ARRAY, ["yes", None] * 100), "target holds objects"),
+    "a huge number": ({"a": 2**70}, "these columns are no table"),
     "a series": (FRAME["sold"], "data cannot be of type pandas."),
 }
 

@@ -161,6 +161,17 @@ def test_mistakes_are_named(
     assert "kind 'smell' is not known" in wrong.stderr
 
 
+def test_the_hint_about_an_encoding_can_be_typed(
+    predict: Predict, rows: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "new.csv"
+    file.write_bytes("x,color\n31,red\n40,Köln\n".encode("cp1252"))
+    refused = predict(file, "--file", rows)
+    assert "row 2, column color: this is not utf-8\n" in refused.stderr
+    assert "for example --encoding cp1252" in refused.stderr
+    assert predict(file, "--file", rows, "--encoding", "cp1252").returncode == 0
+
+
 def test_the_dataset_can_say_how_inputs_are_made(
     predict: Predict, shapes: bytes, pictures: Path, tmp_path: Path
 ) -> None:

@@ -23,6 +23,16 @@ TYPES: dict[str, tuple[Any, str]] = {
         ["2026/01/31", "2026/2/1 9:30", "1-Feb-2026", "2026-02-01 9:30 PM"],
         "date",
     ),
+    "moments of databases": (
+        [
+            "2026-01-31 10:00:00.123456789",
+            "2026-01-31T10:00:00.1234567Z",
+            "2026-01-31 10:00:00 UTC",
+            "2026-01-31 10:00:00.5 UTC",
+            "2026-01-31 11:00:00 +0100",
+        ],
+        "date",
+    ),
     "typed integers": ([1, None], "integer"),
     "typed numbers": ([1.5, math.nan], "number"),
     "typed truth": ([True, None], "boolean"),
@@ -30,6 +40,8 @@ TYPES: dict[str, tuple[Any, str]] = {
     "typed moments": (pa.array([0], pa.timestamp("ns", "Europe/Berlin")), "date"),
     "encoded words": (pa.array(["a", "b", None]).dictionary_encode(), "text"),
     "decimals": (pa.array(["1.5"]).cast(pa.decimal128(5, 2)), "number"),
+    "decimals without a fraction": (pa.array(["1", None]).cast(pa.decimal128(38, 0)), "integer"),
+    "decimals as names": (pa.array(["12345678901234567891"]).cast(pa.decimal128(38, 0)), "text"),
 }
 
 
@@ -39,6 +51,22 @@ def test_the_type_follows_from_all_values(case: str) -> None:
     guess = Guess(case)
     guess.add(pa.array(values) if isinstance(values, list) else values)
     assert guess.type == expected
+
+
+@pytest.mark.parametrize("scale", [0, 9])
+def test_long_decimals_stay_apart(scale: int) -> None:
+    names = ["12345678901234567891", "12345678901234567892"]
+    values = pa.array(names).cast(pa.decimal128(38, scale))
+    assert to_text(values).to_pylist() == names
+    assert normal(values)[1].to_pylist() == normal(pa.array(names))[1].to_pylist()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2026-01-31 10:00:00 UTC", "2026-01-31T10:00:00.000000999Z", "2026-01-31 12:30:00 +0230"],
+)
+def test_a_moment_is_one_in_every_zone(text: str) -> None:
+    assert to_days(pa.array([text]))[0] == to_days(pa.array(["2026-01-31T10:00:00"]))[0]
 
 
 def test_one_late_word_makes_a_column_text() -> None:

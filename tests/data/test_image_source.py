@@ -1,7 +1,11 @@
 """Folders of pictures: sizes, colors, parts and classes; files that cannot be used are named."""
 
 import io
+import os
+import shutil
 import struct
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -13,8 +17,10 @@ from PIL import Image
 from podium.data import preprocessing
 from podium.data.options import DataOptions
 from podium.data.sources import images
+from podium.data.sources.fetching import is_small
 from podium.data.sources.source import Raw
 from podium.errors import InvalidInput, NotFound, PodiumError
+from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.storage import connect
 
 
@@ -358,3 +364,90 @@ def test_a_photo_is_turned_the_way_the_camera_was_held(tmp_path: Path) -> None:
     raw = read(tmp_path / "pets", tmp_path)
     expected = np.rot90(np.asarray(picture(3, (12, 10))), -1)
     np.testing.assert_array_equal(raw.items.inputs["images"][3], expected)
+
+
+def test_a_turned_tiff_is_turned_once(tmp_path: Path) -> None:
+    fill(tmp_path / "pets")
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    for file in (tmp_path / "pets").rglob("*.png"):
+        Image.open(file).save(file.with_suffix(".tiff"), exif=turned)
+        file.unlink()
+    array = read(tmp_path / "pets", tmp_path).items.inputs["images"]
+    assert array.shape == (6, 12, 10, 3)
+    np.testing.assert_array_equal(array[0], np.rot90(np.asarray(picture(0)), -1))
+
+
+@pytest.mark.parametrize("kind", ["avif", "gif"])
+def test_a_picture_that_ends_early_is_named(kind: str, tmp_path: Path) -> None:
+    fill(tmp_path / "pets")
+    whole = io.BytesIO()
+    picture(0).save(whole, kind, save_all=True, append_images=[picture(1)])
+    for length in (len(whole.getvalue()) // 2, len(whole.getvalue()) - 3):
+        (tmp_path / "pets" / "cat" / f"{length}.{kind}").write_bytes(whole.getvalue()[:length])
+    (tmp_path / "pets" / "cat" / f"header.{kind}").write_bytes(whole.getvalue()[:14])
+    with pytest.raises(InvalidInput, match=rf"cat/header\.{kind}: this (picture cannot|is not)"):
+        read(tmp_path / "pets", tmp_path)
+
+
+def test_links_that_are_not_followed_are_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(tmp_path / "more")
+    pets = fill(tmp_path / "pets")
+    (pets / "cow").symlink_to(tmp_path / "more" / "dog")
+    assert read(pets, tmp_path).classes == ("cat", "cow", "dog")
+    assert "left out" not in caplog.text
+    (pets / "cat" / "more").symlink_to(tmp_path / "more" / "cat")
+    (pets / "dog" / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    (pets / "pig").symlink_to(tmp_path / "nowhere")
+    assert len(read(pets, tmp_path).items) == 9
+    assert "3 links left out" in caplog.text
+    assert "for example cat/more" in caplog.text
+    assert is_small(pets, 1 << 20)
+
+
+def test_names_that_are_no_utf8_stay_apart(tmp_path: Path) -> None:
+    pets, names = fill(tmp_path / "pets", count=8), (b"caf\xe9", b"caf\xe8")
+    for at, name in enumerate(names):
+        for number in range(8):
+            folder = pets / os.fsdecode(name) / os.fsdecode(b"\xe9")
+            folder.mkdir(parents=True, exist_ok=True)
+            picture(100 * at + number + 50).save(folder / os.fsdecode(b"\xe9%d.png" % number))
+    settings = DataSettings(
+        dataset=f"images:{pets}", data_options={"group": r"(\d)\.png", "test": 0.5}
+    )
+    assert prepare_data(settings, tmp_path / "d").classes == (r"caf\xe8", r"caf\xe9", "cat", "dog")
+
+
+def test_the_working_directory_gives_data_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(fill(tmp_path / "pets"))
+    assert read(".", tmp_path).name == "pets"
+    assert DataSettings(dataset="images:.").name == "pets"
+
+
+SMALL_DISK = 'mount -t tmpfs -o size=1m none "$TMPDIR" && exec "$@"'
+
+
+def test_a_full_disk_ends_no_process_without_a_word(tmp_path: Path) -> None:
+    fill(tmp_path / "pets", count=12, size=(300, 300))
+    (tmp_path / "small").mkdir()
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "small")}
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, "sh"]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*alone, "true"], env=environment).returncode
+    ):
+        pytest.skip("this user may not mount a small disk")
+    podium = [str(Path(sys.executable).with_name("podium")), "data", "prepare"]
+    done = subprocess.run(
+        [*alone, *podium, f"images:{tmp_path}/pets", "--output", str(tmp_path / "d")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "No space left on device" in done.stderr

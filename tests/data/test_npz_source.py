@@ -78,6 +78,33 @@ def test_classes_may_have_names_of_their_own(tmp_path: Path) -> None:
     assert info.parts["test"].class_counts == (2, 2, 2)
 
 
+def test_classes_of_bytes_are_texts(tmp_path: Path) -> None:
+    np.savez(tmp_path / "made.npz", **arrays(y=np.array(["Köln".encode(), b"Bonn"] * 30)))
+    assert prepare(tmp_path).classes == ("Bonn", "Köln")
+
+
+@pytest.mark.parametrize("kind", [np.uint64, np.float32])
+def test_parts_may_write_their_targets_otherwise(kind: Any, tmp_path: Path) -> None:
+    x, y = RNG.random((60, 4)), np.arange(60) % 3
+    np.savez(
+        tmp_path / "made.npz",
+        x_train=x[:50],
+        y_train=y[:50],
+        x_test=x[50:],
+        y_test=y[50:].astype(kind),
+    )
+    assert prepare(tmp_path).classes == ("0", "1", "2")
+    np.savez(
+        tmp_path / "made.npz",
+        x_train=x[:50],
+        y_train=y[:50] / 7,
+        x_test=x[50:],
+        y_test=y[50:].astype(kind),
+    )
+    prepare(tmp_path, kind="regression")
+    assert artifact.load(tmp_path / "d", "test").target.tolist() == y[50:].tolist()
+
+
 def test_more_classes_than_a_byte_counts_are_told_apart(tmp_path: Path) -> None:
     names = np.array([f"{number:03}" for number in range(257)])
     np.savez(tmp_path / "made.npz", x=RNG.random((257 * 4, 2), np.float32), y=np.tile(names, 4))
@@ -158,11 +185,19 @@ def test_items_in_two_given_parts_are_refused_unless_allowed(tmp_path: Path) -> 
             {},
             "x holds nan in item 1, column",
         ),
+        ({"x": np.full((60, 2), 1e300)}, {"allow_duplicates": True}, r"x holds 1e\+300 in item 1"),
+        ({"y": RNG.random(60) * 1e300}, {}, r"target holds .*e\+\d+ in item"),
+        (
+            {"x": RNG.random((60, 2)).astype(np.longdouble)},
+            {},
+            "x holds float128, .* 64 bits or less",
+        ),
         ({"y": np.full(60, 5)}, {}, "2 <= number of classes"),
         ({"y": np.eye(2)[np.arange(60) % 2]}, {}, r"must be \[n\], but in train it is \[60, 2\]"),
         ({"y": np.arange(60)}, {}, "the target y has 60 different whole numbers in 60 items"),
         ({"y": np.array(["a"] * 60)}, {"kind": "regression"}, "must be numbers, but is <U1"),
         ({"classes": np.array(["a", "b"])}, {}, "indices into the 2 classes, but one is 2"),
+        ({"sets/x": np.zeros((60, 2))}, {}, "an array cannot be called 'sets/x'"),
         ({"x_train": np.zeros((60, 2))}, {}, "divided arrays beside others: x, x_train, y"),
         ({}, {"resize": [3, 4]}, "npz has no option resize"),
     ],

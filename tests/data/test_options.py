@@ -1,4 +1,5 @@
 import re
+import shlex
 from dataclasses import fields
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from podium.data.option_text import of_pipeline, written
 from podium.data.options import DataOptions
 from podium.errors import InvalidInput
+from podium.files.documents import load_yaml
 from podium.training.dataset import DataSettings
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "data.md"
@@ -27,6 +29,15 @@ def test_whole_numbers_may_arrive_as_floats() -> None:
     assert type(options.length) is int
     with pytest.raises(InvalidInput, match="length must be a whole number"):
         DataOptions.read("", {"length": 64.5})
+
+
+@pytest.mark.parametrize(
+    "name", ["1", "null", "true", "1e5", "a: b", "#x", "[x]", "x:", " x ", "%x", "2026-01-31", "ä"]
+)
+def test_an_option_is_read_as_it_is_written(name: str) -> None:
+    for option, expected in (("group", name), ("drop", [name])):
+        (word,) = shlex.split(written(option, name))
+        assert load_yaml(word.removeprefix(f"{option}="), "") == [expected]
 
 
 def test_mnist_takes_only_options_that_mean_something() -> None:

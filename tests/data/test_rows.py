@@ -37,8 +37,12 @@ def values(path: Path, **options: str) -> dict[str, list[str | None]]:
         ("a.tsv", "age\tcity\n31\tBonn\n40\tKöln\n"),
         ("a.csv.gz", gzip.compress("age,city\n31,Bonn\n40,Köln\n".encode())),
         ("a.jsonl", '{"age": 31, "city": "Bonn"}\n\n{"city": "Köln", "age": 40}\n'),
+        (
+            "a.jsonl.gz",
+            gzip.compress('{"age": 31, "city": "Bonn"}\n{"age": 40, "city": "Köln"}'.encode()),
+        ),
     ],
-    ids=["comma", "windows", "semicolon", "tab", "gzip", "json"],
+    ids=["comma", "windows", "semicolon", "tab", "gzip", "json", "gzipped json"],
 )
 def test_text_formats_give_equal_rows(name: str, content: str | bytes, tmp_path: Path) -> None:
     assert values(write(tmp_path / name, content)) == {
@@ -66,6 +70,42 @@ def test_latin_1_is_read_when_asked(tmp_path: Path) -> None:
         open_rows(path, encoding="utf-9")
 
 
+@pytest.mark.parametrize("encoding", ["UTF-8", "utf8", "utf-16-le"])
+def test_a_mark_of_bytes_is_in_no_name(encoding: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "\ufeffzip,city\n01067,Köln\n".encode(encoding))
+    assert values(path, encoding=encoding) == {"zip": ["01067"], "city": ["Köln"]}
+
+
+@pytest.mark.parametrize(
+    "header", ["price (EUR, net);city;rooms", '"price, EUR";"city, state";rooms']
+)
+def test_a_comma_in_a_name_separates_no_columns(header: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", f"{header}\n1,5;Bonn, NRW;3\n2,5;Ulm, BW;4\n")
+    found = list(values(path).values())
+    assert found == [["1.5", "2.5"], ["Bonn, NRW", "Ulm, BW"], ["3", "4"]]
+
+
+def test_a_bar_in_a_quoted_name_separates_no_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'id,"a|b|c|d"\n1,x|y|z|w\n')
+    assert values(path) == {"id": ["1"], "a|b|c|d": ["x|y|z|w"]}
+
+
+def test_utf_16_without_its_mark_is_refused_in_words(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "a,b\n1,2\n".encode("utf-16-le"))
+    with pytest.raises(InvalidInput, match=r"a\.csv: this is not utf-16"):
+        values(path, encoding="utf-16")
+
+
+def test_a_cell_may_be_as_long_as_a_row(tmp_path: Path) -> None:
+    text = "word " * 40_000
+    assert values(write(tmp_path / "a.csv", f"text,label\n{text},1\n"))["text"] == [text]
+
+
+def test_half_a_character_in_json_is_a_question_mark(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"te\\ud83dxt": "good \\ud83d\\ude00 day \\ud83d"}\n')
+    assert values(path) == {"te?xt": ["good 😀 day ?"]}
+
+
 BAD: dict[str, tuple[str, str | bytes, str]] = {
     "few values": ("a.csv", "a,b\n1,2\n3\n", "a.csv, row 2: has 1 value, but the header names 2"),
     "many values": ("a.csv", "a,b\n1,2\n3,4\n5,6,7\n", "a.csv, row 3: has 3 values"),
@@ -82,6 +122,13 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
     "not json": ("a.jsonl", '{"a": 1}\n{"a": \n', "a.jsonl, row 2: this is not a JSON object"),
     "nested json": ("a.jsonl", '{"a": [1]}\n{"a": 1}\n', r"a.jsonl, row 1: .*a is \[1\]"),
     "no json": ("a.jsonl", "\n", "a.jsonl is empty"),
+    "a json list": ("a.jsonl", '[{"a": 1}, {"a": 2}]', r"a.jsonl, row 1: .* it is .*\[\{'a': 1"),
+    "a spreadsheet": ("a.csv", b"PK\x03\x04\x14\x00", "a.csv is not text, but a spreadsheet"),
+    "a packed parquet": (
+        "a.csv.gz",
+        gzip.compress(b"PAR1\x15"),
+        "a.csv.gz is not text, but Parquet",
+    ),
     "unknown ending": ("a.xls", "a,b\n", "a table ends in .csv"),
 }
 
@@ -98,6 +145,8 @@ def test_a_file_of_another_kind_is_damaged(tmp_path: Path) -> None:
         open_rows(write(tmp_path / "a.parquet", "hello"))
     with pytest.raises(Damaged, match=r"a\.csv\.gz"):
         values(write(tmp_path / "a.csv.gz", "hello"))
+    with pytest.raises(Damaged, match=r"a\.jsonl\.gz cannot be read"):
+        values(write(tmp_path / "a.jsonl.gz", "hello"))
     with pytest.raises(NotFound, match=r"there is no file .*nowhere\.csv"):
         open_rows(tmp_path / "nowhere.csv")
 

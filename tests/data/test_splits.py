@@ -131,6 +131,12 @@ def test_items_of_one_time_stay_together() -> None:
     ]
 
 
+def test_items_of_a_single_time_are_refused_in_words() -> None:
+    raw = raw_of(np.arange(60) % 2, times=np.full(60, 5.0))
+    with pytest.raises(InvalidInput, match="the validation part has no item"):
+        divide(raw, DataOptions(time="day"))
+
+
 def test_a_limit_by_time_leaves_out_the_oldest() -> None:
     times = np.arange(200)
     division = divide(raw_of(np.arange(200) % 2, times=times), DataOptions(time="t"), limit=50)

@@ -217,6 +217,7 @@ BAD: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     "no input": ("x,label\n1,0\n2,1\n", {"drop": ["x"]}, "a.csv has no column to learn from"),
     "no part": ("x,p,label\n1,train,0\n2,,1\n", {"part": "p"}, "row 2, column p: the part is missing"),
     "words as time": ("x,t,label\n1,1,0\n2,soon,1\n", {"time": "t"}, "row 2, column t: the time must be a finite num"),
+    "a huge target": ("x,label\n1,0.5\n2,1e300\n", {"kind": "regression"}, "row 2, column label: .* that float32 holds"),
     "no group": ("x,g,label\n1,a,0\n2,,1\n", {"group": "g"}, "row 2, column g: the group is missing"),
     "names": ("x,label\n" + "".join(f"n{row},{row % 2}\n" for row in range(1200)), {}, "column x: more than 1,000 categ"),
     "quantity": ("x,label\n" + "".join(f"1,{row}\n" for row in range(101)), {}, "101 different whole numbers\nhint: if it"),
@@ -257,6 +258,54 @@ def test_a_class_named_none_names_missing_values(tmp_path: Path) -> None:
     assert refused.value.hint == "remove these rows; if 'None' is a name: 'missing_values=[\"\"]'"
     raw = read(tmp_path / "a.csv", tmp_path, target="y", missing_values=[""])
     assert raw.classes == ("NA", "None", "b")
+
+
+@pytest.mark.parametrize("mark", ["-", "unknown"])
+def test_a_mark_among_numbers_is_no_class(mark: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"x,y\n1,0\n2,1\n3,{mark}\n4,1\n")
+    with pytest.raises(InvalidInput, match=r"a\.csv, row 3, column y: the target is missing"):
+        read(tmp_path / "a.csv", tmp_path, target="y")
+    raw = read(tmp_path / "a.csv", tmp_path, target="y", missing_values=[""])
+    assert sorted(raw.classes) == sorted(["0", "1", mark])
+
+
+@pytest.mark.parametrize(
+    ("values", "classes"),
+    [
+        (["$20", "$5"], ("$5", "$20")),
+        (['"2,000"', '"1,000"'], ("1,000", "2,000")),
+        (["20%", "5%"], ("5%", "20%")),
+        (["2e3", "1000"], ("1000", "2e3")),
+    ],
+)
+def test_classes_that_are_amounts_stand_by_value(
+    values: list[str], classes: tuple[str, ...], tmp_path: Path
+) -> None:
+    lines = [f"{at},{value}" for at, value in enumerate(2 * values)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,y", *lines]))
+    raw = read(tmp_path / "a.csv", tmp_path, target="y", kind="classification")
+    assert raw.classes == classes
+
+
+@pytest.mark.parametrize("kept", [pa.int32(), pa.float64(), pa.string()], ids=str)
+def test_a_test_file_may_write_its_numbers_otherwise(kept: pa.DataType, tmp_path: Path) -> None:
+    rows = pa.table({"x": [1, 2, 3, 4], "group": [7, 8, 9, 7], "label": [0, 1, 0, 1]})
+    parquet.write_table(rows, tmp_path / "a.parquet")
+    others = {name: column.cast(kept) for name, column in zip(rows.column_names, rows, strict=True)}
+    parquet.write_table(pa.table(others), tmp_path / "b.parquet")
+    raw = read(tmp_path / "a.parquet", tmp_path, test=str(tmp_path / "b.parquet"), group="group")
+    assert raw.classes == ("0", "1")
+    assert raw.items.target.tolist() == [0, 1, 0, 1] * 2
+    assert raw.groups is not None
+    assert raw.groups.tolist() == ["7", "8", "9", "7"] * 2
+
+
+def test_a_target_of_another_kind_is_not_to_be_dropped(tmp_path: Path) -> None:
+    rows = pa.table({"x": [1, 2], "label": pa.array([0, 1], pa.time32("s"))})
+    parquet.write_table(rows, tmp_path / "a.parquet")
+    with pytest.raises(InvalidInput, match=r"column label: .* here they are time32") as refused:
+        read(tmp_path / "a.parquet", tmp_path)
+    assert refused.value.hint == "write it as one of these"
 
 
 @pytest.mark.parametrize("given", ["[]", [], None])

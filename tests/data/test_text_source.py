@@ -83,6 +83,7 @@ def test_sentences_can_be_regressed(reviews: Path, tmp_path: Path) -> None:
         ("review,day,label\ngood,1,1\nbad,2,0\n", {}, "no column 'text', which is the text"),
         ("text,label\ngood,1\n,0\n", {}, "row 2, column text: there is no word"),
         ("text,label\ngood,1\n\" \",0\n", {}, "row 2, column text: there is no word"),
+        ("id,body,text\n1,a,0\n2,b,1\n", {"target": "text"}, "text cannot be both the text and the target"),
         ("text,label\ngood,1\nbad,\n", {}, "row 2, column label: the target is missing"),
         ("text,label\ngood,1\nbad,0\n", {"drop": ["label"]}, "text has no option drop"),
         ("text,label\ngood,1\nbad,0\n", {"length": -1}, "length >= 0"),

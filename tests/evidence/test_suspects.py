@@ -273,6 +273,17 @@ def test_turned_and_mirrored_pictures_are_found_at_any_width(
     )
 
 
+def test_a_large_constant_is_compared_without_a_warning() -> None:
+    rows = np.stack([np.full(60, 20_240_101.0), np.arange(60) / 7], axis=1)
+    parts = {
+        part: Selection(part=Split(inputs={"table": rows + shift}, target=np.zeros(60, np.int64)))
+        for part, shift in (("train", [0.0, 0.0]), ("test", [1.0, 0.0]))
+    }
+    columns = tuple(Column(name=name, kind="number") for name in ("day", "size"))
+    described = {"table": InputDescription(meaning="table", columns=columns)}
+    assert near_duplicates(parts, described) == []
+
+
 def test_sentences_that_differ_in_punctuation_are_said(prepare: Prepare, tmp_path: Path) -> None:
     draw = np.random.default_rng(5)
     texts = [" ".join(draw.choice([f"w{at}" for at in range(300)], 5)) for _ in range(100)]

@@ -148,6 +148,19 @@ def test_figures_say_what_lies_off_their_axis() -> None:
     assert lines["layout"]["annotations"][0]["text"] == "1 worse value lies above what is shown"
 
 
+def test_equal_large_values_have_an_axis() -> None:
+    rows = [{**row, "value": 1e16, "parameters": {"lr": "1e300"}} for row in ROWS]
+    del rows[0]["parameters"]["lr"]
+    free = {
+        "name": "lr",
+        "parameterType": "double",
+        "feasibleSpace": {"min": "1e300", "max": "1e300"},
+    }
+    figure = plots.coordinates({**SWEEP, "trials": rows, "parameters": [free]})
+    drawn = [y for trace in figure["data"] for y in trace["y"] if y is not None]
+    assert {round(y, 3) for y in drawn} == {0.0, 0.5, 0.556}
+
+
 def test_a_long_curve_is_thinned_to_its_last_point() -> None:
     points = plots.curve([{"loss": 1 / epoch} for epoch in range(1, 1002)], "loss")
     assert len(points["x"]) <= plots.MOST_POINTS

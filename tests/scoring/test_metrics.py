@@ -207,12 +207,18 @@ def test_names_of_printed_metrics_mean_what_scoring_declares(metric: Metric) -> 
         "ppl",
         "neg_loss",
         "false_negative_error",
+        "val_cross_entropy",
+        "eval-poisson-nloglik",
+        "valid_0's kullback_leibler",
+        "hamming",
     ],
 )
 def test_less_of_an_error_is_better(name: str) -> None:
     assert less_is_better(name)
 
 
-@pytest.mark.parametrize("name", ["neg_log_loss", "test_neg_root_mean_squared_error", "bleu"])
+@pytest.mark.parametrize(
+    "name", ["neg_log_loss", "test_neg_root_mean_squared_error", "d2_pinball_score", "bleu"]
+)
 def test_more_of_a_negated_error_is_better(name: str) -> None:
     assert not less_is_better(name)

@@ -75,6 +75,13 @@ def test_a_clear_difference_is_significant(metric: Metric) -> None:
     assert paired_permutation(metric, target, first, first.copy())[0] == 1
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_perfect_model_is_compared_without_a_warning(seed: int) -> None:
+    target, second = np.random.default_rng(seed).normal(size=(2, 7))
+    first, other = target.copy(), target + second
+    assert paired_permutation(METRICS["rmse"], target, first, other)[0] == 2 / 2**7
+
+
 @pytest.mark.parametrize("name", ["accuracy", "rmse", "log_loss", "f1_macro"])
 def test_items_of_a_group_count_together(name: str) -> None:
     """60 groups of 20 items whose errors are alike: counted one by one, most pairs of equal models differ."""

@@ -1,14 +1,18 @@
 """A loss within a slice is found where it is more than chance, whatever the rest says."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from podium.data.held_out import HeldOut
 from podium.errors import InvalidInput
 from podium.models import PromotionRule, decide
 from podium.models.decision import Decision
 from podium.scoring import METRICS
 from podium.scoring.comparison import compare
 from podium.scoring.slices import _holm, slice_names, slices
+from podium.steps.prepare_data import DataSettings, prepare_data
 
 ACCURACY = METRICS["accuracy"]
 RULE = PromotionRule.parse("better,slice=city")
@@ -120,6 +124,19 @@ def test_numbers_of_many_values_are_cut_at_quartiles() -> None:
     assert np.unique(close, return_counts=True)[1].tolist() == [25, 25, 25, 25]
     assert slice_names(np.array([1.0, 2.0, 1.0])).tolist() == ["1", "2", "1"]
     assert slice_names(np.array(["x", None], object)).tolist() == ["x", "(missing)"]
+
+
+def test_codes_with_leading_zeros_are_no_numbers(tmp_path: Path) -> None:
+    lines = [f"{at % 7},{at % 16 + 1:02},{at % 2}" for at in range(400)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,region,label", *lines]))
+    settings = DataSettings(
+        dataset=f"table:{tmp_path}/a.csv",
+        target="label",
+        data_options={"allow_duplicates": True, "test": 0.5},
+    )
+    prepare_data(settings, tmp_path / "d")
+    regions = slice_names(HeldOut.open(tmp_path / "d").column("region"))
+    assert set(regions.tolist()) == {f"{at:02}" for at in range(1, 17)}
 
 
 def test_a_metric_undefined_in_a_slice_is_not_judged() -> None:

@@ -91,6 +91,7 @@ def predict(
       podium predict drawings/ --file trained/ --data prepared/
     """
     from podium.data.items import check_files, is_sentence
+    from podium.data.option_text import as_flags
 
     check_files(item for item in items if not is_sentence(item))
     if file:
@@ -103,7 +104,7 @@ def predict(
     tally = _Tally(strict=strict)
     results = model.stream(items, **reading, on_unknown=tally.judge)
     outcomes = tally.good(results)
-    with doing(lambda: f"predicting: {plural(tally.count, 'item')} so far"):
+    with as_flags(), doing(lambda: f"predicting: {plural(tally.count, 'item')} so far"):
         if output:
             _write_csv(outcomes, output)
         elif as_json:
@@ -211,7 +212,10 @@ def _print_json(outcomes: "Iterable[Outcome]", model: str, problems: "list[Probl
 
 def _write_csv(outcomes: "Iterable[Outcome]", output: Path) -> None:
     try:
-        with appearing(output) as draft, draft.open("w", newline="", encoding="utf-8") as stream:
+        with (
+            appearing(output) as draft,
+            draft.open("w", newline="", encoding="utf-8", errors="backslashreplace") as stream,
+        ):
             writer = csv.writer(stream)
             for at, row in enumerate(outcome.row() for outcome in outcomes):
                 if at == 0:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from podium.data import artifact
 from podium.data.artifact import describe, test_uri
-from podium.data.blocks import Selection, blocks, mean_and_std
+from podium.data.blocks import Selection, are_numbers, blocks, mean_and_std
 from podium.data.profile import Profile, drawn
 from podium.data.schema import (
     INPUT_NAME,
@@ -393,14 +393,16 @@ def _write_array(path: Path, part: Selection, name: str) -> FileInfo:
         stream.seek(0)
         digest.update(stream.read())
         for block in part.blocks(name):
-            if bad := _first_not_finite(block):
+            if bad := _first_bad(block):
                 item, column = (
                     part.origin(start + bad[0]) + 1,
                     f", column {bad[1] + 1}" if len(bad) == 2 else "",
                 )
                 raise InvalidInput(
                     f"{name} holds {block[bad]} in item {item}{column}",
-                    "fill in or drop what is missing",
+                    "scale it: float32 holds no such number"
+                    if np.isfinite(block[bad])
+                    else "fill in or drop what is missing",
                 )
             stream.write(block.data)
             digest.update(block.data)
@@ -462,7 +464,7 @@ def _check_target(target: Path) -> None:
         )
 
 
-def _first_not_finite(block: Array) -> tuple[int, ...] | None:
-    if block.dtype.kind != "f" or (finite := np.isfinite(block)).all():
+def _first_bad(block: Array) -> tuple[int, ...] | None:
+    if block.dtype.kind != "f" or (good := are_numbers(block)).all():
         return None
-    return tuple(int(at) for at in np.argwhere(~finite)[0])
+    return tuple(int(at) for at in np.argwhere(~good)[0])

@@ -18,6 +18,8 @@ BLOCK = 4 * 2**20
 
 _STEP = np.uint64(0x9E37_79B9_7F4A_7C15)
 
+_MOST = float(np.finfo(np.float32).max)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
@@ -74,6 +76,11 @@ def blocks(array: Array, index: NDArray[np.int64] | None = None) -> Iterator[Arr
     for at in range(0, count, step):
         items = array[at : at + step] if index is None else array[index[at : at + step]]
         yield np.ascontiguousarray(items, array.dtype.newbyteorder("="))
+
+
+def are_numbers(array: Array) -> NDArray[np.bool_]:
+    """Return which floats are finite and in the range of float32, in which models compute."""
+    return np.asarray(np.abs(array) <= _MOST)
 
 
 def mean_and_std(

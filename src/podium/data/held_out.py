@@ -16,10 +16,10 @@ from podium.data.blocks import Selection
 from podium.data.preprocessing import Applied, ImagePreprocessing, Preprocessing
 from podium.data.preprocessing.image import FOLDER, PICTURE
 from podium.data.row_files import open_parquet
-from podium.data.schema import Array, DatasetInfo, Hashes
+from podium.data.schema import NUMBERS, Array, DatasetInfo, Hashes
 from podium.data.seen import SeenItems
 from podium.data.split import Split
-from podium.data.values import to_numbers, to_text
+from podium.data.values import Guess, to_numbers, to_text
 from podium.errors import InvalidInput, suggestion
 
 _PICTURES = 256
@@ -122,10 +122,11 @@ class HeldOut:
             hint = suggestion(name, known) if known and known != [FOLDER] else hint
             raise InvalidInput(f"the test items of {self.info.name} have no column {name!r}", hint)
         values = parquet.read_table(self.originals, columns=[name])[name]
-        numbers, wrong = to_numbers(values)
-        if len(values) > wrong.null_count:
-            return np.array(to_text(values).to_pylist(), object)
-        return numbers
+        guess = Guess(name)
+        guess.add(values)
+        if guess.exact in NUMBERS:
+            return to_numbers(values)[0]
+        return np.array(to_text(values).to_pylist(), object)
 
     def inputs_for(self, own: Mapping[str, Any], name: str) -> TestInputs:
         """Prepare the items as a model prepares new ones, which is what ``podium predict`` does.

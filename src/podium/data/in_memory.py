@@ -38,6 +38,9 @@ def located(data: Any, target: str = "") -> tuple[str, str]:
     arrays = _arrays(data)
     name = "arrays.npz" if arrays else "table.parquet"
     content = io.BytesIO()
+    for of, array in (arrays or {}).items():
+        if array.dtype == object:
+            raise InvalidInput(f"{of} holds {array.dtype}s, not numbers or texts", _HINT)
     if arrays:
         np.savez(content, allow_pickle=False, **arrays)
     else:
@@ -51,6 +54,13 @@ def located(data: Any, target: str = "") -> tuple[str, str]:
 
 def _joined(items: Any, targets: Any, target: str) -> tuple[Any, str]:
     """Return items with their targets, and the name of these."""
+    if hasattr(targets, "columns"):  # a frame of one column
+        columns = to_table(targets)
+        if columns.num_columns != 1:
+            raise InvalidInput(f"y has {columns.num_columns} columns", "one target for each item")
+        target, targets = target or columns.column_names[0], columns.column(0)
+    if not hasattr(targets, "__len__"):
+        raise InvalidInput(f"y cannot be {kind_of(targets)}", "one target for each item")
     target = target or str(getattr(targets, "name", None) or "target")
     table = None if isinstance(items, np.ndarray) else to_table(items)
     count = len(items) if table is None else table.num_rows
@@ -64,8 +74,9 @@ def _joined(items: Any, targets: Any, target: str) -> tuple[Any, str]:
         raise InvalidInput(
             f"X has a column {target!r} too, the name of y", "leave it out of X, or rename y"
         )
-    values = targets if isinstance(targets, list | np.ndarray) else targets.to_numpy()
-    return table.append_column(target, pa.array(values)), target
+    if isinstance(targets, np.ndarray) and targets.ndim == 2 and targets.shape[1] == 1:
+        targets = targets[:, 0]
+    return table.append_column(target, to_table({target: targets}).column(0)), target
 
 
 def _arrays(data: Any) -> dict[str, np.ndarray] | None:
@@ -74,8 +85,14 @@ def _arrays(data: Any) -> dict[str, np.ndarray] | None:
         isinstance(value, np.ndarray) for value in data.values()
     ):
         return None
-    arrays = {str(name): value for name, value in data.items()}
+    arrays = {str(name): _without_objects(value) for name, value in data.items()}
     return arrays if any(value.ndim > 1 for value in arrays.values()) else None
+
+
+def _without_objects(array: np.ndarray) -> np.ndarray:
+    """Return texts that pandas keeps as objects as numpy does; any other array as it is."""
+    texts = array.dtype == object and all(isinstance(value, str) for value in array.flat)
+    return array.astype(np.str_) if texts else array
 
 
 def is_table(data: Any) -> bool:
@@ -98,21 +115,36 @@ def to_table(data: Any) -> pa.Table:
         if _is_pandas(data):  # whose index is no column
             return pa.Table.from_pandas(data, preserve_index=False)
         if isinstance(data, Mapping):
-            one_row = not any(
-                isinstance(value, list | np.ndarray | pa.Array) for value in data.values()
+            one_row = all(
+                isinstance(value, str | bytes | Mapping) or not hasattr(value, "__len__")
+                for value in data.values()
             )
-            columns = {name: [value] if one_row else value for name, value in data.items()}
-            return pa.table({str(name): pa.array(values) for name, values in columns.items()})
+            return _of_columns(
+                {name: [value] if one_row else value for name, value in data.items()}
+            )
         if isinstance(data, list) and is_table(data):
-            return pa.Table.from_pylist([dict(row) for row in data])
+            names = dict.fromkeys(name for row in data for name in row)
+            return _of_columns({name: [row.get(name) for row in data] for name in names})
         if hasattr(data, "__arrow_c_stream__") and not hasattr(
             data, "iloc"
         ):  # a column of pandas has one too
             return pa.table(data)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         first = str(error).partition("\n")[0]
         raise InvalidInput(f"these columns are no table: {first:.120}", _HINT) from None
     raise InvalidInput(f"data cannot be {kind_of(data)}", _HINT)
+
+
+def _of_columns(columns: Mapping[Any, Any]) -> pa.Table:
+    """Return columns by name as a table; NaN is missing, among texts too."""
+    return pa.table(
+        {
+            str(name): values
+            if isinstance(values, pa.Array | pa.ChunkedArray)
+            else pa.array(values, from_pandas=True)
+            for name, values in columns.items()
+        }
+    )
 
 
 def _is_pandas(data: Any) -> bool:

@@ -20,7 +20,7 @@ from podium.data.preprocessing import (
     TablePreprocessing,
     TextPreprocessing,
 )
-from podium.data.row_files import BATCH, open_rows
+from podium.data.row_files import BATCH, known_encoding, open_rows
 from podium.data.rows import Problem, RowFile, Rows
 from podium.data.sources.fetching import fetch_file
 from podium.errors import InvalidInput, NotFound
@@ -110,7 +110,7 @@ def check_files(items: Iterable[str]) -> None:
         InvalidInput: It names the first that is not.
     """
     for item in items:
-        if "://" not in item and not os.path.exists(item):
+        if not _is_uri(item) and not os.path.exists(item):
             raise InvalidInput(
                 f"there is no file {item}", "items are files, or sentences for a model of sentences"
             )
@@ -120,7 +120,14 @@ def is_sentence(item: str) -> bool:
     """Return whether an argument is not meant as a file: it is empty, has a space or no ending."""
     if not item:  # the path of the working directory, to Path
         return True
-    return "://" not in item and not os.path.exists(item) and (" " in item or not Path(item).suffix)
+    return not (_is_uri(item) or os.path.exists(item)) and (" " in item or not Path(item).suffix)
+
+
+def _is_uri(item: str) -> bool:
+    """Return whether an argument begins as a URI does; a sentence may begin with that of a page."""
+    scheme, found, _ = item.partition("://")
+    known = scheme in ("file", "s3", "minio")
+    return bool(found) and (known or (scheme.isalnum() and " " not in item))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,8 +210,9 @@ def _read_rows(
             rows = whole.slice(start, _ROWS)
             applied = preprocessing.apply(rows)
             numbers = rows.numbers[applied.kept].tolist()
-            here = [problem for problem in unreadable if problem.row < rows.numbers[-1]]
-            unreadable[:] = unreadable[len(here) :]
+            last = int(rows.numbers[-1])
+            here = [problem for problem in unreadable if problem.row < last]
+            unreadable[:] = [problem for problem in unreadable if problem.row > last]
             problems = tuple(sorted([*here, *applied.problems], key=lambda problem: problem.row))
             yield Batch(
                 names=tuple({"file": file.name, "row": number} for number in numbers),
@@ -218,19 +226,22 @@ def _read_rows(
 
 def _open_lines(path: Path, name: str, column: str, encoding: str) -> RowFile:
     """Open a text file as a table with a sentence a line."""
+    encoding = known_encoding(path, name, encoding)
 
     def batches(on_problem: Any) -> Iterator[Rows]:
         start = 1
         try:
             with path.open(encoding=encoding) as stream:
-                while lines := [line.strip() for line in islice(stream, BATCH)]:
+                while lines := [
+                    line.removeprefix("\ufeff").strip() for line in islice(stream, BATCH)
+                ]:
                     numbers = np.arange(start, start + len(lines), dtype=np.int64)
                     yield Rows(
                         file=name, numbers=numbers, columns={column: pa.array(lines, pa.string())}
                     )
                     start += len(lines)
-        except UnicodeDecodeError as error:
-            message = f"{name}, after row {start - 1}: this is not {encoding} ({error.reason})"
+        except UnicodeError as error:
+            message = f"{name}, after row {start - 1}: this is not {encoding} ({error})"
             raise InvalidInput(message, "say how it is encoded: --encoding cp1252") from None
 
     return RowFile(name=name, columns=(column,), note="a sentence a line", batches=batches)

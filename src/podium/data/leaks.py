@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data.blocks import Selection
+from podium.data.blocks import Selection, are_numbers
 from podium.data.near import mix
 from podium.data.option_text import written
 from podium.data.schema import Array, Column
@@ -54,7 +54,7 @@ def find_leaks(
         return []
     rows = {part: _numbers(of, name, columns) for part, of in parts.items()}
     targets = {part: np.asarray(of.array("target")[_all(of)]) for part, of in parts.items()}
-    if not all(np.isfinite(array).all() for array in (*rows.values(), *targets.values())):
+    if not all(are_numbers(array).all() for array in (*rows.values(), *targets.values())):
         return []  # refused in words, where they are written
     numbers = [column for column in columns if column.kind == "number"]
     said = []

@@ -5,9 +5,12 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
+
+from podium.errors import InvalidInput
+from podium.files.documents import load_yaml
 
 _PLAIN = r"(?!(?i:y|n|yes|no|on|off|true|false|null)$)[A-Za-z_][\w-]*"
 """A text that YAML and a shell take as it is."""
@@ -36,6 +39,19 @@ def of_pipeline(given: Mapping[str, Any]) -> Iterator[None]:
         _PARAMETERS.reset(token)
 
 
+_AS_FLAGS: ContextVar[bool] = ContextVar("_AS_FLAGS", default=False)
+
+
+@contextmanager
+def as_flags() -> Iterator[None]:
+    """Let `written` write options as flags, as `podium predict` takes them."""
+    token = _AS_FLAGS.set(True)
+    try:
+        yield
+    finally:
+        _AS_FLAGS.reset(token)
+
+
 def in_pipeline() -> bool:
     """Whether what is said is read by somebody who gives parameters of a pipeline, not flags."""
     return _PARAMETERS.get() is not None
@@ -56,13 +72,21 @@ def written(option: str, value: Any) -> str:
     Args:
         value: Its value; of an option that lists names, one more name.
     """
+    if _AS_FLAGS.get():
+        return f"--{option} {shlex.quote(str(value))}"
     if _PARAMETERS.get() is not None:
         return f"data_options={shlex.quote(json.dumps(changed(option, value)['data_options'], ensure_ascii=False))}"
     value = [value] if option in _LISTS else value
-    plain = isinstance(value, str) and not re.fullmatch(r"\W", value)  # YAML reads no lone comma
-    text = value if plain else json.dumps(value, ensure_ascii=False)
+    text = value if _is_plain(value) else json.dumps(value, ensure_ascii=False)
     if option in _LISTS and re.fullmatch(_PLAIN, value[0], re.ASCII):
         return f"{option}=[{value[0]}]"
     return (
         f"{option}={text}" if re.fullmatch(r"[\w.\\-]*", text) else shlex.quote(f"{option}={text}")
     )
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether YAML reads a text as itself, not as a number, a date, or a comment."""
+    with suppress(InvalidInput):
+        return isinstance(value, str) and load_yaml(value, "an option") == [value]
+    return False

@@ -147,9 +147,11 @@ class DataOptions:
             "the share of all items, or a file with the test part",
             test=self.test,
         )
-        if len(self.thousands) > 1 or self.thousands == (self.decimal or "."):
+        sign = self.thousands
+        if len(sign) > 1 or sign.isalnum() or sign == (self.decimal or "."):
             raise InvalidInput(
-                f"thousands cannot be {self.thousands!r}", "one character, and not the decimal"
+                f"thousands cannot be {sign!r}",
+                "one character, no letter or digit, and not the decimal",
             )
         require(0 <= self.split_seed < 2**32, "0 <= split_seed < 2**32", split_seed=self.split_seed)
         require(self.gap >= 0, "gap >= 0", gap=self.gap)

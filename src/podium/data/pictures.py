@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from podium.errors import InvalidInput, NotFound
+from podium.errors import InvalidInput, NotFound, PodiumError
 
 _BOX = 20  # the digit fits into 20x20 …
 SIDE = 28  # … of 28x28
@@ -203,6 +203,7 @@ def look_at(path: Path) -> Look:
     """Read the header of a picture file, and the pixels of a deep one; raises like _open_picture."""
     with _opened(path) as picture:
         turned = picture.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+        turned &= picture.format != "TIFF"  # of which Pillow gives the size as it is shown
         size = (picture.height, picture.width) if turned else picture.size
         deep = picture.mode.startswith("I")
         bits = int(np.asarray(picture).max()).bit_length() if deep else 0
@@ -262,7 +263,9 @@ def _opened(path: Path) -> Iterator[Image.Image]:
         raise InvalidInput("this is not a picture", "use a .png or .jpg") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise _too_large("more") from None
-    except (OSError, SyntaxError, ValueError) as error:
+    except PodiumError:
+        raise
+    except Exception as error:  # a decoder of damaged bytes may raise anything
         raise InvalidInput(
             f"this picture cannot be read: {error}", "save it again as .png"
         ) from error

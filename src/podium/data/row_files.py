@@ -1,4 +1,4 @@
-"""Table files: CSV (also gzipped), Parquet and JSON lines.
+"""Table files: CSV and JSON lines (also gzipped), and Parquet.
 
 Text is handed on as text: what a value means is decided by ``podium.data.values``, in one way for
 all formats.
@@ -6,12 +6,16 @@ all formats.
 
 import codecs
 import csv
+import gzip
+import io
 import json
 import re
 import unicodedata
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,6 +34,8 @@ from podium.errors import Damaged, InvalidInput, NotFound, suggestion
 _BLOCK = 8 << 20
 """Bytes of CSV at a time; no row may be longer."""
 
+csv.field_size_limit(_BLOCK)
+
 BATCH = 65_536
 """Rows of Parquet or JSON lines at a time."""
 
@@ -39,6 +45,13 @@ CSV_ENDINGS, PARQUET_ENDINGS, JSON_ENDINGS = (
     (".parquet", ".pq"),
     (".jsonl", ".ndjson"),
 )
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+_MAGIC = {
+    b"PK\x03\x04": ("a spreadsheet or an archive", "save it as CSV"),
+    b"\xd0\xcf\x11\xe0": ("a spreadsheet of Excel", "save it as CSV"),
+    b"PAR1\x15": ("Parquet", "let its name end in .parquet"),
+}
+"""First bytes of files that are called CSV and are something else, what that is, and a hint."""
 
 
 _EXPONENT = r"([eE][+-]?\d+)?"
@@ -80,10 +93,10 @@ def open_rows(
     """Open a table file and read the names of its columns.
 
     Args:
-        path: Ends in .csv, .tsv, .txt (also .gz), .parquet, .pq, .jsonl or .ndjson.
+        path: Ends in .csv, .tsv, .txt, .jsonl, .ndjson (also .gz), .parquet or .pq.
         name: For errors; the path if empty.
-        delimiter: What separates values. If empty, the first of comma, tab, semicolon and bar that
-            the header has.
+        delimiter: What separates values. If empty, that of comma, tab, semicolon and bar by which
+            the header has most columns, as many as the first row.
         encoding: Encoding of a CSV file; one that begins as UTF-16 does is read so.
         decimal: ``.`` or ``,`` in a CSV file. If empty, a comma where values are separated by
             something else, and more columns have numbers with a decimal comma, or points between
@@ -101,19 +114,24 @@ def open_rows(
         raise NotFound(
             f"there is no file {name}"
             if not path.exists()
-            else f"{name} is a directory, not a table"
+            else f"{name} is {'a directory' if path.is_dir() else 'no file'}, not a table"
         )
     suffix = path.suffix.lower()
     if suffix in PARQUET_ENDINGS:
         return open_parquet(path, name)
-    if suffix in JSON_ENDINGS:
+    if suffix in JSON_ENDINGS or (suffix == ".gz" and _packed_ending(path) in JSON_ENDINGS):
         return _open_json(path, name)
     if suffix in CSV_ENDINGS:
         return _open_csv(path, name, delimiter, encoding, decimal, thousands, usual)
     endings = ", ".join((*CSV_ENDINGS, *PARQUET_ENDINGS, *JSON_ENDINGS))
     raise InvalidInput(
-        f"a table ends in {endings}, but this file is {name}", "rename it after what it is"
+        f"a table ends in {endings}, but this file is {name}",
+        "save it as CSV" if suffix in _SPREADSHEETS else "rename it after what it is",
     )
+
+
+def _packed_ending(path: Path) -> str:
+    return Path(path.stem).suffix.lower()
 
 
 def _check_names(names: Sequence[str], file: str) -> tuple[str, ...]:
@@ -135,14 +153,7 @@ def _check_names(names: Sequence[str], file: str) -> tuple[str, ...]:
 def _open_csv(
     path: Path, name: str, delimiter: str, encoding: str, decimal: str, thousands: str, usual: str
 ) -> RowFile:
-    try:
-        codecs.lookup(encoding)
-    except LookupError:
-        known = ["utf-8", "latin-1", "cp1252", "utf-16"]
-        raise InvalidInput(
-            f"there is no encoding {encoding!r}", suggestion(encoding, known)
-        ) from None
-    encoding = _wide(path, name, encoding)
+    encoding = known_encoding(path, name, encoding)
     lines, delimiter, above = _first_lines(path, name, delimiter, encoding)
     raw = lines[0]
     names = _check_names(_with_index(raw), name)
@@ -186,19 +197,31 @@ def _index_among(names: Sequence[str], listed: Sequence[str] = ()) -> tuple[str,
     return tuple(name for name in names if name in listed or re.fullmatch(_INDEX, name))
 
 
-def _wide(path: Path, name: str, encoding: str) -> str:
-    """Return the encoding: UTF-16 if the file begins as such a file does.
+def known_encoding(path: Path, name: str, encoding: str) -> str:
+    """Return the encoding of a text file: UTF-16 if it begins as such a file does.
 
     Raises:
-        InvalidInput: It seems to be UTF-16, but does not begin so.
+        InvalidInput: There is none of this name, the file is no text, or it seems to be UTF-16, but
+            does not begin so.
     """
-    if encoding != "utf-8":
+    try:
+        "".encode(encoding)
+    except (LookupError, ValueError):
+        known = ["utf-8", "latin-1", "cp1252", "utf-16"]
+        raise InvalidInput(
+            f"there is no encoding {encoding!r}", suggestion(encoding, known)
+        ) from None
+    if codecs.lookup(encoding).name != "utf-8":
         return encoding
+    encoding = "utf-8"
     try:
         with _open_bytes(path) as stream:
             head = stream.read(200)
     except (OSError, EOFError):
         return encoding  # a sentence says why when its header is read
+    for magic, (what, hint) in _MAGIC.items():
+        if head.startswith(magic):
+            raise InvalidInput(f"{name} is not text, but {what}", hint)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     for odd, wide in ((1, "utf-16-le"), (0, "utf-16-be")):
@@ -270,23 +293,35 @@ def _first_lines(
         )
     try:
         with _open_bytes(path) as stream:
-            head = stream.read(_BLOCK).decode(
-                "utf-8-sig" if encoding == "utf-8" else encoding, "replace"
-            )
+            head = stream.read(_BLOCK).decode(encoding, "replace").removeprefix("\ufeff")
     except (OSError, EOFError) as error:
         raise Damaged(f"{name} cannot be read: {error}") from error
-    lines = [line for line in head.splitlines(keepends=True)[:1000] if line.strip()]
+    lines = [line for line in islice(io.StringIO(head, newline=""), 1000) if line.strip()]
     if not lines:
         raise InvalidInput(f"{name} is empty", "the first line names the columns")
     said = re.fullmatch(r'(?i)"?sep=(.)"?\s*', lines[0])
     if said and len(lines) > 1:
         delimiter, lines = delimiter or said[1], lines[1:]
-    delimiter = delimiter or next((sign for sign in _DELIMITERS if sign in lines[0]), ",")
     try:
+        delimiter = delimiter or _find_delimiter(lines)
         cells = [line for line in csv.reader(lines, delimiter=delimiter) if line]
         return cells, delimiter, int(said is not None)
     except csv.Error as error:
         raise Damaged(f"{name} is not readable as CSV: {error}") from None
+
+
+def _find_delimiter(lines: Sequence[str]) -> str:
+    """Return what divides the header into most columns, through no quotation marks, and the first
+    row into as many; of equal ones, or where none does, the first that the header has."""
+    columns = {}
+    for sign in _DELIMITERS:
+        header, *row = islice(csv.reader(lines, delimiter=sign), 2)
+        fits = '"' not in "".join(header) and all(len(cells) == len(header) for cells in row)
+        columns[sign] = len(header) if fits else 1
+    best = max(columns, key=columns.__getitem__)
+    if columns[best] > 1:
+        return best
+    return next((sign for sign in _DELIMITERS if sign in lines[0]), ",")
 
 
 def _open_bytes(path: Path) -> IO[bytes]:
@@ -377,14 +412,14 @@ def _explained(
     row is the reason."""
     try:
         yield
-    except (pa.ArrowInvalid, UnicodeDecodeError, OSError, EOFError) as error:
+    except (pa.ArrowInvalid, UnicodeError, OSError, EOFError) as error:
         text = str(error)
         if refused:
             raise InvalidInput(
                 str(refused[-1]), "is the delimiter right, and are texts with it quoted?"
             ) from None
         cell = re.search(r"CSV column #(\d+): Row #(\d+)", text)
-        if isinstance(error, UnicodeDecodeError) or "UTF8" in text:
+        if isinstance(error, UnicodeError) or "UTF8" in text:
             where = (
                 f", row {int(cell[2]) - 1 - above}, column {names[int(cell[1])]}" if cell else ""
             )
@@ -441,11 +476,13 @@ def _index_of(schema: pa.Schema) -> list[str]:
 
 def _open_json(path: Path, name: str) -> RowFile:
     names: dict[str, None] = {}
-    for _, value in _json_lines(path, name, lambda _: None):
+    bad: dict[str, Problem] = {}
+    for _, value in _json_lines(path, name, lambda problem: bad.setdefault("first", problem)):
         names |= dict.fromkeys(value)
     if not names:
         raise InvalidInput(
-            f"{name} is empty", 'a line is an object, for example {"age": 31, "city": "Bonn"}'
+            str(bad["first"]) if bad else f"{name} is empty",
+            'a line is an object, for example {"age": 31, "city": "Bonn"}',
         )
     trimmed = _check_names(list(names), name)
 
@@ -467,16 +504,24 @@ def _open_json(path: Path, name: str) -> RowFile:
 def _json_lines(
     path: Path, name: str, on_bad: OnProblem | None
 ) -> Iterator[tuple[int, dict[str, str | None]]]:
-    with path.open("rb") as stream:
-        lines = (line for line in stream if line.strip())
-        for number, line in enumerate(lines, 1):
-            try:
-                yield number, _json_object(line)
-            except (ValueError, RecursionError) as error:
-                bad = _problem(name, number, f"this is not a JSON object of plain values: {error}")
-                if on_bad is None:
-                    raise InvalidInput(str(bad)) from None
-                on_bad(bad)
+    for number, line in enumerate(_filled_lines(path, name), 1):
+        try:
+            yield number, _json_object(line)
+        except (ValueError, RecursionError) as error:
+            bad = _problem(name, number, f"this is not a JSON object of plain values: {error}")
+            if on_bad is None:
+                raise InvalidInput(str(bad)) from None
+            on_bad(bad)
+
+
+def _filled_lines(path: Path, name: str) -> Iterator[bytes]:
+    """Yield the lines of a file that are not blank, also of a gzipped one."""
+    packed = path.suffix.lower() == ".gz"
+    try:
+        with gzip.open(path) if packed else path.open("rb") as stream:
+            yield from (line for line in stream if line.strip())
+    except (OSError, EOFError, zlib.error) as error:
+        raise Damaged(f"{name} cannot be read: {error}") from error
 
 
 def _json_object(line: bytes) -> dict[str, str | None]:
@@ -487,13 +532,19 @@ def _json_object(line: bytes) -> dict[str, str | None]:
     for column, item in value.items():
         if isinstance(item, list | dict):
             raise ValueError(f"{column} is {str(item)[:40]}")
-    return {column: _json_text(item) for column, item in value.items()}
+    return {_whole(column): _json_text(item) for column, item in value.items()}
 
 
 def _json_text(item: str | float | bool | None) -> str | None:
     if isinstance(item, bool):
         return str(item).lower()
-    return None if item is None else str(item)
+    return None if item is None else _whole(str(item))
+
+
+def _whole(text: str) -> str:
+    """Return text with ? for half a character, as programs leave it that cut texts in their
+    middle."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _json_rows(

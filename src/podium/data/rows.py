@@ -30,7 +30,7 @@ class Problem:
         return f"{self.where}: {self.reason}"
 
 
-OnProblem = Callable[[Problem], None]
+OnProblem = Callable[[Problem], object]
 
 
 @dataclass(frozen=True, kw_only=True)

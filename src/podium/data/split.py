@@ -32,9 +32,9 @@ class Split:
                 raise InvalidInput(
                     f"{name} is a single number, but an array has an entry for each item"
                 )
-            if array.dtype.kind not in "biuf":
+            if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
                 raise InvalidInput(
-                    f"{name} holds {array.dtype}, but inputs and targets are numbers"
+                    f"{name} holds {array.dtype}, but inputs and targets are numbers of 64 bits or less"
                 )
             if len(array) != len(self.target):
                 raise InvalidInput(

@@ -290,6 +290,8 @@ def _by_time(raw: Raw, options: DataOptions) -> _Method:
     def take(indices: _Index, count: int) -> tuple[_Index, _Index]:
         """Take the newest, and all that are as old as the oldest of them; leave out what is too
         close to them."""
+        if not len(indices):
+            return indices, indices
         oldest = times[indices[min(count, len(indices)) - 1]]
         end = int((times[indices] >= oldest).sum())
         newest, rest = indices[:end], indices[end:]

@@ -8,10 +8,10 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.stats import binom, rankdata
 
 from podium.data.artifact import PARTS
-from podium.data.blocks import Selection, blocks
+from podium.data.blocks import Selection, are_numbers, blocks
 from podium.data.near import NearItems, letter_cases, mix, one_case, picture_grid
 from podium.data.option_text import written
 from podium.data.profile import MISSING
@@ -126,7 +126,7 @@ def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[
     if target.ndim > 1 or len(rows) < FEWEST:
         return []
     some, labels = rows.astype(np.float64), target
-    if not (np.isfinite(some).all() and np.isfinite(labels).all()):
+    if not (are_numbers(some).all() and are_numbers(labels).all()):
         return []  # refused in words, where they are written
     found = []
     for at, column in enumerate(columns):
@@ -204,8 +204,7 @@ def _area(values: NDArray[np.float64], labels: Array) -> float:
     """Return the area under the ROC curve of a column, whichever way it points; equal values count
     half."""
     positive = labels == labels.max()
-    _, codes, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(sizes) - (sizes - 1) / 2)[codes]
+    ranks = rankdata(values)
     ups, downs = int(positive.sum()), int((~positive).sum())
     if min(ups, downs) < 5:
         return 0.0
@@ -392,8 +391,8 @@ def _hash_column(train: Array, test: Array, column: Column, at: int) -> tuple[Ha
     """Return hashes [n] and [m] of a column's values, of numbers rounded to a hundredth of their
     deviation; the hash of a row is their sum."""
     sides = [side.astype(np.float64) for side in (train, test)]
-    if column.kind == "number":
-        scale = max(float(sides[0].std()), 1e-300) / 100
+    scale = float(sides[0].std()) / 100 if column.kind == "number" else 0.0
+    if scale:
         sides = [np.round(side / scale) for side in sides]
     known, new = (mix((side + 0.0).view(np.uint64), at) for side in sides)
     return known, new

@@ -119,6 +119,13 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 _NAMED = rf"(?i)^\d\d?[- ](?:{'|'.join(_MONTHS)})[a-z]*[- ]\d{{4}}\b"
 _BEGINS_AS_DATE = r"^\d{1,4}[-/. ]"
 _HALF = r"(?i)^(?P<rest>.* (?P<hour>\d\d?):\d\d(?::\d\d)?) ?(?P<half>[ap])\.?m\.?$"
+_ZONES = (
+    (r"(:\d\d\.\d{6})\d{1,3}", r"\1"),
+    (r"(:\d\d(?:\.\d+)?) ?(?:UTC|GMT)$", r"\1Z"),
+    (r"(:\d\d(?:\.\d+)?) ([+-]\d\d:?\d\d)$", r"\1\2"),
+)
+"""Nanoseconds, and zones as BigQuery and Ruby write them, with what they are in ISO 8601."""
+
 _DAY = 86_400_000_000  # in microseconds
 _EXACT = 2**53
 _NO_TEXT = pa.nulls(1, pa.string())[0]  # pa.scalar would import pandas
@@ -290,7 +297,8 @@ def to_flags(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> pa.Ar
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Return an array of a plain type: not dictionary encoded, not null, decimals as floats."""
+    """Return an array of a plain type: not dictionary encoded, not null, decimals as integers,
+    floats, or texts where float64 does not hold all of them."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if pa.types.is_dictionary(values.type):
@@ -298,8 +306,13 @@ def _plain(values: pa.Array) -> pa.Array:
     kind = values.type
     if pa.types.is_null(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return values.cast(pa.string())
-    if pa.types.is_decimal(kind) or pa.types.is_float16(kind):
-        return values.cast(pa.float64(), safe=False)
+    if pa.types.is_decimal(kind):
+        floats = values.cast(pa.float64(), safe=False)
+        if pc.any(pc.greater_equal(pc.abs(floats), float(_EXACT))).as_py():
+            return pc.replace_substring_regex(values.cast(pa.string()), r"\.0+$", "")
+        return values.cast(pa.int64()) if kind.scale == 0 else floats
+    if pa.types.is_float16(kind):
+        return values.cast(pa.float64())
     if not (
         pa.types.is_string(kind)
         or pa.types.is_boolean(kind)
@@ -374,6 +387,9 @@ def _parse_times(text: pa.Array) -> pa.Array:
     dated = pc.if_else(pc.match_substring_regex(text, r"^\d{4}-\d\d"), text, _NO_TEXT)
     if dated.null_count == len(dated):
         return pa.nulls(len(dated), pa.timestamp("us"))
+    for pattern, instead in _ZONES:
+        if pc.any(pc.match_substring_regex(dated, pattern)).as_py():
+            dated = pc.replace_substring_regex(dated, pattern, instead)
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
         if (times := _cast(dated, kind)) is not None:
             return _without_zone(times)

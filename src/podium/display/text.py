@@ -94,13 +94,17 @@ def exact(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
 
+def is_number(text: str) -> bool:
+    """Return whether a text is a number and no name: 007, 1_000 and nan are names."""
+    return re.fullmatch(r"-?(0|[1-9]\d*)(\.\d*)?([eE][+-]?\d+)?", text, re.ASCII) is not None
+
+
 def brief(value: Any) -> str:
     """Shorten a number, also one in a text, to four digits, but a whole one to none; return other
     text unchanged."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
+    if not is_number(str(value)):
         return str(value)
+    number = float(value)
     return str(int(number)) if number.is_integer() and abs(number) < 1e15 else digits(number)
 
 
@@ -143,9 +147,10 @@ def iso(moment: datetime | str) -> str:
 
 
 def duration(seconds: float) -> str:
-    return (
-        f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
-    )
+    if round(seconds, 1) < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s"
 
 
 def relative(path: str) -> str:

@@ -15,12 +15,15 @@ UNAVAILABLE = "unavailable"
 _LESS = {
     "loss", "error", "err", "rmse", "mse", "mae", "perplexity", "time", "seconds", "latency", "cost", "regret",
     "logloss", "mlogloss", "merror", "rmsle", "mape", "l1", "l2", "wer", "cer", "nll", "ppl", "bpb", "bpc", "brier",
-    "ece", "eer", "fid", "msle", "smape", "deviance", "divergence", "distance",
+    "ece", "eer", "fid", "msle", "smape", "deviance", "divergence", "distance", "crossentropy", "bce", "nloglik",
+    "kullback", "kld", "hinge", "hamming", "huber", "pinball", "crps", "mase", "wape", "mdape", "medae", "mphe", "fpr",
+    "fnr", "lpips", "hausdorff", "hd95", "mpjpe",
 }  # fmt: skip
 _NEGATED = re.compile(
-    r"((val|valid|test|eval)[\W_]+)?neg_(log_loss|(mean|median|root|max)_\w*error|brier)"
+    r"((val|valid|test|eval)[\W_]+)?(neg_(log_loss|(mean|median|root|max)_\w*error|brier)|d2_)"
 )
-"""What scikit-learn calls losses of which more is better: neg_log_loss, neg_mean_squared_error."""
+"""What scikit-learn calls losses of which more is better: neg_log_loss, neg_mean_squared_error,
+d2_absolute_error_score."""
 
 _SHARE = re.compile(r"acc|precision|recall|f1|auc|iou", re.IGNORECASE)
 _CONSTRAINT = re.compile(r"\s*([\w /@'.-]*?\w)\s*(<=|>=|<|>)\s*(\S+)\s*")
@@ -105,7 +108,7 @@ class Constraint:
 
 def less_is_better(name: str) -> bool:
     """Guess by the words in a metric's name whether less of it is better."""
-    words = re.split(r"[\W_]+", name.lower())
+    words = re.split(r"[\W_]+", re.sub(r"cross[\W_]entropy", "crossentropy", name.lower()))
     return not _NEGATED.match(name.lower()) and not _LESS.isdisjoint(words)
 
 

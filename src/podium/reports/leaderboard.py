@@ -10,7 +10,7 @@ from typing import Any
 from podium.display import notebook
 from podium.display.tables import Row, fold, table
 from podium.display.terminal import Styled
-from podium.display.text import figure
+from podium.display.text import figure, is_number
 
 _INTERVAL = ">95 %"
 """Head of the column with the intervals of the objective."""
@@ -205,7 +205,6 @@ class Leaderboard:
 
 def short(value: str, longest: int = 20) -> str:
     """Shorten a parameter's or a metric's value for a cell."""
-    try:
-        return value if len(value) <= 8 else f"{float(value):.5g}"
-    except ValueError:
-        return value if len(value) <= longest else f"{value[: longest - 1]}…"
+    if len(value) > 8 and is_number(value):
+        return f"{float(value):.5g}"
+    return value if len(value) <= longest else f"{value[: longest - 1]}…"

@@ -447,7 +447,8 @@ def _note(x: float, y: float, text: str, **more: Any) -> dict[str, Any]:
 
 def _bounds(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values, default=0.0), max(values, default=1.0)
-    return (low, high) if low < high else (low - 0.5, high + 0.5)
+    more = max(0.5, 1e-3 * abs(low))  # of a large number, a half is lost
+    return (low, high) if low < high else (low - more, high + more)
 
 
 def _axis_of_some(parameter: Mapping[str, Any], values: Sequence[str | None]) -> dict[str, Any]:
@@ -455,12 +456,9 @@ def _axis_of_some(parameter: Mapping[str, Any], values: Sequence[str | None]) ->
     drawn, counts = iter(axis["values"]), [value is not None for value in values]
     if all(counts):
         return axis
-    low, high = axis.get("range") or (
-        min(axis["values"], default=0.0),
-        max(axis["values"], default=1.0),
-    )
+    low, high = axis.get("range") or _bounds(axis["values"])
     ticks = axis.get("tickvals") or [low + (high - low) * part / 4 for part in range(5)]
-    below = low - ((high - low) / 8 or 1.0)
+    below = low - (high - low) / 8
     return {
         "label": axis["label"],
         "values": [next(drawn) if known else below for known in counts],

@@ -122,7 +122,7 @@ _ALL: tuple[Metric, ...] = (
         is_default=True,
         breaks_ties=True,
         items=_by_chunks(_squares),
-        finish=lambda means: np.sqrt(means).mean(-1),
+        finish=lambda means: np.sqrt(np.maximum(means, 0.0)).mean(-1),  # a sum of 0 may be off
     ),
     MeanMetric(
         name="mae", maximize=False, kind=_NUMBERS, range=(0.0, np.inf), items=_by_chunks(_absolutes)

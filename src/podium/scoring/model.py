@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from podium.errors import Damaged, Failed, InvalidInput, NotFound, require
+from podium.files.arrays import new_map
 from podium.files.onnx_files import read_model
 from podium.scoring.families import Array, floats
 from podium.system.machine import cores
@@ -149,7 +150,12 @@ class OnnxModel:
                 self._run(some, output, until), output, classes, at, min(rows, items - at)
             )
             if whole is None:
-                whole = _allocate((items, *result.shape[1:]), result.dtype, target)
+                shape = (items, *result.shape[1:])
+                whole = (
+                    new_map(target, result.dtype, shape)
+                    if target
+                    else np.empty(shape, result.dtype)
+                )
             whole[at : at + rows] = result
         assert whole is not None
         if isinstance(whole, np.memmap):
@@ -312,12 +318,6 @@ def softmax(logits: Array) -> Array:
     float32."""
     powers = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
     return (powers / powers.sum(1, keepdims=True)).astype(floats(logits[:0]).dtype)
-
-
-def _allocate(shape: tuple[int, ...], dtype: Any, target: Path | None) -> Array:
-    if target is None:
-        return np.empty(shape, dtype)
-    return np.lib.format.open_memmap(target, mode="w+", dtype=dtype, shape=shape)
 
 
 def _tensor(value: Any) -> Tensor:

@@ -88,9 +88,11 @@ def slices(
     """
     different, place = np.unique(names, return_inverse=True)
     found = []
-    for at, name in enumerate(different):
-        here = place == at
-        one = Slice(name=str(name), items=int(here.sum()))
+    ends = np.cumsum(np.bincount(place))
+    for name, here in zip(
+        different, np.split(np.argsort(place, kind="stable"), ends), strict=False
+    ):
+        one = Slice(name=str(name), items=len(here))
         other = None if second is None else second[here]
         mates = None if groups is None else groups[here]
         level = _LEVEL / len(different)

@@ -87,7 +87,8 @@ class DataSettings:
     def name(self) -> str:
         """Name of the dataset if the options have none: that of the known dataset, or of the file
         without ending."""
-        return Path(self.location.rstrip("/")).name.partition(".")[0] if self.kind else self.dataset
+        where = Path(self.location.rstrip("/")).absolute()
+        return where.name.partition(".")[0] if self.kind else self.dataset
 
     @property
     def is_prepared(self) -> bool:

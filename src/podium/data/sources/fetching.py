@@ -10,7 +10,7 @@ def is_small(path: Path, most: int) -> bool:
     """Return whether a file, or all files below a folder, have at most so many bytes; a large
     folder is not walked."""
     total = 0
-    for file in [path] if path.is_file() else path.rglob("*"):
+    for file in filter(Path.is_file, [path] if path.is_file() else path.rglob("*")):
         total += file.stat().st_size
         if total > most:
             return False

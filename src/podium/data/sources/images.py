@@ -2,12 +2,14 @@
 height, width, 3]."""
 
 import logging
+import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +30,7 @@ from podium.data.split import Split
 from podium.data.suspects import tells_class
 from podium.display.text import plural
 from podium.errors import InvalidInput, PodiumError
+from podium.files.arrays import new_map
 from podium.system.machine import cores
 
 _log = logging.getLogger(__name__)
@@ -59,7 +62,7 @@ class _Pictures:
 
     def places(self) -> list[tuple[str, ...]]:
         """Return for each picture its class, the folders below that, and its name."""
-        return [file.relative_to(self.root).parts for file in self.files]
+        return [tuple(map(_text, file.relative_to(self.root).parts)) for file in self.files]
 
 
 def read(location: str, options: DataOptions, scratch: Path) -> Raw:
@@ -108,7 +111,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         items=arrays["train"],
         validation=arrays.get("validation"),
         test=arrays.get("test"),
-        name=options.name or Path(location.rstrip("/")).name,
+        name=options.name or Path(location.rstrip("/")).absolute().name,
         kind="classification",
         classes=classes,
         descriptions={preprocessing.input: InputDescription(meaning="image")},
@@ -199,7 +202,7 @@ def _originals(
         batch = chosen[start : start + _BATCH]
         yield pa.record_batch(
             {
-                "name": [pictures.files[at].name for at in batch],
+                "name": [places[at][-1] for at in batch],
                 FOLDER: pa.array(
                     [places[at][1] if len(places[at]) > 2 else None for at in batch], pa.string()
                 ),
@@ -238,6 +241,7 @@ def _find_parts(root: Path, location: str) -> dict[str, _Pictures]:
             f"move one elsewhere, or rename it, for example {named}-class",
         )
     _warn_of_loose(root, location)
+    _warn_of_links(root.iterdir(), root, location)
     if "train" not in parts:
         raise InvalidInput(
             f"{location} has the parts {', '.join(folders)}, but none to train with",
@@ -266,12 +270,13 @@ def _find_classes(folder: Path, location: str) -> _Pictures:
     labels: list[str] = []
     others: Counter[str] = Counter()
     _warn_of_loose(folder, location)
-    for inner in _folders(folder):
-        within = sorted(
-            path
-            for path in inner.rglob("*")
-            if not is_hidden(path.relative_to(folder)) and path.is_file()
-        )
+    below = {
+        inner: sorted(path for path in inner.rglob("*") if not is_hidden(path.relative_to(folder)))
+        for inner in _folders(folder)
+    }
+    _warn_of_links([*folder.iterdir(), *chain.from_iterable(below.values())], folder, location)
+    for inner, paths in below.items():
+        within = [path for path in paths if path.is_file()]
         pictures = [path for path in within if is_picture(path)]
         others.update(path.suffix.lower() or path.name for path in within if not is_picture(path))
         if not pictures:
@@ -279,7 +284,7 @@ def _find_classes(folder: Path, location: str) -> _Pictures:
                 f"{location}/{inner.name} has no picture", f"pictures end in {', '.join(ENDINGS)}"
             )
         files += pictures
-        labels += [inner.name] * len(pictures)
+        labels += [_text(inner.name)] * len(pictures)
     if others:
         counts = ", ".join(
             f"{count:,} {ending}" for ending, count in others.most_common(_MOST_NAMED)
@@ -312,6 +317,31 @@ def _warn_of_loose(folder: Path, location: str) -> None:
             location,
             plural(len(loose), "picture"),
             min(loose).name,
+        )
+
+
+def _text(name: str) -> str:
+    r"""Return the name of a file as text: bytes that are not UTF-8 as ``\xe9``."""
+    return os.fsencode(name).decode(errors="backslashreplace")
+
+
+def _warn_of_links(paths: Iterable[Path], folder: Path, location: str) -> None:
+    """Warn of links that lead nowhere, and of those to folders inside the folder of a class."""
+    left_out = [
+        path
+        for path in paths
+        if path.is_symlink()
+        and not path.is_file()
+        and not is_hidden(path.relative_to(folder))
+        and not (path.parent == folder and path.is_dir())
+    ]
+    if left_out:
+        _log.warning(
+            "%s: %s left out, since links to folders are not followed, nor those that lead nowhere, for "
+            "example %s: copy what they point at: cp -rL",
+            location,
+            plural(len(left_out), "link"),
+            min(left_out).relative_to(folder),
         )
 
 
@@ -368,7 +398,7 @@ def _warn_of_files(looks: Sequence[Look], labels: Sequence[str]) -> None:
 
 def _warn_of_names(files: Sequence[Path], labels: Sequence[str]) -> None:
     """Warn of pictures whose names say that some belong together."""
-    if found := find_beginning([file.stem for file in files], np.array(labels)):
+    if found := find_beginning([_text(file.stem) for file in files], np.array(labels)):
         after, name = found
         _log.warning(
             "pictures whose names begin alike, such as %s, mostly have the same class: if they show one "
@@ -419,7 +449,7 @@ def _decode(
         InvalidInput: Some cannot be decoded; the message names them.
     """
     shape = (len(files), *preprocessing.shape)
-    array = np.lib.format.open_memmap(target, mode="w+", dtype=np.uint8, shape=shape)
+    array = new_map(target, np.uint8, shape)
     bad: list[str] = []
     for start in range(0, len(files), _BATCH):
         batch = files[start : start + _BATCH]

@@ -84,7 +84,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         items=made["train"],
         validation=made.get("validation"),
         test=made.get("test"),
-        name=options.name or Path(location.rstrip("/")).name.partition(".")[0],
+        name=options.name or Path(location.rstrip("/")).absolute().name.partition(".")[0],
         kind=kind,
         classes=classes,
         descriptions={
@@ -114,7 +114,8 @@ def _open(location: str, scratch: Path) -> Arrays:
     arrays: Arrays = {}
     for file in files:
         try:
-            arrays[file.stem] = np.asarray(np.lib.format.open_memmap(file, mode="r"))
+            array = np.asarray(np.lib.format.open_memmap(file, mode="r"))
+            arrays[file.stem] = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
         except (ValueError, OSError) as error:
             raise InvalidInput(
                 f"{location}: {file.name} is not an array of numbers or text: {error}"
@@ -126,9 +127,13 @@ def _unpack(archive: Path, location: str, target: Path) -> list[Path]:
     """Unpack the arrays of an .npz, checking its checksums: what is packed cannot be mapped."""
     try:
         with zipfile.ZipFile(archive) as packed:
-            names = [
-                name for name in packed.namelist() if name.endswith(".npy") and "/" not in name
-            ]
+            names = [name for name in packed.namelist() if name.endswith(".npy")]
+            for name in names:
+                if "/" in name:
+                    raise InvalidInput(
+                        f"{location}: an array cannot be called {name.removesuffix('.npy')!r}",
+                        "letters, digits and _",
+                    )
             return [Path(packed.extract(name, target)) for name in names]
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise Damaged(
@@ -179,22 +184,15 @@ def _read_target(
             flat = {part: array.astype(np.int64) for part, array in flat.items()}
             floats = False
     if kind == "regression" or (not kind and floats):
-        if flat["train"].dtype.kind not in "biuf":
-            raise InvalidInput(
-                f"the target of a regression must be numbers, but is {flat['train'].dtype}"
-            )
-        exact = flat["train"].dtype.name in ("float32", "float64")
-        return (
-            "regression",
-            (),
-            {part: array if exact else array.astype(np.float64) for part, array in flat.items()},
-        )
+        return "regression", (), _as_numbers(flat)
     for part, array in flat.items():
         if array.ndim != 1:
             raise InvalidInput(
                 f"the target of a classification must be [n], but in {part} it is {list(array.shape)}",
                 f"of one-hot rows {name}.argmax(1); numbers to predict: {written('kind', 'regression')}",
             )
+    if len({array.dtype.kind for array in flat.values()}) > 1:  # numpy joins them as floats
+        flat = {part: _as_integers(array) for part, array in flat.items()}
     values = np.unique(np.concatenate([np.unique(array) for array in flat.values()]))
     items = sum(map(len, flat.values()))
     if not kind and values.dtype.kind in "iu" and FEW_CLASSES < len(values) > items / 2:
@@ -224,6 +222,21 @@ def _read_target(
         classes,
         {part: array.astype(smallest) for part, array in indices.items()},
     )
+
+
+def _as_numbers(parts: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the target of each part as float32, if that of train is, else as float64."""
+    for array in parts.values():
+        if array.dtype.kind not in "biuf":
+            raise InvalidInput(f"the target of a regression must be numbers, but is {array.dtype}")
+    wanted = np.float32 if parts["train"].dtype.name == "float32" else np.float64
+    return {part: array.astype(wanted, copy=False) for part, array in parts.items()}
+
+
+def _as_integers(array: Array) -> Array:
+    """Return whole numbers as integers, all else as it is."""
+    whole = array.dtype.kind in "uf" and np.array_equal(array, np.trunc(array))
+    return array.astype(np.int64) if whole else array
 
 
 def _flat(array: Array) -> Array:

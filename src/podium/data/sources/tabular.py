@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from podium.data.blocks import are_numbers
 from podium.data.option_text import changed, written
 from podium.data.options import DataOptions
 from podium.data.preprocessing import TablePreprocessing, TextPreprocessing
 from podium.data.row_files import open_rows
 from podium.data.rows import RowFile, Rows
-from podium.data.schema import DATES, Array, InputDescription
+from podium.data.schema import DATES, NUMBERS, Array, InputDescription
 from podium.data.sources.fetching import fetch_file
 from podium.data.sources.source import Raw
 from podium.data.split import Split
@@ -31,6 +32,7 @@ from podium.data.values import (
     twin_names,
 )
 from podium.errors import InvalidInput
+from podium.files.arrays import new_map
 
 _log = logging.getLogger(__name__)
 
@@ -163,12 +165,8 @@ class Survey:
             start = int(rows.numbers[0]) - 1
             for name, values in preprocessing.apply(rows).check(hint).inputs.items():
                 if name not in arrays:
-                    arrays[name] = np.lib.format.open_memmap(
-                        scratch / f"{name}.npy",
-                        mode="w+",
-                        dtype=values.dtype,
-                        shape=(self.count, *values.shape[1:]),
-                    )
+                    shape = (self.count, *values.shape[1:])
+                    arrays[name] = new_map(scratch / f"{name}.npy", values.dtype, shape)
                 arrays[name][start : start + len(rows)] = values
         return replace(
             raw,
@@ -250,33 +248,41 @@ class Survey:
             absent = pc.is_null(to_text(self.kept[name], self.missing_values)).to_numpy(
                 zero_copy_only=False
             )
-            rows = np.flatnonzero(absent)
-            more = f" (and in {len(rows) - 1:,} more)" if len(rows) > 1 else ""
-            value = self.kept[name][int(rows[0])].as_py()
-            is_text = isinstance(value, str) and bool(value.strip())
-            name_it = (
-                f"; if {value!r} is a name: {written('missing_values', '')}" if is_text else ""
-            )
-            raise InvalidInput(
-                f"{self._where(rows[0], name)}: {role} is missing{more}",
-                f"remove these rows{name_it}",
-            )
+            self._refuse(name, role, absent)
+
+    def _refuse(self, name: str, role: str, absent: NDArray[np.bool_]) -> None:
+        """Refuse rows [n] whose value is missing, if there are any."""
+        rows = np.flatnonzero(absent)
+        if not len(rows):
+            return
+        more = f" (and in {len(rows) - 1:,} more)" if len(rows) > 1 else ""
+        value = self.kept[name][int(rows[0])].as_py()
+        is_text = isinstance(value, str) and bool(value.strip())
+        name_it = f"; if {value!r} is a name: {written('missing_values', '')}" if is_text else ""
+        raise InvalidInput(
+            f"{self._where(rows[0], name)}: {role} is missing{more}",
+            f"remove these rows{name_it}",
+        )
 
     def _where(self, position: int, name: str) -> str:
         return f"{self.file.name}, row {position + 1}, column {name}"
 
     def _numbers(self, name: str, role: str) -> NDArray[np.float64]:
         numbers = to_numbers(self.kept[name], self.missing_values)[0]
-        wrong = np.flatnonzero(np.isnan(numbers))
+        wrong = np.flatnonzero(~are_numbers(numbers))
         if len(wrong):
             value = str(self.kept[name][int(wrong[0])].as_py())
             raise InvalidInput(
-                f"{self._where(wrong[0], name)}: {role} must be a finite number, but is {value[:60]!r}"
+                f"{self._where(wrong[0], name)}: {role} must be a finite number that float32 holds, but is "
+                f"{value[:60]!r}"
             )
         return numbers
 
     def _classes(self, name: str, *, certain: bool) -> _Target:
         kind = self.guesses[name].exact
+        if kind in NUMBERS:  # - and unknown are missing among numbers
+            numbers = to_numbers(self.kept[name], self.missing_values)[0]
+            self._refuse(name, "the target", np.isnan(numbers))
         text = to_text(self.kept[name], self.missing_values)
         encoded = (
             _first_written(text, self.missing_values) if kind == "boolean" else text
@@ -309,8 +315,9 @@ class Survey:
                 len(seen),
                 written("kind", "regression"),
             )
-        ranks = [_rank(value, kind) for value in seen]
-        order = sorted(range(len(seen)), key=ranks.__getitem__)
+        values = to_numbers(pa.array(seen), ())[0] if kind in NUMBERS else np.zeros(len(seen))
+        names = [FLAGS[name.lower()] for name in seen] if kind == "boolean" else seen
+        order = sorted(range(len(seen)), key=lambda at: (values[at], names[at]))
         rank = np.empty(len(seen), np.int64)
         rank[order] = np.arange(len(seen))
         indices = rank[encoded.indices.to_numpy()]
@@ -333,18 +340,6 @@ def are_quantities(name: str, target: Array) -> bool:
         written("kind", "regression"),
     )
     return False
-
-
-def _rank(name: str, kind: str) -> tuple[float, str]:
-    """Return where a class stands: numbers by value, truth values with false first, others by
-    name."""
-    if kind == "integer":
-        return int(name), ""
-    return (
-        (float(name), "")
-        if kind == "number"
-        else (0, FLAGS[name.lower()] if kind == "boolean" else name)
-    )
 
 
 def _first_written(text: pa.Array, missing_values: Sequence[str]) -> pa.Array:
@@ -446,15 +441,16 @@ def survey(file: RowFile, location: str, options: DataOptions) -> Survey:
             try:
                 guesses[name].add(values)
             except InvalidInput as error:
+                message = f"{location}, column {name}: {error.message}"
+                if name in chunks:
+                    raise InvalidInput(message, "write it as one of these") from None
                 hint = f"leave the column out: {written('drop', name)}"
-                raise InvalidInput(
-                    f"{location}, column {name}: {error.message}", hint, changed("drop", name)
-                ) from None
+                raise InvalidInput(message, hint, changed("drop", name)) from None
             if name in chunks:
                 chunks[name].append(values)
     if not count:
         raise InvalidInput(f"{location} has no row below its header")
-    kept = {name: pa.chunked_array(values).combine_chunks() for name, values in chunks.items()}
+    kept = {name: _joined(values) for name, values in chunks.items()}
     return Survey(
         file=file,
         count=count,
@@ -463,6 +459,13 @@ def survey(file: RowFile, location: str, options: DataOptions) -> Survey:
         kept=kept,
         held_out=held_out,
     )
+
+
+def _joined(chunks: Sequence[pa.Array]) -> pa.Array:
+    """Return the values of a column; as text where two files hold them in two types."""
+    if len({values.type for values in chunks}) > 1:
+        chunks = [to_text(values, ()) for values in chunks]
+    return pa.chunked_array(chunks).combine_chunks()
 
 
 def _open(location: str, options: DataOptions, scratch: Path, usual: str = "") -> RowFile:

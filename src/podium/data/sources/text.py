@@ -18,6 +18,7 @@ from podium.data.schema import InputDescription
 from podium.data.sources.source import Raw, Source
 from podium.data.sources.tabular import ROWS, Survey, open_table, survey
 from podium.data.values import to_text
+from podium.errors import InvalidInput
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +52,13 @@ def _open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
         InvalidInput: It cannot be opened or lacks one.
     """
     file = open_table(location, options, scratch)
-    file.require(_column(file, options), role=f"the text ({written('text', 'NAME')} names another)")
+    column = _column(file, options)
+    file.require(column, role=f"the text ({written('text', 'NAME')} names another)")
+    if column == options.target:
+        raise InvalidInput(
+            f"the column {column} cannot be both the text and the target",
+            f"name that of the sentences: {written('text', 'NAME')}",
+        )
     return file
 
 
