@@ -173,6 +173,26 @@ def test_an_exit_handler_runs_after_a_failure(tmp_path: Path) -> None:
     assert record.steps["flaky"].state == "succeeded"
 
 
+UNDECIDED = HEAD + dedent("""
+    @part
+    def mixed() -> list:
+        return [{"n": 1}, 5]
+
+    @dsl.pipeline
+    def undecided():
+        with dsl.ExitHandler(finish()):
+            with dsl.ParallelFor(mixed().output) as item:
+                double(n=item.n)
+    """)
+
+
+def test_an_exit_handler_runs_where_a_loop_cannot_begin(tmp_path: Path) -> None:
+    printed, record = run(tmp_path, UNDECIDED, code=2)
+    assert "error: the item 5 of a loop has no 'n'\n" in printed["error"]
+    assert record.log("finish").read_text() == "ended FAILED\n"
+    assert (record.state, record.steps["double.0"].state) == ("failed", "succeeded")
+
+
 WELL = HEAD + dedent("""
     @part
     def told(status: dsl.PipelineTaskFinalStatus):

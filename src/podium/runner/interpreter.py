@@ -81,6 +81,9 @@ class Interpreter:
         self.compiled, self.order, self.reporter = compiled, order, reporter
         self.directory, self.steps = Path(order.directory), StepRunner(compiled, order, reporter)
         self.failed = False
+        self.errors: list[Exception] = []
+        """Why a task could not begin: it has failed, and what runs in any case still does."""
+
         moment, began = datetime.now(UTC), datetime.fromisoformat(order.began)
         name = re.sub(r"[^\w.-]+", "-", compiled.name)
         self.root = self.directory / "artifacts" / f"{name}-{moment:%Y-%m-%d-%H-%M-%S-%f}"
@@ -108,6 +111,8 @@ class Interpreter:
         scope = _Scope(group=self.compiled.root, inputs=inputs)
         with time_limit(self.compiled.seconds, self.reporter.end) as self.steps.is_late:
             result = _begin(lambda: self._group(scope)).result()
+        if self.errors:
+            raise self.errors[0]
         if result.state != "succeeded" or self.failed:
             return None
         uris = {name: _uris(held) for name, held in result.outputs.artifacts.items()}
@@ -117,15 +122,20 @@ class Interpreter:
         begun: dict[str, Future[_Result]] = {}
         for name, task, needs in in_order(scope.group["dag"]["tasks"]):
             before = {need: begun[need] for need in needs if need in begun}
-            begun[name] = _begin(partial(self._task, scope, name, task, before))
-        errors = [error for error in (each.exception() for each in begun.values()) if error]
-        if errors:
-            raise errors[0]
+            begun[name] = _begin(partial(self._tried, scope, name, task, before))
         results = {name: each.result() for name, each in begun.items()}
         states = [result.state for result in results.values()]
         worst = next((state for state in ("failed", "pending") if state in states), "succeeded")
         outputs = _outputs_of(scope.group, results)
         return _Result(state=worst, outputs=outputs, exempt=scope.exempt)
+
+    def _tried(self, *task: Any) -> _Result:
+        try:
+            return self._task(*task)
+        except Exception as error:  # raised at the end of the run
+            self.failed = True
+            self.errors.append(error)
+            return _Result(state="failed")
 
     def _task(
         self,
@@ -326,9 +336,10 @@ def _with_known_inputs(
 def _rounds(compiled: Compiled, task: Mapping[str, Any], inputs: Values) -> list[Values]:
     found = Values()
     for name, source in task.get("inputs", {}).get("parameters", {}).items():
-        there, value = _parameter(source, inputs, {})
-        if there:
-            found.parameters[name] = value
+        with suppress(InvalidInput):  # an item without that key: its round may never come
+            there, value = _parameter(source, inputs, {})
+            if there:
+                found.parameters[name] = value
     _add_defaults(compiled.component(task), found)
     iterator = task.get("parameterIterator")
     if iterator is None:
@@ -443,9 +454,23 @@ def _parameter(
         return False, None
     value = inputs.parameters[name]
     if key := re.search(r'\["(.*)"\]', source.get("parameterExpressionSelector", "")):
-        value = json.loads(value) if isinstance(value, str) else value
-        return isinstance(value, dict) and key[1] in value, value.get(key[1])
+        return True, _member(value, key[1])
     return True, value
+
+
+def _member(item: Any, key: str) -> Any:
+    """Return what an item of a loop has under a key.
+
+    Raises:
+        InvalidInput: It has no such key.
+    """
+    held = item
+    if isinstance(item, str):
+        with suppress(ValueError):
+            held = json.loads(item)
+    if not isinstance(held, dict) or key not in held:
+        raise InvalidInput(f"the item {item!r:.200} of a loop has no {key!r}")
+    return held[key]
 
 
 def _artifacts(
