@@ -12,9 +12,10 @@ import pytest
 from test_own_pipelines import written
 from test_podium_run import PODIUM, environment, podium, processes_of, within
 
-from podium.errors import InvalidInput
+from podium.errors import Failed, InvalidInput
 from podium.runner.compiled import Condition, command_of
 from podium.runner.record import RunRecord, records_below
+from podium.runner.steps import Step, Values
 
 pytestmark = pytest.mark.whole
 
@@ -341,7 +342,7 @@ def test_steps_that_need_nothing_run_at_once(
 IMPORT = HEAD + dedent("""
     @part
     def read(given: dsl.Input[dsl.Dataset]) -> str:
-        return open(given.path).read() + given.metadata["kind"]
+        return open(given.path).read() + given.metadata["kinds"][0]
 
     @dsl.container_component
     def shout(text: str, loud: dsl.OutputPath(str)):
@@ -350,17 +351,50 @@ IMPORT = HEAD + dedent("""
             args=[text, dsl.ConcatPlaceholder(["!", "?"]), loud])
 
     @dsl.pipeline
-    def imports(place: str) -> str:
-        given = dsl.importer(artifact_uri=place, artifact_class=dsl.Dataset, metadata={"kind": "x"})
+    def imports(place: str, kind: str) -> str:
+        metadata = {"kinds": [kind]}
+        given = dsl.importer(artifact_uri=place, artifact_class=dsl.Dataset, metadata=metadata)
         return shout(text=read(given=given.output).output).outputs["loud"]
     """)
 
 
 def test_an_artifact_is_imported_and_a_container_stood_in_for(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("7")
-    words = (f"place={tmp_path / 'data'}", "--image-dir", f"busybox={tmp_path}")
+    words = (f"place={tmp_path / 'data'}", 'kind="x', "--image-dir", f"busybox={tmp_path}")
     outcome, _ = run(tmp_path, IMPORT, *words)
-    assert outcome["outputs"] == {"Output": "7x!?"}
+    assert outcome["outputs"] == {"Output": '7"x!?'}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("NUMBER_INTEGER", "3\n", 3),
+        ("NUMBER_INTEGER", "3.7", None),
+        ("NUMBER_DOUBLE", ".5 ", 0.5),
+        ("BOOLEAN", "True\n", True),
+        ("BOOLEAN", "1", True),
+        ("BOOLEAN", "yes", None),
+        ("LIST", "[1]", [1]),
+        ("LIST", "{}", None),
+        ("STRUCT", "{}", {}),
+        ("STRING", "a\n", "a\n"),
+    ],
+)
+def test_a_written_output_must_be_of_its_type(
+    tmp_path: Path, kind: str, text: str, value: object
+) -> None:
+    defined = {"outputDefinitions": {"parameters": {"n": {"parameterType": kind}}}}
+    step = Step(
+        name="s", component=defined, executor={}, inputs=Values(), folder=tmp_path, constants={}
+    )
+    with pytest.raises(Failed, match="output n was not written"):
+        step.outputs()
+    (tmp_path / "n").write_text(text)
+    if value is None:
+        with pytest.raises(Failed, match=f"output n is not of type {kind}: '{text}"):
+            step.outputs()
+    else:
+        assert step.outputs().parameters == {"n": value}
 
 
 CACHED = HEAD + dedent("""
@@ -435,7 +469,13 @@ def test_a_condition_of_another_form_is_refused() -> None:
 def test_placeholders_in_a_command_are_replaced_once() -> None:
     given = {
         "inputs": {
-            "parameterValues": {"x": "{{$.inputs.parameters['y']}}", "n": 2, "on": True},
+            "parameterValues": {
+                "x": "{{$.inputs.parameters['y']}}",
+                "n": 2,
+                "on": True,
+                "few": [1e-07, "é"],
+                "rate": 1e-07,
+            },
             "artifacts": {"m": {"artifacts": [{"uri": "/m", "metadata": {"k": "v"}}]}},
         },
         "outputs": {"parameters": {"o": {"outputFile": "/o"}}, "outputFile": "/out"},
@@ -445,6 +485,7 @@ def test_placeholders_in_a_command_are_replaced_once() -> None:
         "n={{$.inputs.parameters['n']}},{{$.inputs.parameters['on']}}",
         "{{$.inputs.artifacts['m'].path}}:{{$.inputs.artifacts['m'].metadata['k']}}",
         "{{$.outputs.parameters['o'].output_file}}",
+        "{{$.inputs.parameters['rate']}}{{$.inputs.parameters['few']}}",
         '{"IfPresent": {"InputName": "n", "Then": ["--n", "{{$.inputs.parameters[\'n\']}}"]}}',
         '{"IfPresent": {"InputName": "no", "Then": ["--no"]}}',
         '{"Concat": ["a=", "{{$.pipeline_job_name}}"]}',
@@ -454,6 +495,7 @@ def test_placeholders_in_a_command_are_replaced_once() -> None:
         "n=2,true",
         "/m:v",
         "/o",
+        '0.0000001[1e-07,"é"]',
         "--n",
         "2",
         "a=job",

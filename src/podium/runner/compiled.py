@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -239,10 +240,18 @@ def resolved(text: str, executor_input: Mapping[str, Any], constants: Constants)
             return constants[path[0]]
         if path[0] not in ("inputs", "outputs", "outputMetadataUri"):
             raise InvalidInput(f"the placeholder {match[0]} is not known")
-        found = _found(path, executor_input)
-        return found if isinstance(found, str) else json.dumps(found)
+        return as_text(_found(path, executor_input))
 
     return _PLACEHOLDER.sub(value, text)
+
+
+def as_text(value: Any) -> str:
+    """Write a value as KFP does where text is wanted: ``1``, ``0.0000001``, ``true``, ``[1,2]``."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return format(Decimal(repr(value)), "f")
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def _found(path: list[str], executor_input: Mapping[str, Any]) -> Any:

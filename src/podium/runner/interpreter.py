@@ -9,7 +9,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from podium.runner.compiled import (
     Condition,
     Constants,
     Path_,
+    as_text,
     in_order,
     resolved,
 )
@@ -424,17 +424,11 @@ def _inputs(
 
 
 def _as_text(component: Mapping[str, Any], found: Values) -> None:
-    """Give an input that is text a number, a boolean or a list as text, as KFP's driver does:
-    ``1``, ``0.0000001``, ``true``, ``[1,2]``."""
+    """Give an input that is text a number, a boolean or a list as text, as KFP's driver does."""
     defined = component.get("inputDefinitions", {}).get("parameters", {})
     for name, value in found.parameters.items():
-        is_text = defined.get(name, {}).get("parameterType") == "STRING"
-        if not is_text or value is None or isinstance(value, str):
-            continue
-        if isinstance(value, float):
-            found.parameters[name] = format(Decimal(repr(value)), "f")
-        else:
-            found.parameters[name] = json.dumps(value, separators=(",", ":"))
+        if defined.get(name, {}).get("parameterType") == "STRING" and value is not None:
+            found.parameters[name] = as_text(value)
 
 
 def _parameter(

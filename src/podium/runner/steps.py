@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,18 +120,16 @@ class Step:
         """Return what its process put out.
 
         Raises:
-            Failed: It wrote a value that is not of its type.
+            Failed: It wrote no value for a parameter, or one that is not of its type.
         """
         definitions = self.component.get("outputDefinitions", {})
         file = self.folder / OUTPUT
         written = read_json(file) if file.is_file() else {}
         found = Values(parameters=dict(written.get("parameterValues", {})), artifacts=self._empty)
         for name, definition in definitions.get("parameters", {}).items():
-            kind, own = definition.get("parameterType", "STRING"), self.folder / name
-            if own.is_file():
-                found.parameters[name] = _read_output(name, own.read_text(), kind)
-            if kind == "NUMBER_INTEGER" and isinstance(found.parameters.get(name), float):
-                found.parameters[name] = int(found.parameters[name])
+            if name not in found.parameters:
+                kind = definition.get("parameterType", "STRING")
+                found.parameters[name] = _read_output(name, self.folder / name, kind)
         for name, held in written.get("artifacts", {}).items():
             if name in found.artifacts:
                 kind_of = found.artifacts[name][0]["type"]
@@ -152,9 +150,7 @@ class Step:
         uri = resolved(str(uri), self.executor_input, self.constants).removeprefix("file://")
         if "://" not in uri and not os.path.exists(uri):
             raise Failed(f"there is nothing at {uri}, which step {self.name} imports")
-        metadata = json.loads(
-            resolved(json.dumps(importer.get("metadata", {})), self.executor_input, self.constants)
-        )
+        metadata = self._resolved(importer.get("metadata", {}))
         artifact = {
             "name": "artifact",
             "type": importer.get("typeSchema", {}),
@@ -164,6 +160,18 @@ class Step:
         return Values(artifacts={"artifact": [artifact]})
 
 
+    def _resolved(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._resolved(part) for key, part in value.items()}
+        if isinstance(value, list):
+            return [self._resolved(part) for part in value]
+        return (
+            resolved(value, self.executor_input, self.constants)
+            if isinstance(value, str)
+            else value
+        )
+
+
 def _collect(custom: str, uri: str) -> None:
     """Copy an artifact that a step wrote to a path of its own to where others look for it."""
     if custom and os.path.exists(custom) and not os.path.exists(uri) and "://" not in uri:
@@ -171,14 +179,30 @@ def _collect(custom: str, uri: str) -> None:
         copy(custom, uri)
 
 
-def _read_output(name: str, text: str, kind: str) -> Any:
-    """Read a file that a step wrote for a parameter: text as it is, anything else as JSON."""
-    if kind == "STRING":
-        return text
+_BOOLEANS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "STRING": str,
+    "NUMBER_INTEGER": int,
+    "NUMBER_DOUBLE": float,
+    "BOOLEAN": lambda text: _BOOLEANS[text.strip().lower()],
+}
+_HOLDS = {"LIST": list, "STRUCT": dict}
+
+
+def _read_output(name: str, file: Path, kind: str) -> Any:
+    """Read the file that a step wrote for a parameter, as KFP's launcher does (TextToPbValue of
+    backend/src/v2/metadata): a cluster fails a step that wrote none, or one of another type."""
     try:
-        return json.loads(text.lower() if kind == "BOOLEAN" else text)
-    except ValueError:
-        raise Failed(f"output {name} is not of type {kind}: {text[:80]!r}") from None
+        text = file.read_text()
+    except FileNotFoundError:
+        raise Failed(f"output {name} was not written") from None
+    try:
+        value = _READ.get(kind, json.loads)(text)
+        if isinstance(value, _HOLDS.get(kind, object)):
+            return value
+    except (ValueError, KeyError):
+        pass
+    raise Failed(f"output {name} is not of type {kind}: {text[:80]!r}")
 
 
 def installing(container: Mapping[str, Any]) -> str:
