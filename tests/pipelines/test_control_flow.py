@@ -13,7 +13,8 @@ from test_own_pipelines import written
 from test_podium_run import PODIUM, environment, podium, processes_of, within
 
 from podium.errors import Failed, InvalidInput
-from podium.runner.compiled import Condition, command_of
+from podium.kfp.definition import load
+from podium.runner.compiled import Compiled, Condition, command_of
 from podium.runner.record import RunRecord, records_below
 from podium.runner.steps import Step, Values
 
@@ -172,6 +173,24 @@ def test_an_exit_handler_runs_after_a_failure(tmp_path: Path) -> None:
     assert record.log("finish").read_text() == "ended FAILED\n"
     assert record.log("flaky").read_text().count("try ") == 3
     assert record.steps["flaky"].state == "succeeded"
+
+
+TWICE = HEAD + dedent("""
+    @dsl.pipeline
+    def condition_of_data(n: int):
+        write(n=n)
+
+    @dsl.pipeline
+    def twice():
+        condition_of_data(n=1)
+        condition_of_data(n=2)
+    """)
+
+
+def test_steps_of_pipelines_inside_never_share_a_name(tmp_path: Path) -> None:
+    file = written(tmp_path, TWICE)
+    steps = Compiled(load(f"{file}:twice").spec).steps
+    assert list(steps.values()) == ["condition-of-data.write", "condition-of-data-2.write"]
 
 
 UNDECIDED = HEAD + dedent("""
