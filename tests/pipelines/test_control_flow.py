@@ -440,6 +440,67 @@ def test_a_key_of_its_own_decides_about_the_cache(tmp_path: Path) -> None:
     assert len(list((tmp_path / "tries").iterdir())) == 1
 
 
+FROM_OUTSIDE = HEAD + dedent("""
+    from kfp import kubernetes
+
+    @part
+    def from_volume() -> str:
+        return open("/rows/x").read()
+
+    @part
+    def from_secret() -> str:
+        import os
+        return os.environ["KEY"]
+
+    @part
+    def from_file(given: dsl.Input[dsl.Dataset]) -> str:
+        return open(given.path).read()
+
+    @part
+    def make(made: dsl.Output[dsl.Dataset]):
+        open(made.path, "w").write("m")
+
+    @part
+    def add_to(made: dsl.Input[dsl.Dataset], more: str) -> str:
+        open(made.path, "a").write(more)
+        return open(made.path).read()
+
+    @dsl.container_component
+    def from_image(loud: dsl.OutputPath(str)):
+        return dsl.ContainerSpec(image="busybox", command=["sh", "-c", 'cat x > "$0"', loud])
+
+    @dsl.pipeline
+    def outside(place: str) -> str:
+        volume, secret = from_volume(), from_secret()
+        kubernetes.mount_pvc(volume, pvc_name="rows", mount_path="/rows")
+        kubernetes.use_secret_as_env(secret, secret_name="s", secret_key_to_env={"key": "KEY"})
+        given = from_file(given=dsl.importer(artifact_uri=place, artifact_class=dsl.Dataset).output)
+        added = add_to(made=make().output, more=secret.output)
+        image = from_image().outputs["loud"]
+        return say(
+            text=f"{volume.output}{secret.output}{given.output}{added.output}{image}"
+        ).output
+    """)
+
+
+def test_no_step_is_cached_whose_surroundings_have_changed(tmp_path: Path) -> None:
+    for content in ("1", "2"):
+        for folder in ("volume", "image"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            (tmp_path / folder / "x").write_text(content)
+        (tmp_path / "secret").write_text(f"key={content}")
+        (tmp_path / "data").write_text(content)
+        places = {
+            "--volume": "rows=volume", "--secret": "s=secret", "--image-dir": "busybox=image"
+        }  # fmt: skip
+        words = [word for option, place in places.items() for word in (option, place)]
+        file = f"{written(tmp_path, FROM_OUTSIDE)}:outside"
+        done = podium(tmp_path / "home", file, "place=data", *words, "--json", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        expected = content * 3 + f"m{content}" + content
+        assert json.loads(done.stdout)["outputs"] == {"Output": expected}
+
+
 PREPARED = HEAD + dedent("""
     @part
     def prepare(place: str, fingerprint: str = "") -> int:

@@ -238,7 +238,7 @@ class Interpreter:
         if name == self.order.debug:
             self.steps.debug(step, name_of)
             return _Result(state="pending")
-        key, needs = self.steps.key(step, task)
+        key, needs = self.steps.key(step, task, name_of)
         outputs = self.steps.cache.get(key, needs)
         if outputs is not None:
             self.reporter.report("cached", step=name)

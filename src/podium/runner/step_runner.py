@@ -17,7 +17,7 @@ from podium.cluster.local.supplies import Images, Supplies
 from podium.errors import Failed, PodiumError
 from podium.runner.compiled import EXECUTOR, Compiled
 from podium.runner.environments import Environment
-from podium.runner.kubernetes_settings import NameOf, Provider
+from podium.runner.kubernetes_settings import MOUNTS, NameOf, Provider
 from podium.runner.messages import KFP, STARTS, Order
 from podium.runner.record import failure_file
 from podium.runner.reporter import Reporter, StepLog, end
@@ -43,20 +43,24 @@ class StepRunner:
         self.is_late = threading.Event()
         """Set when the pipeline's time is up."""
 
-    def key(self, step: Step, task: Mapping[str, Any]) -> tuple[str, str]:
+    def key(self, step: Step, task: Mapping[str, Any], name_of: NameOf) -> tuple[str, str]:
         """Return the key of a step's result, and the digest of the inputs it must have; empty where
         the key alone decides.
 
         Under a key of their own the results of steps that are never cached serve this run alone: to
-        resume it. So do those of steps that are repeated.
+        resume it. So do those of steps that are repeated, and of those that read a mounted place or
+        run in a directory in place of an image, which may hold something else by now.
+
+        Raises:
+            InvalidInput: A variable that its settings ask for is not there.
         """
         options = task.get("cachingOptions", {})
         attempt = self.order.attempt_of(step.name)
         shared = options.get("enableCache", False) and attempt == self.order.run
-        shared = shared and step.container.get("image", CREATE_VOLUME) not in (
-            CREATE_VOLUME,
-            DELETE_VOLUME,
-        )
+        image, settings = step.container.get("image", ""), self.compiled.kubernetes(step.component)
+        shared = shared and image not in ("", CREATE_VOLUME, DELETE_VOLUME)
+        shared = shared and not any(settings.get(kind) for kind in MOUNTS)
+        shared = shared and self.images.find(image).root is None
         if "fingerprint" in step.component.get("inputDefinitions", {}).get("parameters", {}):
             # It prepares data that nothing has checked for changes.
             given = task.get("inputs", {}).get("parameters", {})
@@ -64,7 +68,8 @@ class StepRunner:
         belongs = "" if shared else f"{attempt}/{step.name}"
         custom = options.get("cacheKey", "")
         needs = "" if shared else self.cache.digest(step)
-        return self.cache.key(step, belongs, custom), needs
+        variables = self.provider.variables(settings, step.name, name_of)
+        return self.cache.key(step, belongs, custom, variables), needs
 
     def carry_out(
         self, step: Step, task: Mapping[str, Any], key: str, name_of: NameOf

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -221,12 +222,13 @@ class Cache:
 
     folder: Path
 
-    def key(self, step: Step, belongs: str, custom: str) -> str:
+    def key(self, step: Step, belongs: str, custom: str, variables: Mapping[str, str]) -> str:
         """Return the key of a step's result.
 
         Args:
             belongs: The attempt of a run that it serves alone; empty if it serves any.
             custom: The key that the pipeline names; empty for none.
+            variables: Those of Secrets and ConfigMaps.
         """
         made = (
             [custom]
@@ -236,6 +238,8 @@ class Cache:
                 [*step.container.get("command", ()), *step.container.get("args", ())],
                 step.container.get("env", []),
                 _inputs(step),
+                [_state(uri) for uri in _uris(step.inputs)],
+                variables,
             ]
         )
         parts = ["podium", step.name if belongs else step.component, belongs or made]
@@ -252,26 +256,45 @@ class Cache:
         """Return a result whose files are still there; None if there is none.
 
         Args:
-            inputs: Digest of the inputs that it must have been made from; empty for any.
+            inputs: Digest of the inputs that it must have been made from; empty for any, of a
+                result of another run, whose files must be as they were.
         """
         try:
             entry = read_json(self.folder / f"{key}.json")
         except (OSError, InvalidInput):
             return None
-        if inputs not in ("", entry["inputs"]) or not all(map(os.path.exists, entry["files"])):
+        files = entry["files"]
+        if inputs not in ("", entry["inputs"]) or not all(map(os.path.exists, files)):
+            return None
+        if not inputs and any(_state(place) != state for place, state in files.items()):
             return None
         return Values(**entry["outputs"])
 
     def put(self, key: str, step: Step, outputs: Values) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        places = [artifact["uri"] for held in outputs.artifacts.values() for artifact in held]
         entry = {
             "inputs": self.digest(step),
             "outputs": vars(outputs),
-            "files": [place for place in places if os.path.exists(place)],
+            "files": {uri: _state(uri) for uri in _uris(outputs) if os.path.exists(uri)},
         }
         with appearing(self.folder / f"{key}.json") as draft:
             draft.write_text(json.dumps(entry))
+
+
+def _uris(values: Values) -> list[str]:
+    return [artifact["uri"] for held in values.artifacts.values() for artifact in held]
+
+
+def _state(place: str) -> list[list[Any]]:
+    """Return name, size and time of each file at a place; none of a URL."""
+    root = Path(place)
+    found: list[list[Any]] = []
+    for file in sorted(root.rglob("*")) if root.is_dir() else [root]:
+        with suppress(OSError):
+            if not file.is_dir():
+                status = file.lstat()
+                found.append([str(file.relative_to(root)), status.st_size, status.st_mtime_ns])
+    return found
 
 
 def _inputs(step: Step) -> str:
