@@ -149,9 +149,12 @@ def test_a_loop_over_nothing_gives_nothing(tmp_path: Path) -> None:
 
 
 EXIT = HEAD + dedent("""
+    from kfp import kubernetes
+
     @part
     def flaky(place: str):
         import os
+        os.mkdir("/scratch/mine")
         tries = len(os.listdir(place))
         open(f"{place}/{tries}", "w").close()
         print("try", tries)
@@ -160,7 +163,8 @@ EXIT = HEAD + dedent("""
     @dsl.pipeline
     def end(place: str):
         with dsl.ExitHandler(finish()):
-            flaky(place=place).set_retry(2, backoff_duration="0s")
+            tried = flaky(place=place).set_retry(2, backoff_duration="0s")
+            kubernetes.empty_dir_mount(tried, volume_name="scratch", mount_path="/scratch")
             fail().after(say(text="before"))
         say(text="never").after(say(text="beside"))
     """)

@@ -1,6 +1,7 @@
 """Settings of kfp-kubernetes on a task: each is served on this machine, has no meaning here, or is
 refused before the first step."""
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,6 +143,7 @@ class Provider:
             place = place / entry.get("subPath", "")
         else:
             place = self.folder / "mounted" / step / entry["volumeName"]
+            shutil.rmtree(place, ignore_errors=True)  # each try is a pod of its own
         place.mkdir(parents=True, exist_ok=True)
         return place
 
