@@ -365,3 +365,28 @@ def test_a_file_imports_its_neighbors_relatively(tmp_path: Path, is_package: boo
     assert load(written(folder, text)).pipeline.name == "whole"
     broken = written(folder, "from .nothing import NAME\n", "broken.py")
     assert "broken.py, line 1: ModuleNotFoundError" in refused(broken).message
+
+
+SAME_NAMES = """\
+from kfp import dsl
+
+part = dsl.component(base_image="python:3.11", install_kfp_package=False)
+
+@part
+def evaluate() -> float:
+    return 0.5
+
+@part
+def promote_best(score: float) -> str:
+    return f"promoted at {score}"
+
+@dsl.pipeline
+def judge() -> str:
+    return promote_best(score=evaluate().output).output
+"""
+
+
+def test_steps_may_have_the_names_of_podiums_own(tmp_path: Path) -> None:
+    done = podium(tmp_path / "home", written(tmp_path, SAME_NAMES))
+    assert done.returncode == 0, done.stderr
+    assert "Output                promoted at 0.5" in done.stdout
