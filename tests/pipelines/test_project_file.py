@@ -165,6 +165,11 @@ def test_a_schedule_of_the_file_is_one_like_any_other(project: Path) -> None:
     (schedule,) = load([default_path()])
     assert (schedule.name, schedule.pipeline, schedule.cron) == ("nightly", "bikes", "@daily")
     assert schedule.parameters["model_name"] == "bikes"
+    text = (project / "podium.yaml").read_text()
+    nightly = text.replace('cron: "@daily"', 'cron: "@daily", parameters: {max_trials: 9}')
+    (project / "podium.yaml").write_text(nightly)
+    (schedule,) = load([default_path()])
+    assert schedule.parameters["max_trials"] == 9, "its own come before the file's"
     (project / "podium.yaml").write_text("model_name: bikes\n")
     with pytest.raises(InvalidInput, match=r"podium\.yaml has no schedule"):
         load([default_path()])
