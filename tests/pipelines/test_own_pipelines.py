@@ -390,3 +390,23 @@ def test_steps_may_have_the_names_of_podiums_own(tmp_path: Path) -> None:
     done = podium(tmp_path / "home", written(tmp_path, SAME_NAMES))
     assert done.returncode == 0, done.stderr
     assert "Output                promoted at 0.5" in done.stdout
+
+
+WITH_CODE = f"""\
+{HEAD}
+@dsl.pipeline
+def with_code(code: str):
+    data = prepare_data().outputs["prepared"]
+    train_distributed(data=data, command=["python", "train.py"], code=code)
+"""
+
+
+def test_code_that_cannot_be_stored_leaves_no_run(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").touch()
+    (tmp_path / "home/store").mkdir(parents=True)
+    (tmp_path / "home/store/code").touch()  # where its directory would be
+    done = podium(tmp_path / "home", written(tmp_path, WITH_CODE), f"code={tmp_path / 'src'}")
+    assert done.returncode != 0
+    assert "error: cannot write code/" in done.stderr
+    assert not (tmp_path / "home/runs").exists()
