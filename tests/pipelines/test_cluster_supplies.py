@@ -220,6 +220,27 @@ def test_a_file_of_kfp_1_is_named_as_such(tmp_path: Path, text: str, named: str)
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("pipelineInfo: {}\nroot: {dag: {tasks: {}}}\n", "name"),
+        ("pipelineInfo: {name: p}\nroot: {dag: {}}\n", "tasks"),
+        (
+            "pipelineInfo: {name: p}\n"
+            "root: {dag: {tasks: {a: {componentRef: {name: comp-a}}}}}\n"
+            "components: {comp-a: {executorLabel: exec-a}}\n",
+            "exec-a",
+        ),
+    ],
+)
+def test_compiled_yaml_that_lacks_a_part_is_refused(
+    tmp_path: Path, text: str, missing: str
+) -> None:
+    (tmp_path / "p.yaml").write_text(text)
+    with pytest.raises(InvalidInput, match=f"p.yaml is not a whole pipeline: '{missing}'"):
+        load(str(tmp_path / "p.yaml"))
+
+
 def test_compiled_yaml_is_not_compiled_again(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("pipelineInfo: {name: p}\nroot: {dag: {tasks: {}}}\n")
     with pytest.raises(InvalidInput, match="is compiled already"):
