@@ -296,6 +296,18 @@ def test_a_pipeline_that_outlasts_its_limit_is_ended(tmp_path: Path) -> None:
     assert not hidden_processes(tries)
 
 
+PAUSING = HEAD + dedent("""
+    @dsl.pipeline(pipeline_config=dsl.PipelineConfig(active_deadline_seconds=6))
+    def pausing():
+        fail().set_retry(1, backoff_duration="600s")
+    """)
+
+
+def test_a_limit_that_ends_a_pause_is_named(tmp_path: Path) -> None:
+    printed, _ = run(tmp_path, PAUSING, code=1)
+    assert "the pipeline did not end within its limit of 6 s, while step fail" in printed["error"]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_step_with_a_limit_ends_with_its_run(tmp_path: Path, number: int) -> None:

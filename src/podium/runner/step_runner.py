@@ -113,6 +113,7 @@ class StepRunner:
         process, command, env = self._prepared(step, name_of)
         started = self.reporter.begin(lambda: process.start(command, env))
         if started is None:
+            self._require_time(step)
             return None, None
         seconds = int(self.compiled.kubernetes(step.component).get("activeDeadlineSeconds", 0))
         try:
@@ -120,17 +121,20 @@ class StepRunner:
                 code = _follow(started, StepLog(self.reporter, step.name))
         finally:
             process.leave_nothing()
-        if self.is_late.is_set():
-            raise Failed(
-                f"the pipeline did not end within its limit of {self.compiled.seconds} s, "
-                f"while step {step.name} ran (active_deadline_seconds of dsl.PipelineConfig)"
-            )
+        self._require_time(step)
         if is_late.is_set():
             raise Failed(
                 f"step {step.name} did not end within its limit of {seconds} s "
                 f"(kubernetes.set_timeout of its task)"
             )
         return code, step.outputs() if code == 0 else None
+
+    def _require_time(self, step: Step) -> None:
+        if self.is_late.is_set():
+            raise Failed(
+                f"the pipeline did not end within its limit of {self.compiled.seconds} s, "
+                f"while step {step.name} ran (active_deadline_seconds of dsl.PipelineConfig)"
+            )
 
     def _prepared(self, step: Step, name_of: NameOf) -> tuple[Process, list[str], dict[str, str]]:
         settings = self.compiled.kubernetes(step.component)
