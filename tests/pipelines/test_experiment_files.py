@@ -69,6 +69,20 @@ def test_a_missing_experiment_file_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("pipeline", "word"),
+    [
+        ("tune_and_promote", f"experiment={'a' * 300}"),
+        ("tune_and_promote", f"code={'a' * 300}"),
+        ("a" * 300 + ".py", ""),
+        ("a" * 300 + ".yaml", ""),
+    ],
+)
+def test_a_name_too_long_for_a_file_names_none(pipeline: str, word: str) -> None:
+    with pytest.raises(InvalidInput, match="no file|no directory"):
+        compile_pipeline(pipeline, [word, "storage=s3://bucket"] if word else [])
+
+
 def test_a_wrong_experiment_file_is_named(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("a: [1,\n")

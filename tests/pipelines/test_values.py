@@ -188,6 +188,7 @@ DATA = [
      """hyperparameters='{"lr": 0.1, "batch-size": 32}'"""),
     ("tune_and_promote", TABLE[1], "target=left experiment=random limit=100", "a batch has 128",
      "limit=142, or smaller batches: an Experiment that searches batch-size up to 64"),
+    (*TABLE, "target=left network=mlp weights=/none.pt", "there is no file /none.pt", "name a file"),
     ("train_and_promote", "dataset=text:words.csv", "target=label", "no column 'text'", "its columns"),
     ("train_and_promote", "dataset=npz:a.npz", "target=z", "a.npz has no array 'z'", "one of x, y"),
     ("train_and_promote", "dataset=images:pictures", "", "pictures has 0 folders of pictures", "into a folder"),

@@ -99,7 +99,7 @@ def load(reference: str) -> Definition:
 
 
 def _read(file: Path) -> tuple[dict[str, Any], ...]:
-    if not file.is_file():
+    if not os.path.isfile(file):  # also of a text that is too long for a path
         raise InvalidInput(f"there is no file {file}", "a compiled pipeline, or FILE.py")
     text = read_text(file)
     documents = [each for each in load_yaml(text, str(file)) if each]
@@ -169,7 +169,7 @@ def _choose(module: ModuleType, file: str, function: str) -> Any:
 
 
 def _import(file: Path) -> ModuleType:
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise InvalidInput(
             f"there is no file {file}", "a pipeline's name, or a Python file that defines one"
         )
