@@ -237,7 +237,8 @@ def test_a_run_takes_checked_parameters(server: Server, world: KfpWorld) -> None
 
 def details(**states: str) -> dict[str, object]:
     """What a server shows: also the workflow itself, its drivers and executors."""
-    named = {"root": "RUNNING", "executor": "RUNNING", "prepare-driver": "SUCCEEDED", **states}
+    own = {"root": "RUNNING", "prepare-driver": "SUCCEEDED"}
+    named = {**own, "executor": "RUNNING", "executor(0)": "FAILED", **states}
     tasks: list[dict[str, object]] = [
         {"display_name": name, "state": state} for name, state in named.items()
     ]
