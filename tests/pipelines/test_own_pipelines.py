@@ -394,9 +394,13 @@ def test_steps_may_have_the_names_of_podiums_own(tmp_path: Path) -> None:
 
 WITH_CODE = f"""\
 {HEAD}
+@dsl.component(base_image=STEPS_IMAGE, install_kfp_package=False)
+def refuse() -> str:
+    raise SystemExit("not yet")
+
 @dsl.pipeline
 def with_code(code: str):
-    data = prepare_data().outputs["prepared"]
+    data = prepare_data(dataset=refuse().output).outputs["prepared"]
     train_distributed(data=data, command=["python", "train.py"], code=code)
 """
 
@@ -410,3 +414,15 @@ def test_code_that_cannot_be_stored_leaves_no_run(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "error: cannot write code/" in done.stderr
     assert not (tmp_path / "home/runs").exists()
+
+
+def test_changed_code_is_resumed_without_a_storage_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").touch()
+    home, file = tmp_path / "home", written(tmp_path, WITH_CODE)
+    assert "not yet" in podium(home, file, f"code={tmp_path / 'src'}").stderr
+    (tmp_path / "src/train.py").write_text("changed = True")
+    again = podium(home, "--resume", "latest")
+    assert f"code={tmp_path / 'src'} has changed: refuse and later steps" in again.stderr
+    assert "not yet" in again.stderr
+    assert len(list((home / "store/code").iterdir())) == 2
