@@ -90,15 +90,17 @@ def test_places_are_named_in_python_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
     file = written(tmp_path, TWO_ASK.replace('["one", "two"]', '["hf"]'))
     (tmp_path / "keys.env").write_text("token=hush\n")
-    secrets = {"hf": str(tmp_path / "keys.env")}
+    secrets = {"hf": "keys.env"}
     with pytest.raises(InvalidInput, match="no 'secrets' has a place on this machine"):
         podium_api.run(file, places={"secrets": secrets})
     with pytest.raises(InvalidInput, match="'rows'"):
         podium_api.run(file, places={"secret": secrets})
     run = podium_api.run(file, places={"secret": secrets, "volume": {"rows": tmp_path}})
     assert run.state == "succeeded"
+    assert run.record.places["secret"] == {"hf": str(tmp_path / "keys.env")}, "for a resume"
 
 
 @pytest.mark.parametrize(
