@@ -426,3 +426,33 @@ def test_changed_code_is_resumed_without_a_storage_of_its_own(tmp_path: Path) ->
     assert f"code={tmp_path / 'src'} has changed: refuse and later steps" in again.stderr
     assert "not yet" in again.stderr
     assert len(list((home / "store/code").iterdir())) == 2
+
+
+INSIDE = """\
+from kfp import dsl
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def one() -> int:
+    return 1
+
+@dsl.pipeline
+def inner() -> int:
+    return one().output
+
+@dsl.pipeline
+def outer():
+    inner()
+
+@dsl.pipeline
+def plain():
+    one().after(dsl.importer(artifact_uri="s3://bucket/x", artifact_class=dsl.Dataset))
+"""
+
+
+def test_platform_settings_reach_every_step_or_none(tmp_path: Path) -> None:
+    file, settings = written(tmp_path, INSIDE), ["secret=store"]
+    with pytest.raises(InvalidInput, match="does not reach the steps of inner, a pipeline inside"):
+        compile_pipeline(f"{file}:outer", platform=settings)
+    spec = read_spec(compile_pipeline(f"{file}:plain", platform=settings))
+    executors = spec["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert executors.keys() == {"exec-one"}
