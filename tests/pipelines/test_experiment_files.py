@@ -79,7 +79,7 @@ def test_a_missing_experiment_file_is_refused(
     ],
 )
 def test_a_name_too_long_for_a_file_names_none(pipeline: str, word: str) -> None:
-    with pytest.raises(InvalidInput, match="no file|no directory"):
+    with pytest.raises(InvalidInput, match=r"no file|no directory"):
         compile_pipeline(pipeline, [word, "storage=s3://bucket"] if word else [])
 
 

@@ -193,9 +193,7 @@ def test_nobody_at_the_address_is_said_in_seconds(kfp: KfpServer) -> None:
         ("", "502 Bad Gateway"),
     ],
 )
-def test_what_stands_between_is_quoted_as_it_answers(
-    server: Server, body: str, said: str
-) -> None:
+def test_what_stands_between_is_quoted_as_it_answers(server: Server, body: str, said: str) -> None:
     from kfp_server_api import ApiException
 
     def answer() -> None:

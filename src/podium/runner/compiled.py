@@ -78,9 +78,7 @@ class Compiled:
     def steps(self) -> dict[Path_, str]:
         """Name of the step of each task that is no group, unique in the whole pipeline, in the
         order they run."""
-        names = {
-            path: path[-1] for path, task in self.tasks() if "dag" not in self.component(task)
-        }
+        names = {path: path[-1] for path, task in self.tasks() if "dag" not in self.component(task)}
         for longer in (_without_groups, tuple):  # a pipeline inside may be called condition_x
             often = Counter(names.values())
             names = {

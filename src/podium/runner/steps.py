@@ -160,7 +160,6 @@ class Step:
         }
         return Values(artifacts={"artifact": [artifact]})
 
-
     def _resolved(self, value: Any) -> Any:
         if isinstance(value, dict):
             return {key: self._resolved(part) for key, part in value.items()}
