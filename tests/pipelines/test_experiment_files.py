@@ -46,8 +46,8 @@ def test_the_header_of_a_compiled_pipeline_stays_a_comment(sweep: Path) -> None:
 
 def test_a_value_with_control_characters_compiles(tmp_path: Path) -> None:
     assert default_of(
-        compile_pipeline("train_and_promote", ["source=a\x1b[31m\tb\r\nc\x85"]), "source"
-    ) == ("a\x1b[31m\tb\r\nc\x85")
+        compile_pipeline("train_and_promote", ["source=/a\x1b[31m\tb\r\nc\x85"]), "source"
+    ) == ("/a\x1b[31m\tb\r\nc\x85")
 
 
 def test_a_bundled_experiment_stays_a_name() -> None:

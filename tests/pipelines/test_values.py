@@ -72,7 +72,7 @@ LATER = [
     ("train_and_promote", 'pods={"gpu":1}', "GPUs are gpus_per_worker"),
     ("train_and_promote", "cluster=cloud://nine", "use kubernetes://namespace or local:///dir"),
     ("tune_and_promote", "limit=10", "limit >= 20"),
-    ("train_and_promote", "limit=-1 source=anywhere", "limit >= 20"),
+    ("train_and_promote", "limit=-1 source=/anywhere", "limit >= 20"),
     ("train_and_promote", "dataset=mnits", "did you mean mnist"),
     ("tune_and_promote", "experiment=rndom", "did you mean random"),
     ("tune_and_promote", "experiment=random-job trial_workers=1", "a Job has no workers"),
