@@ -103,6 +103,13 @@ def test_anchors_of_ordinary_size_are_copies() -> None:
     assert (first["base"]["cpu"], second) == (1, {"b": 1})
 
 
+def test_a_key_that_stands_there_twice_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="at line 3: the key 'a' stands there twice"):
+        load_yaml("b: {a: 1}\na: 2\na: 3\n", "x")
+    merged = "x: &x {a: 1}\nin: {deep: &y {<<: *x, a: 2}}\nz: {<<: *y, <<: *x, a: 3}\n"
+    assert load_yaml(merged, "x")[0]["z"] == {"a": 3}
+
+
 def test_values_are_those_that_kubectl_reads() -> None:
     text = "[1e-3, 2026-01-02, 1:30, 0x10, 017, 1_000, yes, ~, 18446744073709551616, '1', !!str 5, =, .5, -3.0]"
     assert load_yaml(text, "x") == [

@@ -74,6 +74,10 @@ def test_a_failed_run_goes_on_where_it_failed(pipeline: Path, tmp_path: Path, ho
     with pytest.raises(NotFound, match="has no step, trial or job 'halved'"):
         run.logs("halved")
     (tmp_path / "marker").touch()
+    moved = pipeline.rename(pipeline.with_suffix(".moved"))
+    with pytest.raises(InvalidInput, match="there is no file"):
+        run.resume(wait=False)
+    moved.rename(pipeline)
     assert run.resume().outputs == {"Output": 1.5}
     assert [(name, podium.runs()[name].state) for name in podium.runs()] == [(run.id, "succeeded")]
     assert "succeeded" in podium.runs()._repr_html_()

@@ -90,15 +90,17 @@ def test_places_are_named_in_python_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
     file = written(tmp_path, TWO_ASK.replace('["one", "two"]', '["hf"]'))
     (tmp_path / "keys.env").write_text("token=hush\n")
-    secrets = {"hf": str(tmp_path / "keys.env")}
+    secrets = {"hf": "keys.env"}
     with pytest.raises(InvalidInput, match="no 'secrets' has a place on this machine"):
         podium_api.run(file, places={"secrets": secrets})
     with pytest.raises(InvalidInput, match="'rows'"):
         podium_api.run(file, places={"secret": secrets})
     run = podium_api.run(file, places={"secret": secrets, "volume": {"rows": tmp_path}})
     assert run.state == "succeeded"
+    assert run.record.places["secret"] == {"hf": str(tmp_path / "keys.env")}, "for a resume"
 
 
 @pytest.mark.parametrize(
@@ -218,6 +220,27 @@ def test_a_file_of_kfp_1_is_named_as_such(tmp_path: Path, text: str, named: str)
     done = podium(tmp_path / "home", str(tmp_path / "old.yaml"))
     assert f"old.yaml {named}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("pipelineInfo: {}\nroot: {dag: {tasks: {}}}\n", "name"),
+        ("pipelineInfo: {name: p}\nroot: {dag: {}}\n", "tasks"),
+        (
+            "pipelineInfo: {name: p}\n"
+            "root: {dag: {tasks: {a: {componentRef: {name: comp-a}}}}}\n"
+            "components: {comp-a: {executorLabel: exec-a}}\n",
+            "exec-a",
+        ),
+    ],
+)
+def test_compiled_yaml_that_lacks_a_part_is_refused(
+    tmp_path: Path, text: str, missing: str
+) -> None:
+    (tmp_path / "p.yaml").write_text(text)
+    with pytest.raises(InvalidInput, match=f"p.yaml is not a whole pipeline: '{missing}'"):
+        load(str(tmp_path / "p.yaml"))
 
 
 def test_compiled_yaml_is_not_compiled_again(tmp_path: Path) -> None:

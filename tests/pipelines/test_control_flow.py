@@ -12,9 +12,11 @@ import pytest
 from test_own_pipelines import written
 from test_podium_run import PODIUM, environment, podium, processes_of, within
 
-from podium.errors import InvalidInput
-from podium.runner.compiled import Condition, command_of
+from podium.errors import Failed, InvalidInput
+from podium.kfp.definition import load
+from podium.runner.compiled import Compiled, Condition, command_of
 from podium.runner.record import RunRecord, records_below
+from podium.runner.steps import Step, Values
 
 pytestmark = pytest.mark.whole
 
@@ -147,9 +149,12 @@ def test_a_loop_over_nothing_gives_nothing(tmp_path: Path) -> None:
 
 
 EXIT = HEAD + dedent("""
+    from kfp import kubernetes
+
     @part
     def flaky(place: str):
         import os
+        os.mkdir("/scratch/mine")
         tries = len(os.listdir(place))
         open(f"{place}/{tries}", "w").close()
         print("try", tries)
@@ -158,7 +163,8 @@ EXIT = HEAD + dedent("""
     @dsl.pipeline
     def end(place: str):
         with dsl.ExitHandler(finish()):
-            flaky(place=place).set_retry(2, backoff_duration="0s")
+            tried = flaky(place=place).set_retry(2, backoff_duration="0s")
+            kubernetes.empty_dir_mount(tried, volume_name="scratch", mount_path="/scratch")
             fail().after(say(text="before"))
         say(text="never").after(say(text="beside"))
     """)
@@ -171,6 +177,44 @@ def test_an_exit_handler_runs_after_a_failure(tmp_path: Path) -> None:
     assert record.log("finish").read_text() == "ended FAILED\n"
     assert record.log("flaky").read_text().count("try ") == 3
     assert record.steps["flaky"].state == "succeeded"
+
+
+TWICE = HEAD + dedent("""
+    @dsl.pipeline
+    def condition_of_data(n: int):
+        write(n=n)
+
+    @dsl.pipeline
+    def twice():
+        condition_of_data(n=1)
+        condition_of_data(n=2)
+    """)
+
+
+def test_steps_of_pipelines_inside_never_share_a_name(tmp_path: Path) -> None:
+    file = written(tmp_path, TWICE)
+    steps = Compiled(load(f"{file}:twice").spec).steps
+    assert list(steps.values()) == ["condition-of-data.write", "condition-of-data-2.write"]
+
+
+UNDECIDED = HEAD + dedent("""
+    @part
+    def mixed() -> list:
+        return [{"n": 1}, 5]
+
+    @dsl.pipeline
+    def undecided():
+        with dsl.ExitHandler(finish()):
+            with dsl.ParallelFor(mixed().output) as item:
+                double(n=item.n)
+    """)
+
+
+def test_an_exit_handler_runs_where_a_loop_cannot_begin(tmp_path: Path) -> None:
+    printed, record = run(tmp_path, UNDECIDED, code=2)
+    assert "error: the item 5 of a loop has no 'n'\n" in printed["error"]
+    assert record.log("finish").read_text() == "ended FAILED\n"
+    assert (record.state, record.steps["double.0"].state) == ("failed", "succeeded")
 
 
 WELL = HEAD + dedent("""
@@ -252,6 +296,18 @@ def test_a_pipeline_that_outlasts_its_limit_is_ended(tmp_path: Path) -> None:
     assert not hidden_processes(tries)
 
 
+PAUSING = HEAD + dedent("""
+    @dsl.pipeline(pipeline_config=dsl.PipelineConfig(active_deadline_seconds=6))
+    def pausing():
+        fail().set_retry(1, backoff_duration="600s")
+    """)
+
+
+def test_a_limit_that_ends_a_pause_is_named(tmp_path: Path) -> None:
+    printed, _ = run(tmp_path, PAUSING, code=1)
+    assert "the pipeline did not end within its limit of 6 s, while step fail" in printed["error"]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_step_with_a_limit_ends_with_its_run(tmp_path: Path, number: int) -> None:
@@ -321,7 +377,7 @@ def test_steps_that_need_nothing_run_at_once(
 IMPORT = HEAD + dedent("""
     @part
     def read(given: dsl.Input[dsl.Dataset]) -> str:
-        return open(given.path).read() + given.metadata["kind"]
+        return open(given.path).read() + given.metadata["kinds"][0]
 
     @dsl.container_component
     def shout(text: str, loud: dsl.OutputPath(str)):
@@ -330,17 +386,50 @@ IMPORT = HEAD + dedent("""
             args=[text, dsl.ConcatPlaceholder(["!", "?"]), loud])
 
     @dsl.pipeline
-    def imports(place: str) -> str:
-        given = dsl.importer(artifact_uri=place, artifact_class=dsl.Dataset, metadata={"kind": "x"})
+    def imports(place: str, kind: str) -> str:
+        metadata = {"kinds": [kind]}
+        given = dsl.importer(artifact_uri=place, artifact_class=dsl.Dataset, metadata=metadata)
         return shout(text=read(given=given.output).output).outputs["loud"]
     """)
 
 
 def test_an_artifact_is_imported_and_a_container_stood_in_for(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("7")
-    words = (f"place={tmp_path / 'data'}", "--image-dir", f"busybox={tmp_path}")
+    words = (f"place={tmp_path / 'data'}", 'kind="x', "--image-dir", f"busybox={tmp_path}")
     outcome, _ = run(tmp_path, IMPORT, *words)
-    assert outcome["outputs"] == {"Output": "7x!?"}
+    assert outcome["outputs"] == {"Output": '7"x!?'}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("NUMBER_INTEGER", "3\n", 3),
+        ("NUMBER_INTEGER", "3.7", None),
+        ("NUMBER_DOUBLE", ".5 ", 0.5),
+        ("BOOLEAN", "True\n", True),
+        ("BOOLEAN", "1", True),
+        ("BOOLEAN", "yes", None),
+        ("LIST", "[1]", [1]),
+        ("LIST", "{}", None),
+        ("STRUCT", "{}", {}),
+        ("STRING", "a\n", "a\n"),
+    ],
+)
+def test_a_written_output_must_be_of_its_type(
+    tmp_path: Path, kind: str, text: str, value: object
+) -> None:
+    defined = {"outputDefinitions": {"parameters": {"n": {"parameterType": kind}}}}
+    step = Step(
+        name="s", component=defined, executor={}, inputs=Values(), folder=tmp_path, constants={}
+    )
+    with pytest.raises(Failed, match="output n was not written"):
+        step.outputs()
+    (tmp_path / "n").write_text(text)
+    if value is None:
+        with pytest.raises(Failed, match=f"output n is not of type {kind}: '{text}"):
+            step.outputs()
+    else:
+        assert step.outputs().parameters == {"n": value}
 
 
 CACHED = HEAD + dedent("""
@@ -365,6 +454,67 @@ def test_a_key_of_its_own_decides_about_the_cache(tmp_path: Path) -> None:
     again = podium(tmp_path / "home", file, place, "n=2", "--json")
     assert json.loads(again.stdout)["outputs"] == {"Output": 1}
     assert len(list((tmp_path / "tries").iterdir())) == 1
+
+
+FROM_OUTSIDE = HEAD + dedent("""
+    from kfp import kubernetes
+
+    @part
+    def from_volume() -> str:
+        return open("/rows/x").read()
+
+    @part
+    def from_secret() -> str:
+        import os
+        return os.environ["KEY"]
+
+    @part
+    def from_file(given: dsl.Input[dsl.Dataset]) -> str:
+        return open(given.path).read()
+
+    @part
+    def make(made: dsl.Output[dsl.Dataset]):
+        open(made.path, "w").write("m")
+
+    @part
+    def add_to(made: dsl.Input[dsl.Dataset], more: str) -> str:
+        open(made.path, "a").write(more)
+        return open(made.path).read()
+
+    @dsl.container_component
+    def from_image(loud: dsl.OutputPath(str)):
+        return dsl.ContainerSpec(image="busybox", command=["sh", "-c", 'cat x > "$0"', loud])
+
+    @dsl.pipeline
+    def outside(place: str) -> str:
+        volume, secret = from_volume(), from_secret()
+        kubernetes.mount_pvc(volume, pvc_name="rows", mount_path="/rows")
+        kubernetes.use_secret_as_env(secret, secret_name="s", secret_key_to_env={"key": "KEY"})
+        given = from_file(given=dsl.importer(artifact_uri=place, artifact_class=dsl.Dataset).output)
+        added = add_to(made=make().output, more=secret.output)
+        image = from_image().outputs["loud"]
+        return say(
+            text=f"{volume.output}{secret.output}{given.output}{added.output}{image}"
+        ).output
+    """)
+
+
+def test_no_step_is_cached_whose_surroundings_have_changed(tmp_path: Path) -> None:
+    for content in ("1", "2"):
+        for folder in ("volume", "image"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            (tmp_path / folder / "x").write_text(content)
+        (tmp_path / "secret").write_text(f"key={content}")
+        (tmp_path / "data").write_text(content)
+        places = {
+            "--volume": "rows=volume", "--secret": "s=secret", "--image-dir": "busybox=image"
+        }  # fmt: skip
+        words = [word for option, place in places.items() for word in (option, place)]
+        file = f"{written(tmp_path, FROM_OUTSIDE)}:outside"
+        done = podium(tmp_path / "home", file, "place=data", *words, "--json", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        expected = content * 3 + f"m{content}" + content
+        assert json.loads(done.stdout)["outputs"] == {"Output": expected}
 
 
 PREPARED = HEAD + dedent("""
@@ -415,7 +565,13 @@ def test_a_condition_of_another_form_is_refused() -> None:
 def test_placeholders_in_a_command_are_replaced_once() -> None:
     given = {
         "inputs": {
-            "parameterValues": {"x": "{{$.inputs.parameters['y']}}", "n": 2, "on": True},
+            "parameterValues": {
+                "x": "{{$.inputs.parameters['y']}}",
+                "n": 2,
+                "on": True,
+                "few": [1e-07, "é"],
+                "rate": 1e-07,
+            },
             "artifacts": {"m": {"artifacts": [{"uri": "/m", "metadata": {"k": "v"}}]}},
         },
         "outputs": {"parameters": {"o": {"outputFile": "/o"}}, "outputFile": "/out"},
@@ -425,6 +581,7 @@ def test_placeholders_in_a_command_are_replaced_once() -> None:
         "n={{$.inputs.parameters['n']}},{{$.inputs.parameters['on']}}",
         "{{$.inputs.artifacts['m'].path}}:{{$.inputs.artifacts['m'].metadata['k']}}",
         "{{$.outputs.parameters['o'].output_file}}",
+        "{{$.inputs.parameters['rate']}}{{$.inputs.parameters['few']}}",
         '{"IfPresent": {"InputName": "n", "Then": ["--n", "{{$.inputs.parameters[\'n\']}}"]}}',
         '{"IfPresent": {"InputName": "no", "Then": ["--no"]}}',
         '{"Concat": ["a=", "{{$.pipeline_job_name}}"]}',
@@ -434,6 +591,7 @@ def test_placeholders_in_a_command_are_replaced_once() -> None:
         "n=2,true",
         "/m:v",
         "/o",
+        '0.0000001[1e-07,"é"]',
         "--n",
         "2",
         "a=job",

@@ -46,8 +46,8 @@ def test_the_header_of_a_compiled_pipeline_stays_a_comment(sweep: Path) -> None:
 
 def test_a_value_with_control_characters_compiles(tmp_path: Path) -> None:
     assert default_of(
-        compile_pipeline("train_and_promote", ["source=a\x1b[31m\tb\r\nc\x85"]), "source"
-    ) == ("a\x1b[31m\tb\r\nc\x85")
+        compile_pipeline("train_and_promote", ["source=/a\x1b[31m\tb\r\nc\x85"]), "source"
+    ) == ("/a\x1b[31m\tb\r\nc\x85")
 
 
 def test_a_bundled_experiment_stays_a_name() -> None:
@@ -67,6 +67,20 @@ def test_a_missing_experiment_file_is_refused(
     assert isinstance(done.exception, InvalidInput)
     assert "swep.yaml" in done.exception.message
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "word"),
+    [
+        ("tune_and_promote", f"experiment={'a' * 300}"),
+        ("tune_and_promote", f"code={'a' * 300}"),
+        ("a" * 300 + ".py", ""),
+        ("a" * 300 + ".yaml", ""),
+    ],
+)
+def test_a_name_too_long_for_a_file_names_none(pipeline: str, word: str) -> None:
+    with pytest.raises(InvalidInput, match=r"no file|no directory"):
+        compile_pipeline(pipeline, [word, "storage=s3://bucket"] if word else [])
 
 
 def test_a_wrong_experiment_file_is_named(tmp_path: Path) -> None:

@@ -365,3 +365,94 @@ def test_a_file_imports_its_neighbors_relatively(tmp_path: Path, is_package: boo
     assert load(written(folder, text)).pipeline.name == "whole"
     broken = written(folder, "from .nothing import NAME\n", "broken.py")
     assert "broken.py, line 1: ModuleNotFoundError" in refused(broken).message
+
+
+SAME_NAMES = """\
+from kfp import dsl
+
+part = dsl.component(base_image="python:3.11", install_kfp_package=False)
+
+@part
+def evaluate() -> float:
+    return 0.5
+
+@part
+def promote_best(score: float) -> str:
+    return f"promoted at {score}"
+
+@dsl.pipeline
+def judge() -> str:
+    return promote_best(score=evaluate().output).output
+"""
+
+
+def test_steps_may_have_the_names_of_podiums_own(tmp_path: Path) -> None:
+    done = podium(tmp_path / "home", written(tmp_path, SAME_NAMES))
+    assert done.returncode == 0, done.stderr
+    assert "Output                promoted at 0.5" in done.stdout
+
+
+WITH_CODE = f"""\
+{HEAD}
+@dsl.component(base_image=STEPS_IMAGE, install_kfp_package=False)
+def refuse() -> str:
+    raise SystemExit("not yet")
+
+@dsl.pipeline
+def with_code(code: str):
+    data = prepare_data(dataset=refuse().output).outputs["prepared"]
+    train_distributed(data=data, command=["python", "train.py"], code=code)
+"""
+
+
+def test_code_that_cannot_be_stored_leaves_no_run(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").touch()
+    (tmp_path / "home/store").mkdir(parents=True)
+    (tmp_path / "home/store/code").touch()  # where its directory would be
+    done = podium(tmp_path / "home", written(tmp_path, WITH_CODE), f"code={tmp_path / 'src'}")
+    assert done.returncode != 0
+    assert "error: cannot write code/" in done.stderr
+    assert not (tmp_path / "home/runs").exists()
+
+
+def test_changed_code_is_resumed_without_a_storage_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").touch()
+    home, file = tmp_path / "home", written(tmp_path, WITH_CODE)
+    assert "not yet" in podium(home, file, f"code={tmp_path / 'src'}").stderr
+    (tmp_path / "src/train.py").write_text("changed = True")
+    again = podium(home, "--resume", "latest")
+    assert f"code={tmp_path / 'src'} has changed: refuse and later steps" in again.stderr
+    assert "not yet" in again.stderr
+    assert len(list((home / "store/code").iterdir())) == 2
+
+
+INSIDE = """\
+from kfp import dsl
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def one() -> int:
+    return 1
+
+@dsl.pipeline
+def inner() -> int:
+    return one().output
+
+@dsl.pipeline
+def outer():
+    inner()
+
+@dsl.pipeline
+def plain():
+    one().after(dsl.importer(artifact_uri="s3://bucket/x", artifact_class=dsl.Dataset))
+"""
+
+
+def test_platform_settings_reach_every_step_or_none(tmp_path: Path) -> None:
+    file, settings = written(tmp_path, INSIDE), ["secret=store"]
+    with pytest.raises(InvalidInput, match="does not reach the steps of inner, a pipeline inside"):
+        compile_pipeline(f"{file}:outer", platform=settings)
+    spec = read_spec(compile_pipeline(f"{file}:plain", platform=settings))
+    executors = spec["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert executors.keys() == {"exec-one"}

@@ -76,3 +76,10 @@ def test_what_cannot_be_meant_is_refused(words: list[str], message: str, hint: s
     with pytest.raises(InvalidInput, match=message) as caught:
         KNOWN.read(words)
     assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(("name", "value"), [("trials", 2**53 + 1), ("flags", {"n": [2**60]})])
+def test_a_number_that_no_pipeline_holds_is_refused(name: str, value: Any) -> None:
+    (known,) = (parameter for parameter in KNOWN if parameter.name == name)
+    with pytest.raises(InvalidInput, match=f"{name} is a"):
+        known.check(value)

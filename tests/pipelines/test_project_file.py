@@ -121,12 +121,20 @@ def test_a_wrong_file_is_refused(project: Path, text: str, expected: str, hint: 
     assert hint is None or hint in str(error.hint)
 
 
-def test_data_of_this_machine_are_not_compiled(project: Path) -> None:
-    (project / "podium.yaml").write_text("dataset: table:bikes.csv\ntarget: rides\n")
+@pytest.mark.parametrize(
+    ("text", "file"),
+    [
+        ("dataset: table:bikes.csv\ntarget: rides\n", "bikes.csv"),
+        ("weights: my.pt\n", "my.pt"),
+        ("source: idx\n", "idx"),
+    ],
+)
+def test_data_of_this_machine_are_not_compiled(project: Path, text: str, file: str) -> None:
+    (project / "podium.yaml").write_text(text)
     error = invoke("compile").exception
     assert isinstance(error, InvalidInput)
     assert "no pod has it" in error.message
-    assert "podium storage put bikes.csv s3://BUCKET/bikes.csv" in str(error.hint)
+    assert f"podium storage put {file} s3://BUCKET/{file}" in str(error.hint)
 
 
 def test_paths_start_from_the_files_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,6 +173,11 @@ def test_a_schedule_of_the_file_is_one_like_any_other(project: Path) -> None:
     (schedule,) = load([default_path()])
     assert (schedule.name, schedule.pipeline, schedule.cron) == ("nightly", "bikes", "@daily")
     assert schedule.parameters["model_name"] == "bikes"
+    text = (project / "podium.yaml").read_text()
+    nightly = text.replace('cron: "@daily"', 'cron: "@daily", parameters: {max_trials: 9}')
+    (project / "podium.yaml").write_text(nightly)
+    (schedule,) = load([default_path()])
+    assert schedule.parameters["max_trials"] == 9, "its own come before the file's"
     (project / "podium.yaml").write_text("model_name: bikes\n")
     with pytest.raises(InvalidInput, match=r"podium\.yaml has no schedule"):
         load([default_path()])

@@ -140,6 +140,13 @@ def test_a_parameter_the_version_lacks_is_refused(server: Server, world: KfpWorl
     assert not world.recurring
 
 
+def test_a_list_of_lists_is_a_parameter_like_others(tmp_path: Path) -> None:
+    file = tmp_path / "right.yaml"
+    file.write_text("name: x\npipeline: y\ncron: '@daily'\nparameters: {pairs: [[1, 2]]}\n")
+    (schedule,) = schedule_files.load([file])
+    assert schedule.parameters == {"pairs": [[1, 2]]}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -158,6 +165,7 @@ def test_a_parameter_the_version_lacks_is_refused(server: Server, world: KfpWorl
         ("- 1\n", "must hold a schedule"),
         ("{", "not readable as YAML"),
         ("schedules: []\n", "no schedule in"),
+        ("schedules: []\ncron: '@daily'\n", "cron stands beside the list of schedules"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_name(tmp_path: Path, text: str, said: str) -> None:

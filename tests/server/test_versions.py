@@ -184,6 +184,28 @@ def test_nobody_at_the_address_is_said_in_seconds(kfp: KfpServer) -> None:
         Server("ftp://somewhere")
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('{"detail": "not logged in"}', '{"detail": "not logged in"}'),
+        ('{"error": "nobody", "message": ""}', "nobody"),
+        ("<html>", "502 Bad Gateway"),
+        ("", "502 Bad Gateway"),
+    ],
+)
+def test_what_stands_between_is_quoted_as_it_answers(server: Server, body: str, said: str) -> None:
+    from kfp_server_api import ApiException
+
+    def answer() -> None:
+        error = ApiException(502, "Bad Gateway")
+        error.body = body
+        raise error
+
+    with pytest.raises(PodiumError) as caught:
+        server.call("list runs", answer)
+    assert caught.value.message == f"cannot list runs: {said}"
+
+
 def test_a_server_that_stopped_answering_is_said() -> None:
     kfp = KfpServer()
     server, tasks = Server(kfp.host), {"prepare": "SUCCEEDED", "train": "RUNNING"}
@@ -213,7 +235,8 @@ def test_a_run_takes_checked_parameters(server: Server, world: KfpWorld) -> None
 
 def details(**states: str) -> dict[str, object]:
     """What a server shows: also the workflow itself, its drivers and executors."""
-    named = {"root": "RUNNING", "executor": "RUNNING", "prepare-driver": "SUCCEEDED", **states}
+    own = {"root": "RUNNING", "prepare-driver": "SUCCEEDED"}
+    named = {**own, "executor": "RUNNING", "executor(0)": "FAILED", **states}
     tasks: list[dict[str, object]] = [
         {"display_name": name, "state": state} for name, state in named.items()
     ]

@@ -115,7 +115,7 @@ class Shape:
         some = {
             "artifactType": {"schemaTitle": "system.Artifact", "schemaVersion": "0.0.1"},
         }
-        by, maybe = {"parameterType": "STRING"}, {"parameterType": "STRING", "isOptional": True}
+        by = {"parameterType": "STRING"}
         known: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
             "gen": ({"x": number}, numbers, False),
             "body": ({"item": number}, number, True),
@@ -129,8 +129,8 @@ class Shape:
                 "executorLabel": f"exec-{name}",
                 "inputDefinitions": {"parameters": inputs},
                 "outputDefinitions": {
-                    "parameters": {"Output": output, "by": by, "maybe": maybe},
-                    **({"artifacts": {"art": some}} if art else {}),
+                    "parameters": {"Output": output, "by": by},
+                    "artifacts": {"maybe": some, **({"art": some} if art else {})},
                 },
             }
             for name, (inputs, output, art) in known.items()
@@ -877,8 +877,9 @@ class RunsUniverse:
         given = outputs["parameters"]
         if "by" not in given:
             return
-        made = [int(given[name]) for name in ("by", "maybe") if name in given]
-        made += [int(_text(held[0]["uri"]).split()[0]) for held in outputs["artifacts"].values()]
+        files = [held[0]["uri"] for held in outputs["artifacts"].values()]
+        there = [_text(file) for file in files if Path(file).exists()]
+        made = [int(given["by"]), *(int(text.split()[0]) for text in there)]
         if len(set(made)) > 1:
             raise Violation(f"a result is of the executions {made}")
         execution = self.executions[made[0] - 1]
@@ -935,9 +936,10 @@ class _Program:
     def _put_out(self) -> None:
         function, inputs = self.execution.function, self.execution.inputs
         result = generated(inputs) if function == "gen" else value(function, inputs)
-        if self.fate or here().random.random() < 0.5:
-            Path(self.outputs["parameters"]["maybe"]["outputFile"]).write_text(str(self.number))
-        for held in self.outputs["artifacts"].values():
+        maybe = self.fate or here().random.random() < 0.5
+        for name, held in self.outputs["artifacts"].items():
+            if name == "maybe" and not maybe:
+                continue
             Path(held["artifacts"][0]["uri"]).write_text(f"{self.number} {value(function, inputs)}")
         if not self.fate:
             written = {"parameterValues": {"Output": result, "by": str(self.number)}}

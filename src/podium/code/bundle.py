@@ -174,7 +174,7 @@ def pack(directory: Path | None, files: Mapping[str, bytes] | None = None) -> Bu
 def _listed(directory: Path) -> tuple[Path, list[str]]:
     """Return the root of a directory and the names of its files to pack; say which are left out as
     secrets."""
-    if not directory.is_dir():
+    if not os.path.isdir(directory):  # also of a text that is too long for a path
         raise InvalidInput(
             f"code is a directory, but there is no directory {directory}", "for example code=."
         )

@@ -77,6 +77,18 @@ class Loader(Composer, _Parser, SafeConstructor, Resolver):
         self._deepest = max(self._deepest, deepest)
         return node
 
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        """Compose a mapping; a key that stands in it twice is an error, for one of its values would
+        be lost."""
+        node: Any = super().compose_mapping_node(anchor)
+        seen = set[str]()
+        for key in (key for key, _ in node.value if isinstance(key, ScalarNode)):
+            if key.value in seen - {"<<"}:
+                shown = f"the key {key.value[:40]!r} stands there twice"
+                raise ConstructorError(None, None, shown, key.start_mark)
+            seen.add(key.value)
+        return node
+
     def _repeat(self, parent: Any, index: Any) -> Any:
         mark = self._next().start_mark
         node = super().compose_node(parent, index)

@@ -246,14 +246,14 @@ def _require_listener(host: str) -> None:
 
 
 def _message_of(error: Any) -> str:
-    try:
-        body = load_json(error.body, "the answer")
-        return str(body.get("message") or body.get("error")).strip()
-    except (AttributeError, TypeError, InvalidInput):
-        body = str(getattr(error, "body", None) or "").strip()
-        if getattr(error, "status", None) and (not body or body.startswith("<")):  # an HTML page
-            return f"{error.status} {error.reason}"
-        return body or str(error).strip()
+    body = str(getattr(error, "body", None) or "").strip()
+    with contextlib.suppress(AttributeError, InvalidInput):
+        said = load_json(body, "the answer")
+        if message := said.get("message") or said.get("error"):
+            return str(message).strip()
+    if getattr(error, "status", None) and (not body or body.startswith("<")):  # an HTML page
+        return f"{error.status} {error.reason}"
+    return body or str(error).strip()
 
 
 _NOT_OURS = re.compile(

@@ -117,7 +117,13 @@ def _configured(pipeline: Any, settings: Mapping[str, Any]) -> Any:
     def with_settings(*args: Any, **kwargs: Any) -> None:
         function(*args, **kwargs)
         for task in Pipeline.get_default_pipeline().tasks.values():
-            _configure(task, **settings)
+            if task.pipeline_spec:
+                raise InvalidInput(
+                    f"--platform does not reach the steps of {task.name}, a pipeline inside",
+                    "set them on its tasks by kfp.kubernetes, and leave --platform out",
+                )
+            if not task.importer_spec:
+                _configure(task, **settings)
 
     return dsl.pipeline(name=pipeline.name, description=pipeline.description)(with_settings)
 

@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +19,7 @@ from typing import Any
 
 from podium.display.terminal import echo
 from podium.errors import InvalidInput, suggestion
-from podium.files.documents import load_yaml, read_text
+from podium.files.documents import foreign, load_yaml, read_text
 from podium.kfp.importing import import_kfp
 from podium.kfp.parameters import Parameters
 
@@ -99,7 +99,7 @@ def load(reference: str) -> Definition:
 
 
 def _read(file: Path) -> tuple[dict[str, Any], ...]:
-    if not file.is_file():
+    if not os.path.isfile(file):  # also of a text that is too long for a path
         raise InvalidInput(f"there is no file {file}", "a compiled pipeline, or FILE.py")
     text = read_text(file)
     documents = [each for each in load_yaml(text, str(file)) if each]
@@ -116,7 +116,24 @@ def _read(file: Path) -> tuple[dict[str, Any], ...]:
             f"{file} was compiled by {first.get('sdkVersion')}, in a schema that KFP 2 does not read",
             "compile its source with KFP 2",
         )
+    with foreign(f"{file} is not a whole pipeline", hint="podium compile makes one"):
+        list(_references(first))
     return tuple(documents)
+
+
+def _references(spec: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield its name, all that its parts refer to, and the types of their parameters."""
+    yield spec["pipelineInfo"]["name"]
+    components = spec.get("components", {})
+    executors = spec.get("deploymentSpec", {}).get("executors", {})
+    for part in (spec["root"], *components.values()):
+        for parameter in part.get("inputDefinitions", {}).get("parameters", {}).values():
+            yield parameter["parameterType"]
+        if "dag" not in part:
+            yield executors[part["executorLabel"]]
+            continue
+        for task in part["dag"]["tasks"].values():
+            yield components[task["componentRef"]["name"]]
 
 
 def _choose(module: ModuleType, file: str, function: str) -> Any:
@@ -152,7 +169,7 @@ def _choose(module: ModuleType, file: str, function: str) -> Any:
 
 
 def _import(file: Path) -> ModuleType:
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise InvalidInput(
             f"there is no file {file}", "a pipeline's name, or a Python file that defines one"
         )

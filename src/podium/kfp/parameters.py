@@ -2,7 +2,6 @@
 signature."""
 
 import inspect
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,8 +33,8 @@ class Parameter:
         if self.type is str:
             return text
         try:
-            value = _read_json(text.lower() if self.type is bool else text)
-        except (ValueError, InvalidInput):
+            value = load_json(text.lower() if self.type is bool else text, "the value", nan=False)
+        except InvalidInput:
             value = None  # of no parameter's type
         return self.check(value, text if len(text) <= 80 else f"{text[:80]}…")
 
@@ -49,35 +48,26 @@ class Parameter:
         Raises:
             InvalidInput: It is of another type.
         """
+        given = value if shown is None else shown
+        if not _fits(value):
+            value = None
         if self.type is float and type(value) is int:
             value = float(value)
         if type(value) is not self.type:
-            given = value if shown is None else shown
             raise InvalidInput(
                 f"{self.name} is {_ARTICLES[self.type]}, not {given!r}", self.description
             )
         return value
 
 
-def _read_json(text: str) -> Any:
-    """Parse JSON whose numbers a compiled pipeline can hold: it writes all of them as finite
-    doubles."""
-    load_json(text, "the value", nan=False)
-    return json.loads(text, parse_int=_whole, parse_float=_finite)
-
-
-def _whole(digits: str) -> int:
-    number = int(digits)
-    if abs(number) > 2**53:
-        raise ValueError("not exact as a double")
-    return number
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise ValueError("too large for a double")
-    return number
+def _fits(value: Any) -> bool:
+    """Return whether a compiled pipeline can hold the numbers in a value: it writes all of them as
+    finite doubles."""
+    if isinstance(value, dict | list):
+        return all(map(_fits, value.values() if isinstance(value, dict) else value))
+    if isinstance(value, int):
+        return abs(value) <= 2**53
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 _ARTICLES: dict[type, str] = {

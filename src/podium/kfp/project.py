@@ -211,14 +211,18 @@ def check_reachable(values: Mapping[str, Any]) -> None:
         values: Parameters of one of podium's pipelines.
 
     Raises:
-        InvalidInput: The dataset is a relative path.
+        InvalidInput: The dataset, its source or the weights are a relative path.
     """
     given = str(values.get("dataset", ""))
-    prefix = next((prefix for prefix in LOCAL if given.startswith(prefix)), "")
-    path = given.removeprefix(prefix)
-    if prefix and "://" not in path and not path.startswith("/"):
-        name = Path(path).name
-        hint = (
-            f"podium storage put {path} s3://BUCKET/{name}, then dataset={prefix}s3://BUCKET/{name}"
-        )
-        raise InvalidInput(f"dataset={given} is a file of this machine, and no pod has it", hint)
+    kind = next((prefix for prefix in LOCAL if given.startswith(prefix)), "")
+    paths = {"source": str(values.get("source", "")), "weights": str(values.get("weights", ""))}
+    if kind:
+        paths["dataset"] = given.removeprefix(kind)
+    for name, path in paths.items():
+        if path and "://" not in path and not path.startswith("/"):
+            before = kind if name == "dataset" else ""
+            there = f"s3://BUCKET/{Path(path).name}"
+            raise InvalidInput(
+                f"{name}={before}{path} is a file of this machine, and no pod has it",
+                f"podium storage put {path} {there}, then {name}={before}{there}",
+            )

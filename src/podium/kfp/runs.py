@@ -1,5 +1,6 @@
 """The runs of a server: submitted, listed, followed, stopped."""
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -401,7 +402,8 @@ def _tasks_of(run: Any) -> dict[str, str]:
 
 def _is_own(task: Any) -> bool:
     name = task.display_name or ""
-    machinery = name in ("", "root", "executor") or name.endswith("-driver")
+    # A task that is tried again has executor(0), executor(1) … (2.16.1).
+    machinery = re.fullmatch(r"|root|executor(\(\d+\))?|.*-driver", name)
     # The pods of the workflow's children begin with the workflow's name.
     return not machinery and not any(
         (child.pod_name or "").startswith(f"{name}-") for child in task.child_tasks or []

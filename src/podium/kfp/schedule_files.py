@@ -88,6 +88,8 @@ def _iterator(text: str, after: datetime):  # type: ignore[no-untyped-def]  # cr
         raise InvalidInput(f"not a cron expression: {text!r}: {error}", fields) from error
 
 
+_MACRO = re.compile(r"\[\[(?:ScheduledTime|CurrentTime|Index|RunUUID)\b")
+
 LATEST = "latest"
 
 
@@ -140,7 +142,7 @@ class Schedule:
             "1 <= max_concurrency <= 10",
             max_concurrency=self.max_concurrency,
         )
-        literal = [value for value in self.parameters.values() if "[[" in str(value)]
+        literal = [value for value in self.parameters.values() if _MACRO.search(str(value))]
         if literal:
             problem = f"servers do not substitute [[...]], but a parameter is {literal[0]!r}"
             raise InvalidInput(problem, "let the step read the time itself")
@@ -180,11 +182,14 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
                     f"{file} must hold one YAML document, but holds {len(documents)}"
                 )
             content = documents[0]
-            schedules = (
-                content["schedules"]
-                if isinstance(content, dict) and "schedules" in content
-                else [content]
-            )
+            schedules = [content]
+            if isinstance(content, dict) and "schedules" in content:
+                schedules = content.pop("schedules")
+                if content:
+                    raise InvalidInput(
+                        f"{file}: {next(iter(content))} stands beside the list of schedules",
+                        "give it to each schedule that it is for",
+                    )
             if not isinstance(schedules, list):
                 raise InvalidInput(f"{file}: schedules must be a list, but is {schedules!r}")
             for item in schedules:
@@ -208,11 +213,12 @@ def _of_project(project: Project) -> dict[str, Any]:
         "service_account": project.server.service_account,
         "pipeline_root": project.server.pipeline_root,
     }
+    own = project.schedule.get("parameters", {})
     return {
         "pipeline": project.title,
         **server,
         **project.schedule,
-        "parameters": dict(project.values),
+        "parameters": {**project.values, **own} if isinstance(own, dict) else own,
     }
 
 

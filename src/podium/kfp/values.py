@@ -1,6 +1,7 @@
 """Rules for the values of the parameters of podium's own pipelines, checked before anything is
 launched."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
@@ -250,7 +251,7 @@ def experiment_text(given: Any, folder: Path = Path()) -> Any:
             "no experiment is given", "a file, YAML, or one of " + ", ".join(bundled())
         )
     file = folder / given
-    if file.is_file():
+    if os.path.isfile(file):  # also of a text that is too long for a path
         load(str(file))
         return file.read_text(encoding="utf-8")
     if given not in bundled():

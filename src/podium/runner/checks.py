@@ -79,6 +79,7 @@ def _check_jobs(settings: PipelineSettings, info: DatasetInfo | None) -> None:
     )
     if builtin and settings.train:
         _check_network(settings.train.network)  # under its own name, not as a flag of the trials
+        _check_weights(settings.train.weights)
     if experiment:
         check(experiment)
     if builtin:
@@ -114,6 +115,15 @@ def _check_network(network: str) -> None:
         raise InvalidInput(
             f"no network {network!r} in podium ({', '.join(networks.OWN)}) or torchvision.models",
             suggestion(network, (*networks.OWN, *networks.TORCHVISION)),
+        )
+
+
+def _check_weights(weights: str) -> None:
+    path = storage.local_path(weights) if weights else None
+    if path is not None and not os.path.isfile(path):
+        raise InvalidInput(
+            f"there is no file {path}, which weights={weights} names",
+            "name a file of weights that is there, or its URI",
         )
 
 

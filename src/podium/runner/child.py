@@ -91,6 +91,7 @@ def _run(order: Order, reporter: Reporter) -> bool:
     from podium.runner.record import locked
 
     definition, values, code, packed = checked(order)
+    store_code(code)  # first: a storage that refuses it leaves no run
     directory = Path(order.directory)
     try:
         # Only for the owner, like the objects of its cluster; they are there where a run is resumed.
@@ -101,7 +102,6 @@ def _run(order: Order, reporter: Reporter) -> bool:
             f"{reporter.logs} cannot be made: {error.strerror}",
             "PODIUM_HOME moves what a run writes",
         ) from None
-    store_code(code)
     with locked(directory) as lock:
         lock.write(str(os.getpid()).encode())
         lock.flush()

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -21,8 +22,8 @@ EXECUTOR = "kfp.dsl.executor_main"
 
 _BELOW_2_5 = re.compile(r"\bkfp==2\.[0-4]\.[\w.-]+")
 
-GROUPS = ("condition", "for-loop", "exit-handler")
-"""Tasks that KFP makes for control flow; a pipeline that is part of another is none."""
+_GROUPS = ("condition", "for-loop", "exit-handler")
+"""Beginnings of the names of tasks that KFP makes for control flow."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +78,14 @@ class Compiled:
     def steps(self) -> dict[Path_, str]:
         """Name of the step of each task that is no group, unique in the whole pipeline, in the
         order they run."""
-        paths = [path for path, task in self.tasks() if "dag" not in self.component(task)]
-        often = Counter(path[-1] for path in paths)
-        return {
-            path: path[-1]
-            if often[path[-1]] == 1
-            else ".".join(part for part in path if not part.startswith(GROUPS))
-            for path in paths
-        }
+        names = {path: path[-1] for path, task in self.tasks() if "dag" not in self.component(task)}
+        for longer in (_without_groups, tuple):  # a pipeline inside may be called condition_x
+            often = Counter(names.values())
+            names = {
+                path: name if often[name] == 1 else ".".join(longer(path))
+                for path, name in names.items()
+            }
+        return names
 
     @property
     def titles(self) -> dict[str, str]:
@@ -93,6 +94,10 @@ class Compiled:
             name: by_path[path].get("taskInfo", {}).get("name") or name
             for path, name in self.steps.items()
         }
+
+
+def _without_groups(path: Path_) -> Path_:
+    return tuple(part for part in path if not part.startswith(_GROUPS))
 
 
 def in_order(
@@ -239,10 +244,18 @@ def resolved(text: str, executor_input: Mapping[str, Any], constants: Constants)
             return constants[path[0]]
         if path[0] not in ("inputs", "outputs", "outputMetadataUri"):
             raise InvalidInput(f"the placeholder {match[0]} is not known")
-        found = _found(path, executor_input)
-        return found if isinstance(found, str) else json.dumps(found)
+        return as_text(_found(path, executor_input))
 
     return _PLACEHOLDER.sub(value, text)
+
+
+def as_text(value: Any) -> str:
+    """Write a value as KFP does where text is wanted: ``1``, ``0.0000001``, ``true``, ``[1,2]``."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return format(Decimal(repr(value)), "f")
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def _found(path: list[str], executor_input: Mapping[str, Any]) -> Any:

@@ -9,7 +9,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from podium.runner.compiled import (
     Condition,
     Constants,
     Path_,
+    as_text,
     in_order,
     resolved,
 )
@@ -81,6 +81,9 @@ class Interpreter:
         self.compiled, self.order, self.reporter = compiled, order, reporter
         self.directory, self.steps = Path(order.directory), StepRunner(compiled, order, reporter)
         self.failed = False
+        self.errors: list[Exception] = []
+        """Why a task could not begin: it has failed, and what runs in any case still does."""
+
         moment, began = datetime.now(UTC), datetime.fromisoformat(order.began)
         name = re.sub(r"[^\w.-]+", "-", compiled.name)
         self.root = self.directory / "artifacts" / f"{name}-{moment:%Y-%m-%d-%H-%M-%S-%f}"
@@ -108,6 +111,8 @@ class Interpreter:
         scope = _Scope(group=self.compiled.root, inputs=inputs)
         with time_limit(self.compiled.seconds, self.reporter.end) as self.steps.is_late:
             result = _begin(lambda: self._group(scope)).result()
+        if self.errors:
+            raise self.errors[0]
         if result.state != "succeeded" or self.failed:
             return None
         uris = {name: _uris(held) for name, held in result.outputs.artifacts.items()}
@@ -117,15 +122,20 @@ class Interpreter:
         begun: dict[str, Future[_Result]] = {}
         for name, task, needs in in_order(scope.group["dag"]["tasks"]):
             before = {need: begun[need] for need in needs if need in begun}
-            begun[name] = _begin(partial(self._task, scope, name, task, before))
-        errors = [error for error in (each.exception() for each in begun.values()) if error]
-        if errors:
-            raise errors[0]
+            begun[name] = _begin(partial(self._tried, scope, name, task, before))
         results = {name: each.result() for name, each in begun.items()}
         states = [result.state for result in results.values()]
         worst = next((state for state in ("failed", "pending") if state in states), "succeeded")
         outputs = _outputs_of(scope.group, results)
         return _Result(state=worst, outputs=outputs, exempt=scope.exempt)
+
+    def _tried(self, *task: Any) -> _Result:
+        try:
+            return self._task(*task)
+        except Exception as error:  # raised at the end of the run
+            self.failed = True
+            self.errors.append(error)
+            return _Result(state="failed")
 
     def _task(
         self,
@@ -228,7 +238,7 @@ class Interpreter:
         if name == self.order.debug:
             self.steps.debug(step, name_of)
             return _Result(state="pending")
-        key, needs = self.steps.key(step, task)
+        key, needs = self.steps.key(step, task, name_of)
         outputs = self.steps.cache.get(key, needs)
         if outputs is not None:
             self.reporter.report("cached", step=name)
@@ -326,9 +336,10 @@ def _with_known_inputs(
 def _rounds(compiled: Compiled, task: Mapping[str, Any], inputs: Values) -> list[Values]:
     found = Values()
     for name, source in task.get("inputs", {}).get("parameters", {}).items():
-        there, value = _parameter(source, inputs, {})
-        if there:
-            found.parameters[name] = value
+        with suppress(InvalidInput):  # an item without that key: its round may never come
+            there, value = _parameter(source, inputs, {})
+            if there:
+                found.parameters[name] = value
     _add_defaults(compiled.component(task), found)
     iterator = task.get("parameterIterator")
     if iterator is None:
@@ -413,17 +424,11 @@ def _inputs(
 
 
 def _as_text(component: Mapping[str, Any], found: Values) -> None:
-    """Give an input that is text a number, a boolean or a list as text, as KFP's driver does:
-    ``1``, ``0.0000001``, ``true``, ``[1,2]``."""
+    """Give an input that is text a number, a boolean or a list as text, as KFP's driver does."""
     defined = component.get("inputDefinitions", {}).get("parameters", {})
     for name, value in found.parameters.items():
-        is_text = defined.get(name, {}).get("parameterType") == "STRING"
-        if not is_text or value is None or isinstance(value, str):
-            continue
-        if isinstance(value, float):
-            found.parameters[name] = format(Decimal(repr(value)), "f")
-        else:
-            found.parameters[name] = json.dumps(value, separators=(",", ":"))
+        if defined.get(name, {}).get("parameterType") == "STRING" and value is not None:
+            found.parameters[name] = as_text(value)
 
 
 def _parameter(
@@ -443,9 +448,23 @@ def _parameter(
         return False, None
     value = inputs.parameters[name]
     if key := re.search(r'\["(.*)"\]', source.get("parameterExpressionSelector", "")):
-        value = json.loads(value) if isinstance(value, str) else value
-        return isinstance(value, dict) and key[1] in value, value.get(key[1])
+        return True, _member(value, key[1])
     return True, value
+
+
+def _member(item: Any, key: str) -> Any:
+    """Return what an item of a loop has under a key.
+
+    Raises:
+        InvalidInput: It has no such key.
+    """
+    held = item
+    if isinstance(item, str):
+        with suppress(ValueError):
+            held = json.loads(item)
+    if not isinstance(held, dict) or key not in held:
+        raise InvalidInput(f"the item {item!r:.200} of a loop has no {key!r}")
+    return held[key]
 
 
 def _artifacts(
@@ -461,13 +480,10 @@ def _artifacts(
 
 def _final_status(name: str, before: Mapping[str, _Result]) -> dict[str, Any]:
     """Return what an exit handler is told; KFP's backend says COMPLETE (its own
-    pipeline_with_input_status_state.py asserts that), where the SDK's docs say SUCCEEDED."""
+    pipeline_with_input_status_state.py asserts that), where the SDK's docs say SUCCEEDED, and
+    nothing of the error (2.16, observed)."""
     ok = name in before and before[name].state == "succeeded"
-    return {
-        "state": "COMPLETE" if ok else "FAILED",
-        "pipelineTaskName": name,
-        "error": {} if ok else {"code": 1, "message": f"{name} has failed"},
-    }
+    return {"state": "COMPLETE" if ok else "FAILED", "pipelineTaskName": name, "error": {}}
 
 
 def _items(iterator: Mapping[str, Any], inputs: Values, kind: str) -> list[Any]:

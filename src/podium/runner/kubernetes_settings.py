@@ -1,6 +1,7 @@
 """Settings of kfp-kubernetes on a task: each is served on this machine, has no meaning here, or is
 refused before the first step."""
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,9 @@ _NO_MEANING = {
     "imagePullPolicy", "enabledSharedMemory", "securityContext",
 }  # fmt: skip
 """Where and how a pod runs."""
+
+MOUNTS = ("secretAsVolume", "configMapAsVolume", "pvcMount")
+"""Settings that mount what is there already."""
 
 NameOf = Callable[[Mapping[str, Any], str], str | None]
 """Returns the name that an entry of the settings has for a Secret, ConfigMap or claim; None where
@@ -89,16 +93,12 @@ class Provider:
         Raises:
             InvalidInput: It is not there.
         """
-        given = _Provided()
+        given = _Provided(env=self.variables(settings, step, name_of))
         for kind, entry, where in _entries(settings, step):
             name, store = name_of(entry, kind) or "", _store(kind)
-            if kind == "fieldPathAsEnv":
-                given.env[entry["name"]] = from_field(
-                    entry["fieldPath"], where, _pod(step, settings)
-                )
-            elif kind.endswith("AsEnv"):
-                given.env.update(self._variables(store, name, entry, where))
-            elif store:
+            if kind.endswith("AsEnv"):
+                continue
+            if store:
                 into = self.folder / "mounted" / step / name
                 optional = entry.get("optional", False)
                 given.mounts[entry["mountPath"]] = self.supplies.folder(
@@ -106,6 +106,22 @@ class Provider:
                 )
             else:
                 given.mounts[entry["mountPath"]] = self._directory(kind, entry, name, step, where)
+        return given
+
+    def variables(self, settings: Mapping[str, Any], step: str, name_of: NameOf) -> dict[str, str]:
+        """Return the variables that the settings ask for.
+
+        Raises:
+            InvalidInput: One is not there.
+        """
+        given: dict[str, str] = {}
+        for kind, entry, where in _entries(settings, step):
+            if kind == "fieldPathAsEnv":
+                pod = _pod(step, settings)
+                given[entry["name"]] = from_field(entry["fieldPath"], where, pod)
+            elif kind.endswith("AsEnv"):
+                name = name_of(entry, kind) or ""
+                given |= self._variables(_store(kind), name, entry, where)
         return given
 
     def _variables(
@@ -127,6 +143,7 @@ class Provider:
             place = place / entry.get("subPath", "")
         else:
             place = self.folder / "mounted" / step / entry["volumeName"]
+            shutil.rmtree(place, ignore_errors=True)  # each try is a pod of its own
         place.mkdir(parents=True, exist_ok=True)
         return place
 

@@ -11,9 +11,11 @@ from podium.display.terminal import Styled
 from podium.display.text import cut, figure, harmless, relative
 from podium.errors import PodiumError
 from podium.files.documents import parse, read_json
+from podium.kfp.values import PIPELINES
 from podium.reports import Step, complete
 from podium.reports.leaderboard import Leaderboard
 from podium.runner.record import RunRecord
+from podium.runner.steps import OUTPUT
 from podium.storage import local_path
 from podium.training.handover import Evaluation
 from podium.training.kept_logs import hide
@@ -54,7 +56,7 @@ def outcome_of(run: RunRecord) -> dict[str, Any]:
         Leaderboard, candidates, decision and paths; of a pipeline without these steps, or a run
         that has not succeeded, what its steps and it put out.
     """
-    if run.state != "succeeded" or not {"evaluate", "promote-best"} <= run.steps.keys():
+    if run.state != "succeeded" or not _judges(run):
         outputs = {"step_outputs": _step_outputs(run), "outputs": run.outputs}
         return {**_steps(run), **outputs, "directory": str(run.directory)}
     evaluation = asdict(Evaluation.read(_artifact(run, "evaluate", "evaluation")))
@@ -72,6 +74,15 @@ def outcome_of(run: RunRecord) -> dict[str, Any]:
         "directory": str(run.directory),
         "storage": decision["storage"],
     }
+
+
+def _judges(run: RunRecord) -> bool:
+    """Return whether a run judged a model; steps of these names may do something else in a user's
+    pipeline."""
+    judged = {"evaluate": "evaluation", "promote-best": "decision"}
+    if run.pipeline.replace("_", "-") in PIPELINES:
+        return judged.keys() <= run.steps.keys()
+    return all(_files(run, step, name) for step, name in judged.items())
 
 
 def _report(run: RunRecord, decision: Mapping[str, Any]) -> str:
@@ -120,7 +131,7 @@ def _step_outputs(run: RunRecord) -> dict[str, dict[str, Any]]:
     other artifacts."""
     outputs: dict[str, dict[str, Any]] = {}
     for step, record in run.steps.items():
-        files = sorted(run.directory.glob(f"artifacts/*/{step}/executor_output.json"))
+        files = _files(run, step, OUTPUT)
         if (
             not record.is_done or not files
         ):  # it put out nothing, or another run did and its result was cached
@@ -165,8 +176,13 @@ def _brief(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
+def _files(run: RunRecord, step: str, name: str) -> list[Path]:
+    """Return what each attempt of a step wrote under a name, the last one's last."""
+    return sorted(run.directory.glob(f"artifacts/*/{step}/{name}"))
+
+
 def _artifact(run: RunRecord, step: str, name: str) -> Path:
-    files = sorted(run.directory.glob(f"artifacts/*/{step}/{name}"))
+    files = _files(run, step, name)
     if not files:
         raise PodiumError(f"step {step} of run {run.id} left no {name}", f"see {run.log(step)}")
     return files[-1]

@@ -144,6 +144,7 @@ class RunningPipeline:
         self.debugged: Event | None = None
         """The step that the run stopped before, for a person."""
 
+        self._has_begun = False
         self._has_steps = threading.Event()
         self._changes: SimpleQueue[tuple[RunRecord, str, str] | None] = SimpleQueue()
         self._child = _start_child(order, run.identity())
@@ -159,7 +160,7 @@ class RunningPipeline:
             InvalidInput: The parameters were refused.
         """
         self._has_steps.wait()
-        if self._error and not self.run.steps:
+        if self._error and not self._has_begun:
             raise self._error
 
     def follow(self, watcher: Watcher) -> None:
@@ -223,6 +224,7 @@ class RunningPipeline:
         if not self.run.take(event):
             return
         self._changes.put((deepcopy(self.run), event.step, event.text))
+        self._has_begun = True
         self._has_steps.set()
 
     def _close(self) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from podium.cluster import connect
+from podium.cluster.local.supplies import ENVIRONMENT
 from podium.display.notebook import Log, say
 from podium.display.text import figure, one_line
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, suggestion
@@ -573,7 +574,8 @@ def _by_name(what: str, given: object) -> Mapping[str, Any]:
 
 def _path(what: str, place: object) -> str:
     if isinstance(place, str | os.PathLike):
-        return os.fsdecode(place)
+        path = os.fsdecode(place)
+        return path if path == ENVIRONMENT else os.path.abspath(path)  # it may be resumed elsewhere
     # A value in place of a Secret's file is not to be printed.
     raise InvalidInput(f"{what}: must be a path, but got {type(place).__name__}", _PLACES_HINT)
 

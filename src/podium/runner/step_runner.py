@@ -17,7 +17,7 @@ from podium.cluster.local.supplies import Images, Supplies
 from podium.errors import Failed, PodiumError
 from podium.runner.compiled import EXECUTOR, Compiled
 from podium.runner.environments import Environment
-from podium.runner.kubernetes_settings import NameOf, Provider
+from podium.runner.kubernetes_settings import MOUNTS, NameOf, Provider
 from podium.runner.messages import KFP, STARTS, Order
 from podium.runner.record import failure_file
 from podium.runner.reporter import Reporter, StepLog, end
@@ -43,20 +43,24 @@ class StepRunner:
         self.is_late = threading.Event()
         """Set when the pipeline's time is up."""
 
-    def key(self, step: Step, task: Mapping[str, Any]) -> tuple[str, str]:
+    def key(self, step: Step, task: Mapping[str, Any], name_of: NameOf) -> tuple[str, str]:
         """Return the key of a step's result, and the digest of the inputs it must have; empty where
         the key alone decides.
 
         Under a key of their own the results of steps that are never cached serve this run alone: to
-        resume it. So do those of steps that are repeated.
+        resume it. So do those of steps that are repeated, and of those that read a mounted place or
+        run in a directory in place of an image, which may hold something else by now.
+
+        Raises:
+            InvalidInput: A variable that its settings ask for is not there.
         """
         options = task.get("cachingOptions", {})
         attempt = self.order.attempt_of(step.name)
         shared = options.get("enableCache", False) and attempt == self.order.run
-        shared = shared and step.container.get("image", CREATE_VOLUME) not in (
-            CREATE_VOLUME,
-            DELETE_VOLUME,
-        )
+        image, settings = step.container.get("image", ""), self.compiled.kubernetes(step.component)
+        shared = shared and image not in ("", CREATE_VOLUME, DELETE_VOLUME)
+        shared = shared and not any(settings.get(kind) for kind in MOUNTS)
+        shared = shared and self.images.find(image).root is None
         if "fingerprint" in step.component.get("inputDefinitions", {}).get("parameters", {}):
             # It prepares data that nothing has checked for changes.
             given = task.get("inputs", {}).get("parameters", {})
@@ -64,7 +68,8 @@ class StepRunner:
         belongs = "" if shared else f"{attempt}/{step.name}"
         custom = options.get("cacheKey", "")
         needs = "" if shared else self.cache.digest(step)
-        return self.cache.key(step, belongs, custom), needs
+        variables = self.provider.variables(settings, step.name, name_of)
+        return self.cache.key(step, belongs, custom, variables), needs
 
     def carry_out(
         self, step: Step, task: Mapping[str, Any], key: str, name_of: NameOf
@@ -108,6 +113,7 @@ class StepRunner:
         process, command, env = self._prepared(step, name_of)
         started = self.reporter.begin(lambda: process.start(command, env))
         if started is None:
+            self._require_time(step)
             return None, None
         seconds = int(self.compiled.kubernetes(step.component).get("activeDeadlineSeconds", 0))
         try:
@@ -115,17 +121,20 @@ class StepRunner:
                 code = _follow(started, StepLog(self.reporter, step.name))
         finally:
             process.leave_nothing()
-        if self.is_late.is_set():
-            raise Failed(
-                f"the pipeline did not end within its limit of {self.compiled.seconds} s, "
-                f"while step {step.name} ran (active_deadline_seconds of dsl.PipelineConfig)"
-            )
+        self._require_time(step)
         if is_late.is_set():
             raise Failed(
                 f"step {step.name} did not end within its limit of {seconds} s "
                 f"(kubernetes.set_timeout of its task)"
             )
         return code, step.outputs() if code == 0 else None
+
+    def _require_time(self, step: Step) -> None:
+        if self.is_late.is_set():
+            raise Failed(
+                f"the pipeline did not end within its limit of {self.compiled.seconds} s, "
+                f"while step {step.name} ran (active_deadline_seconds of dsl.PipelineConfig)"
+            )
 
     def _prepared(self, step: Step, name_of: NameOf) -> tuple[Process, list[str], dict[str, str]]:
         settings = self.compiled.kubernetes(step.component)

@@ -6,7 +6,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,18 +121,16 @@ class Step:
         """Return what its process put out.
 
         Raises:
-            Failed: It wrote a value that is not of its type.
+            Failed: It wrote no value for a parameter, or one that is not of its type.
         """
         definitions = self.component.get("outputDefinitions", {})
         file = self.folder / OUTPUT
         written = read_json(file) if file.is_file() else {}
         found = Values(parameters=dict(written.get("parameterValues", {})), artifacts=self._empty)
         for name, definition in definitions.get("parameters", {}).items():
-            kind, own = definition.get("parameterType", "STRING"), self.folder / name
-            if own.is_file():
-                found.parameters[name] = _read_output(name, own.read_text(), kind)
-            if kind == "NUMBER_INTEGER" and isinstance(found.parameters.get(name), float):
-                found.parameters[name] = int(found.parameters[name])
+            if name not in found.parameters:
+                kind = definition.get("parameterType", "STRING")
+                found.parameters[name] = _read_output(name, self.folder / name, kind)
         for name, held in written.get("artifacts", {}).items():
             if name in found.artifacts:
                 kind_of = found.artifacts[name][0]["type"]
@@ -152,9 +151,7 @@ class Step:
         uri = resolved(str(uri), self.executor_input, self.constants).removeprefix("file://")
         if "://" not in uri and not os.path.exists(uri):
             raise Failed(f"there is nothing at {uri}, which step {self.name} imports")
-        metadata = json.loads(
-            resolved(json.dumps(importer.get("metadata", {})), self.executor_input, self.constants)
-        )
+        metadata = self._resolved(importer.get("metadata", {}))
         artifact = {
             "name": "artifact",
             "type": importer.get("typeSchema", {}),
@@ -162,6 +159,17 @@ class Step:
             "metadata": metadata,
         }
         return Values(artifacts={"artifact": [artifact]})
+
+    def _resolved(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._resolved(part) for key, part in value.items()}
+        if isinstance(value, list):
+            return [self._resolved(part) for part in value]
+        return (
+            resolved(value, self.executor_input, self.constants)
+            if isinstance(value, str)
+            else value
+        )
 
 
 def _collect(custom: str, uri: str) -> None:
@@ -171,14 +179,30 @@ def _collect(custom: str, uri: str) -> None:
         copy(custom, uri)
 
 
-def _read_output(name: str, text: str, kind: str) -> Any:
-    """Read a file that a step wrote for a parameter: text as it is, anything else as JSON."""
-    if kind == "STRING":
-        return text
+_BOOLEANS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "STRING": str,
+    "NUMBER_INTEGER": int,
+    "NUMBER_DOUBLE": float,
+    "BOOLEAN": lambda text: _BOOLEANS[text.strip().lower()],
+}
+_HOLDS = {"LIST": list, "STRUCT": dict}
+
+
+def _read_output(name: str, file: Path, kind: str) -> Any:
+    """Read the file that a step wrote for a parameter, as KFP's launcher does (TextToPbValue of
+    backend/src/v2/metadata): a cluster fails a step that wrote none, or one of another type."""
     try:
-        return json.loads(text.lower() if kind == "BOOLEAN" else text)
-    except ValueError:
-        raise Failed(f"output {name} is not of type {kind}: {text[:80]!r}") from None
+        text = file.read_text()
+    except FileNotFoundError:
+        raise Failed(f"output {name} was not written") from None
+    try:
+        value = _READ.get(kind, json.loads)(text)
+        if isinstance(value, _HOLDS.get(kind, object)):
+            return value
+    except (ValueError, KeyError):
+        pass
+    raise Failed(f"output {name} is not of type {kind}: {text[:80]!r}")
 
 
 def installing(container: Mapping[str, Any]) -> str:
@@ -197,12 +221,13 @@ class Cache:
 
     folder: Path
 
-    def key(self, step: Step, belongs: str, custom: str) -> str:
+    def key(self, step: Step, belongs: str, custom: str, variables: Mapping[str, str]) -> str:
         """Return the key of a step's result.
 
         Args:
             belongs: The attempt of a run that it serves alone; empty if it serves any.
             custom: The key that the pipeline names; empty for none.
+            variables: Those of Secrets and ConfigMaps.
         """
         made = (
             [custom]
@@ -212,6 +237,8 @@ class Cache:
                 [*step.container.get("command", ()), *step.container.get("args", ())],
                 step.container.get("env", []),
                 _inputs(step),
+                [_state(uri) for uri in _uris(step.inputs)],
+                variables,
             ]
         )
         parts = ["podium", step.name if belongs else step.component, belongs or made]
@@ -228,26 +255,45 @@ class Cache:
         """Return a result whose files are still there; None if there is none.
 
         Args:
-            inputs: Digest of the inputs that it must have been made from; empty for any.
+            inputs: Digest of the inputs that it must have been made from; empty for any, of a
+                result of another run, whose files must be as they were.
         """
         try:
             entry = read_json(self.folder / f"{key}.json")
         except (OSError, InvalidInput):
             return None
-        if inputs not in ("", entry["inputs"]) or not all(map(os.path.exists, entry["files"])):
+        files = entry["files"]
+        if inputs not in ("", entry["inputs"]) or not all(map(os.path.exists, files)):
+            return None
+        if not inputs and any(_state(place) != state for place, state in files.items()):
             return None
         return Values(**entry["outputs"])
 
     def put(self, key: str, step: Step, outputs: Values) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        places = [artifact["uri"] for held in outputs.artifacts.values() for artifact in held]
         entry = {
             "inputs": self.digest(step),
             "outputs": vars(outputs),
-            "files": [place for place in places if os.path.exists(place)],
+            "files": {uri: _state(uri) for uri in _uris(outputs) if os.path.exists(uri)},
         }
         with appearing(self.folder / f"{key}.json") as draft:
             draft.write_text(json.dumps(entry))
+
+
+def _uris(values: Values) -> list[str]:
+    return [artifact["uri"] for held in values.artifacts.values() for artifact in held]
+
+
+def _state(place: str) -> list[list[Any]]:
+    """Return name, size and time of each file at a place; none of a URL."""
+    root = Path(place)
+    found: list[list[Any]] = []
+    for file in sorted(root.rglob("*")) if root.is_dir() else [root]:
+        with suppress(OSError):
+            if not file.is_dir():
+                status = file.lstat()
+                found.append([str(file.relative_to(root)), status.st_size, status.st_mtime_ns])
+    return found
 
 
 def _inputs(step: Step) -> str:

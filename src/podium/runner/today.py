@@ -1,6 +1,7 @@
 """Changes that a resumed run picks up: code edited since it was packed, and data that have
 changed."""
 
+import os
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
@@ -10,6 +11,7 @@ from podium.errors import NotFound, PodiumError
 from podium.files.documents import read_json
 from podium.kfp.code import store_code, with_code
 from podium.runner.record import PREPARING, RunRecord
+from podium.system.settings import STORAGE, Settings
 from podium.training.dataset import DataSettings
 
 LOOK = PREPARING[0]
@@ -58,7 +60,9 @@ def _code_changed(run: RunRecord, code: Mapping[str, str], begin: str, said: lis
         f"{packed[name]} is gone: {name} stays as it was packed"
         for name in packed.keys() - there.keys()
     ]
-    now, bundles = with_code({**run.parameters, **there}, there)
+    settings = Settings.from_environment()
+    storage = run.parameters.get("storage") or os.environ.get(STORAGE) or settings.storage
+    now, bundles = with_code({**run.parameters, **there, "storage": storage}, there)
     changed = [name for name in there if now[name] != run.parameters.get(name)]
     store_code({now[name]: bundles[now[name]] for name in changed})
     for name in changed:

@@ -139,7 +139,7 @@ def load(name_or_text: str, network: str = "", config_maps: Sequence[Path] = ())
         except OSError as error:
             raise InvalidInput(f"{name_or_text} cannot be read: {error}") from None
     entry = resources.files("podium.experiments") / f"{name_or_text}.yaml"
-    if not re.fullmatch(r"[\w-]+", name_or_text) or not entry.is_file():
+    if not re.fullmatch(r"[\w-]+", name_or_text) or not os.path.isfile(str(entry)):
         close = difflib.get_close_matches(name_or_text, bundled(), 1)
         hint = f"did you mean {close[0]}?" if close else f"a file, or one of {', '.join(bundled())}"
         raise InvalidInput(f"no file and no bundled experiment is called {name_or_text!r}", hint)
