@@ -78,6 +78,18 @@ def test_two_runs_share_nothing(run: Callable[..., Process], tmp_path: Path) -> 
     assert first[1] != second[1]
 
 
+def test_two_forks_draw_other_numbers(run: Callable[..., Process], tmp_path: Path) -> None:
+    (tmp_path / "draws.py").write_text(
+        "import sys\nforked = 'torch' in sys.modules\nimport random, numpy, torch\n"
+        "print(forked, random.random(), numpy.random.rand(), torch.rand(1).item(), sep='\\n')\n"
+    )
+    for log in "12":
+        assert run("python", "-m", "draws", log=log).wait(60) == 0
+    first, second = lines(tmp_path / "1"), lines(tmp_path / "2")
+    assert first[0] == second[0] == "True"
+    assert not {*first[1:]} & {*second[1:]}
+
+
 def test_a_plain_shell_string_is_seen_through(run: Callable[..., Process], tmp_path: Path) -> None:
     run("sh", "-c", "python -u -m program --lr 0.1", PYTHONUNBUFFERED="1").wait(60)
     assert lines(tmp_path / "log")[0] == "True __main__ ['--lr', '0.1'] True me False"
