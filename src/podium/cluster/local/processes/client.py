@@ -247,9 +247,9 @@ FITTED = (
 )
 """The same where scikit-learn fits its model."""
 
-CALL = "podium.code.call"
+CALLS = ("podium.code.call", "podium.code.kept")
 CALLED = ("podium.code", "podium.files.documents", "podium.metrics")
-"""Module that calls a function, and those that it imports of podium."""
+"""Modules that call a function, and what they import of podium."""
 
 _SETTINGS = {
     # OpenBLAS starts its threads when numpy is imported; a fork needs a single-threaded parent.
@@ -405,7 +405,7 @@ def _find_preload(words: Sequence[str], command: Command) -> tuple[str, ...] | N
         return None
     own: list[Path] = [command.cwd]
     needed: tuple[str, ...] = ()
-    if module == CALL and len(words) > 1:
+    if module in CALLS and len(words) > 1:
         with contextlib.suppress(OSError, ValueError):
             call = json.loads(Path(words[1]).read_bytes())
             own, needed = [*map(Path, call["path"]), *own], CALLED
