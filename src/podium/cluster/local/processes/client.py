@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -414,11 +414,7 @@ def _find_preload(words: Sequence[str], command: Command) -> tuple[str, ...] | N
             )
             imported |= imported_at_top(source.read_bytes() if source else b"") or frozenset()
     stable = {name for name in imported if name in _STANDARD or _is_installed(name)}
-    hidden = {
-        *(path.stem for folder in own for path in folder.glob("*.py")),
-        *(path.parent.name for folder in own for path in folder.glob("*/__init__.py")),
-    }
-    if hidden & (stable | _STANDARD):
+    if any(_hides(folder, stable | _STANDARD) for folder in own):
         return None
     return ("runpy", *needed, *sorted(stable - {"runpy"}))
 
@@ -427,10 +423,22 @@ def _find_source(module: str, folders: Sequence[str]) -> Path | None:
     """Find a module's file without importing anything; of a package, its __main__."""
     inside = os.path.join(*module.split("."))
     for folder in folders:
-        for file in (Path(folder, f"{inside}.py"), Path(folder, inside, "__main__.py")):
-            if file.is_file():
-                return file
+        for file in (f"{inside}.py", os.path.join(inside, "__main__.py")):
+            if os.path.isfile(found := os.path.join(folder, file)):
+                return Path(found)
     return None
+
+
+def _hides(folder: Path, modules: Set[str]) -> bool:
+    """Return whether a folder has a module of one of these names."""
+    try:
+        there = {*os.listdir(folder)}
+    except OSError:
+        return False
+    packages = there & modules
+    return any(f"{name}.py" in there for name in modules) or any(
+        os.path.isfile(os.path.join(folder, name, "__init__.py")) for name in packages
+    )
 
 
 def _is_installed(package: str) -> bool:
