@@ -1,10 +1,11 @@
-"""What `podium tune` costs beside the trials themselves: a script that sleeps, against a loop of Optuna's.
+"""What `podium tune` costs beside the trials themselves: a script or function that sleeps, against a loop of Optuna's.
 
     python benchmarks/tune.py --rounds 5
 
-Both run the same script in a process of its own for each trial, two at a time, with TPE. podium's takes in the command
-from the shell, the leaderboard, the study that can be resumed and the HTML report; Optuna's prints the best value. The
-rounds alternate; prints medians of seconds and of CPU seconds, children included.
+Optuna's loop and `podium tune` run the same script in a process of its own for each trial, two at a time, with TPE. The
+function runs in a process for each trial, or in two that are kept (reuse=True). podium's take in the command from the
+shell, the leaderboard, the study that can be resumed and the HTML report; Optuna's prints the best value. The rounds
+alternate; prints medians of seconds and of CPU seconds, children included.
 """
 
 import argparse
@@ -23,6 +24,15 @@ SCRIPT = """
 import sys, time
 time.sleep({seconds})
 print(f"loss={{(float(sys.argv[1][4:]) - 1) ** 2}}")
+"""
+
+FUNCTION = """
+import sys, time, podium
+def train(x):
+    time.sleep({seconds})
+    return {{"loss": (x - 1) ** 2}}
+podium.tune(train, {{"x": (-5.0, 5.0)}}, objective="min:loss", trials=int(sys.argv[1]), algorithm="tpe", seed=1,
+            reuse=sys.argv[2:] == ["reuse"])
 """
 
 OPTUNA = """
@@ -63,6 +73,7 @@ def main() -> None:
         os.chdir(scratch)
         Path("trial.py").write_text(SCRIPT.format(seconds=args.seconds))
         Path("loop.py").write_text(OPTUNA)
+        Path("function.py").write_text(FUNCTION.format(seconds=args.seconds))
         for trials in ("1", "16", "100"):
             tune = [
                 podium,
@@ -77,6 +88,8 @@ def main() -> None:
             ]
             loops = {
                 "podium tune": [*tune, "--trials", trials, "--algorithm", "tpe"],
+                "a function": [sys.executable, "function.py", trials],
+                "a function, reuse=True": [sys.executable, "function.py", trials, "reuse"],
                 "Optuna": [sys.executable, "loop.py", trials],
             }
             took: dict[str, list[tuple[float, float]]] = {name: [] for name in loops}

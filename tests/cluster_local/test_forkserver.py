@@ -18,6 +18,8 @@ from podium.cluster.local.processes.client import (
     _find_module,
     _find_preload,
 )
+from podium.cluster.local.scripts import imported_at_top
+from podium.code.call import Call
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="fork servers are used on Linux only"
@@ -74,6 +76,18 @@ def test_two_runs_share_nothing(run: Callable[..., Process], tmp_path: Path) -> 
     assert (first[0].split()[-2], second[0].split()[-2]) == ("1", "2")
     assert second[1].startswith("False ")
     assert first[1] != second[1]
+
+
+def test_two_forks_draw_other_numbers(run: Callable[..., Process], tmp_path: Path) -> None:
+    (tmp_path / "draws.py").write_text(
+        "import sys\nforked = 'torch' in sys.modules\nimport random, numpy, torch\n"
+        "print(forked, random.random(), numpy.random.rand(), torch.rand(1).item(), sep='\\n')\n"
+    )
+    for log in "12":
+        assert run("python", "-m", "draws", log=log).wait(60) == 0
+    first, second = lines(tmp_path / "1"), lines(tmp_path / "2")
+    assert first[0] == second[0] == "True"
+    assert not {*first[1:]} & {*second[1:]}
 
 
 def test_a_plain_shell_string_is_seen_through(run: Callable[..., Process], tmp_path: Path) -> None:
@@ -218,6 +232,22 @@ def test_a_variable_read_at_import_gets_its_own_server(
     assert len(launchers._servers) == 2
 
 
+def test_a_package_reads_the_users_variables_as_it_is_imported(
+    run: Callable[..., Process], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    (packages / "curious.py").write_text("import os\nfound = os.environ.get('KERAS_BACKEND')\n")
+    (tmp_path / "asks.py").write_text(
+        "import sys\nforked = 'curious' in sys.modules\nimport curious\nprint(forked, curious.found)\n"
+    )
+    monkeypatch.syspath_prepend(packages)
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    env = {"KERAS_BACKEND": "jax", "PYTHONPATH": str(packages)}
+    assert run("python", "-m", "asks", **env).wait(60) == 0
+    assert lines(tmp_path / "log") == ["True jax"]
+
+
 @pytest.mark.parametrize(
     ("argv", "module"),
     [
@@ -254,7 +284,26 @@ def test_only_what_comes_with_python_or_is_installed_is_preloaded(
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "__main__.py").write_text(source)
     command = Command(argv=("python", "-m", "pack"), env={}, cwd=tmp_path, log=tmp_path / "log")
-    assert _find_preload("pack", command) == packages
+    assert _find_preload(["pack"], command) == packages
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_what_a_called_function_imports_is_preloaded(hidden: bool, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "mine.py").write_text("import click, csv\nimport no_such\n")
+    (tmp_path / "call.json").write_bytes(
+        Call(module="mine", function="f", path=[str(tmp_path / "code")]).to_json()
+    )
+    if hidden:
+        (tmp_path / "code" / "click.py").write_text("")
+    words = ["podium.code.call", str(tmp_path / "call.json"), "--x=1"]
+    command = Command(argv=("python", "-m", *words), env={}, cwd=tmp_path, log=tmp_path / "log")
+    preload = _find_preload(words, command)
+    if hidden:
+        assert preload is None
+    else:
+        assert {"click", "csv", "podium.code", "podium.metrics"} <= set(preload or ())
+        assert "mine" not in (preload or ())
 
 
 @pytest.mark.parametrize("hiding", ["click.py", "random/__init__.py"])
@@ -295,7 +344,11 @@ def test_programs_are_looked_at_from_many_threads_at_once(tmp_path: Path) -> Non
     command = Command(argv=("python", "-m", "program"), env={}, cwd=tmp_path, log=tmp_path / "log")
 
     def look(_: int) -> set[tuple[str, ...] | None]:
-        return {_Garbage() and _find_preload("program", command) for _ in range(100)}
+        found = set()
+        for _ in range(100):
+            imported_at_top.cache_clear()
+            found.add(_Garbage() and _find_preload(["program"], command))
+        return found
 
     interval, threshold = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(1e-6)

@@ -50,7 +50,7 @@ def run(
         for _ in cluster.watch("Experiment", "e", timeout=60):
             pass
         assert cluster.join("Experiment", "e", 30)
-        servers = len(cluster._runtime.launchers._servers)
+        servers = len(cluster.runtime.launchers._servers)
         states, printed = {}, []
         for trial in [stored.manifest for stored in cluster.list("Trial")]:
             value = trial["spec"]["parameterAssignments"][0]["value"]

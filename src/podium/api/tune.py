@@ -27,7 +27,7 @@ from podium.manifests.experiment import Experiment, best_trial, check
 from podium.manifests.experiment.build import OWN_NAME, with_folds
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
 from podium.manifests.fields import present
-from podium.manifests.labels import ISTIO_INJECT, PUSHES
+from podium.manifests.labels import ISTIO_INJECT, PUSHES, REUSE
 from podium.manifests.options import (
     SweepOptions,
     annotation,
@@ -78,6 +78,9 @@ class TuneSettings:
 
     pickle: bool = False
     """Whether a function goes to its trials as cloudpickle writes it."""
+
+    reuse: bool = False
+    """Whether a process that has called a function for a trial calls it for the next one, too."""
 
     passing: str = ""
     """How the program takes its parameters, as Passing reads it."""
@@ -183,7 +186,11 @@ def experiment_of(
         "metadata": {
             "name": name or _slug(program.name),
             # A program of Hugging Face's Trainer may post its metrics and print none.
-            "annotations": {PUSHES: "true", **annotation(asked)},
+            "annotations": {
+                PUSHES: "true",
+                **({REUSE: "true"} if settings.reuse else {}),
+                **annotation(asked),
+            },
         },
         "spec": spec,
     }
@@ -331,6 +338,7 @@ def tune(
     queue: str = "",
     queue_priority: str = "",
     pickle: bool = False,
+    reuse: bool = False,
     passing: str = "",
     name: str | None = None,
     wait: bool = True,
@@ -374,6 +382,11 @@ def tune(
         pickle: Hand the function on as cloudpickle writes it, not as source: lambdas and closures
             too, and values that only this process has. Trials need cloudpickle and the same version
             of Python.
+        reuse: Keep the processes: one that has called the function for a trial calls it for the
+            next one, which begins sooner, with the imports done. A trial that fails, exits or is
+            stopped ends its process alone. What the function leaves behind, such as changed globals
+            of a module, memory, threads or files, the next trial meets. For functions, on this
+            machine.
         passing: How a script or command takes its parameters: ``flags``, ``--name=value``;
             ``hydra``, ``name=value``; ``papermill``, ``-p name value``; ``env``, variables; or
             ``config:FILE``, a YAML, JSON, TOML or other file that the command names and in which
@@ -412,6 +425,7 @@ def tune(
         stop=stop,
         seed=seed,
         pickle=pickle,
+        reuse=reuse,
         passing=passing,
         queue=queue,
         queue_priority=queue_priority,
@@ -559,11 +573,16 @@ def plan(
         settings.goal.metric,
     )
     program = Program.of(train, searched, fixed, settings.goal.metric, pickle=settings.pickle)
+    shared = traits_of(spec.url).shares_files
+    if settings.reuse and not (program.call and shared):
+        what = "a script or command" if shared else f"{spec.url}, where each trial has a pod"
+        hint = "leave reuse out" if shared else "pool=4 keeps pods there"
+        raise InvalidInput(f"reuse=True is for functions on this machine, not for {what}", hint)
     passing = Passing.read(settings.passing, program.words, searched, list(fixed))
     given = absolute(data) if data else None
     texts = _arguments(program, passing, fixed, given)
     home = Settings.from_environment().home
-    if traits_of(spec.url).shares_files:
+    if shared:
         program, root = program.here(home), absolute(storage) if storage else str(home)
     else:
         root = _remote(storage)

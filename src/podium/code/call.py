@@ -98,11 +98,13 @@ def _metrics_of(result: Any, name: str) -> dict[str, float]:
     return metrics
 
 
-def _main(words: Sequence[str]) -> int:
+def main(words: Sequence[str]) -> int:
     try:
         call = Call.read(Path(words[0]))
         arguments = call.arguments(words[1:])
-        sys.path[:0] = [str(Path(words[0]).absolute().parent), *call.path]
+        places = [str(Path(words[0]).absolute().parent), *call.path]
+        if sys.path[: len(places)] != places:
+            sys.path[:0] = places
         result = getattr(import_module(call.module), call.function)(**arguments)
         if result is not None:
             print(metric_line(_metrics_of(result, call.metric)), flush=True)
@@ -113,4 +115,4 @@ def _main(words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

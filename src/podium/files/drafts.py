@@ -16,19 +16,28 @@ def appearing(target: Path) -> Iterator[Path]:
     meanwhile. After an error target is what it was and nothing lies beside it. A directory that
     holds something makes room for another directory, and is removed after that.
     """
-    draft, old = (target.with_name(f".podium-{uuid.uuid4().hex}.tmp") for _ in range(2))
+    draft = target.with_name(f".podium-{uuid.uuid4().hex}.tmp")
+    old = draft.with_suffix(".old.tmp")
+    moved = False
     try:
         yield draft
         if draft.is_dir() and target.is_dir() and any(target.iterdir()):
             target.replace(old)
+            moved = True
         draft.replace(target)
-    finally:
-        if old.exists() and not target.exists():
+    except BaseException:
+        if moved:
             old.replace(target)
-        for left in (draft, old):
-            with suppress(
-                OSError
-            ):  # a full disk needs the room; what stays there is no error of its own
-                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink(
-                    missing_ok=True
-                )
+        _remove(draft)
+        raise
+    if moved:
+        _remove(old)
+
+
+def _remove(left: Path) -> None:
+    # A full disk needs the room; what stays there is no error of its own.
+    with suppress(OSError):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink(missing_ok=True)

@@ -124,6 +124,10 @@ PUSHES = "podium.dev/pushes"
 """Annotation of an Experiment, which tune writes: what its trials post counts where they print
 nothing, whatever the kind of their jobs."""
 
+REUSE = "podium.dev/reuse"
+"""Annotation of an Experiment, which tune writes: on one machine a process that has called the
+function for a trial calls it for the next one, too."""
+
 NUMBER = "podium.dev/number"
 """Label of a trial of a deterministic Experiment: which one it is, counted from 0."""
 

@@ -10,7 +10,7 @@ from podium.errors import Conflict, InvalidInput, suggestion
 from podium.manifests.conditions import Conditions
 from podium.manifests.experiment import Experiment, check
 from podium.manifests.experiment.status import restarted
-from podium.manifests.labels import SAMPLER
+from podium.manifests.labels import REUSE, SAMPLER
 from podium.manifests.names import random_suffix
 from podium.manifests.options import ended_by, options_of, read_settings, settings
 from podium.manifests.options.algorithm import settled as with_algorithm
@@ -213,7 +213,13 @@ class LocalSweeps(LocalCluster):
 
         checked = check(experiment)
         documents = FileDocuments(self, checked.name)
-        records = Records(self, checked, documents, ProcessExecutor(self, checked))
+        if REUSE in checked.annotations:
+            from podium.sweeps.kept_trial import KeptExecutor
+
+            executor: ProcessExecutor = KeptExecutor(self, checked)
+        else:
+            executor = ProcessExecutor(self, checked)
+        records = Records(self, checked, documents, executor)
         return ExperimentController(records, experiment)
 
     def remove(self, kind: str, name: str) -> None:

@@ -15,7 +15,6 @@ from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.environment import MOST_PROCESSES
 from podium.cluster.local.logs import GrowingFile, Logs
 from podium.errors import Failed, InvalidInput, NotFound, require
-from podium.files.drafts import appearing
 from podium.manifests.experiment.experiment import Collector, Experiment, Limits
 from podium.manifests.experiment.status import created
 from podium.manifests.experiment.trial import Trial
@@ -67,7 +66,7 @@ _SHELL_WORD = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Wrapped:
+class Wrapped:
     """A trial's job as it runs here."""
 
     job: Workload
@@ -80,7 +79,7 @@ class _Wrapped:
 
 def _wrap(
     experiment: Experiment, job: Workload, directory: Path, share: float, checkpoints: Path | None
-) -> _Wrapped:
+) -> Wrapped:
     """Return a trial's job with the primary container wrapped.
 
     Args:
@@ -123,7 +122,7 @@ def _wrap(
                 editor, role, container, experiment.collector, directory / "metrics"
             )
             wrap_command(container)
-    return _Wrapped(job=Workload(manifest=editor.manifest), metrics=metrics, replicas=replicas)
+    return Wrapped(job=Workload(manifest=editor.manifest), metrics=metrics, replicas=replicas)
 
 
 def words_of(container: dict[str, Any]) -> list[str]:
@@ -239,7 +238,7 @@ _TAIL = 0.05
 """Seconds between checks of a metrics file while an early-stopping rule is in force."""
 
 
-class _LocalTrial(TrialIO):
+class LocalTrial(TrialIO):
     """Runs a trial's job as processes of the local cluster.
 
     Args:
@@ -260,10 +259,14 @@ class _LocalTrial(TrialIO):
             or experiment.collector.kind == "Push"
             or PUSHES in experiment.annotations
         )
+        self._wrapped = self._wrap(trial)
+
+    def _wrap(self, trial: Trial) -> Wrapped:
+        cluster, experiment = self._cluster, self._experiment
         root = cluster.store.path("Experiment", experiment.name) / "checkpoints"
         checkpoints = _prepare(root, trial) if trial_directory(experiment) else None
         job, share = cluster.with_entrypoints(trial.workload), _cores_of_a_trial(experiment.limits)
-        self._wrapped: _Wrapped = _wrap(experiment, job, self._directory, share, checkpoints)
+        return _wrap(experiment, job, self._directory, share, checkpoints)
 
     def start(self) -> None:
         self._cluster.create(self._wrapped.job)
@@ -327,8 +330,9 @@ class _LocalTrial(TrialIO):
 
     def remove(self) -> None:
         # Whole at once: who reads the trial's log meanwhile reads the job's until then.
-        with suppress(FileNotFoundError), appearing(self._directory / "logs") as draft:
-            shutil.copytree(self._logs.folder, draft)
+        shutil.rmtree(self._directory / "logs", ignore_errors=True)
+        with suppress(FileNotFoundError):
+            self._logs.folder.rename(self._directory / "logs")
         self._cluster.delete(self._kind, self._name)
 
     def _tail(self, path: Path) -> Iterator[str]:
@@ -394,11 +398,14 @@ class ProcessExecutor(Executor):
         self._cluster.delete(trial.workload.kind, trial.name)
         return created(trial)
 
+    def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
+        return LocalTrial(self._cluster, experiment, trial)
+
     def run(
         self, experiment: Experiment, trial: Trial, save: Save, stopping: threading.Event
     ) -> TrialRun:
         return TrialRun(
-            lambda: _LocalTrial(self._cluster, experiment, trial),
+            lambda: self.open(experiment, trial),
             experiment,
             trial,
             save=save,

@@ -90,7 +90,7 @@ class LocalCluster(Cluster):
     ) -> None:
         self.url = f"local://{directory}"
         self.store = Store(directory)
-        self._runtime = Runtime(
+        self.runtime = Runtime(
             store=self.store,
             launchers=LauncherPool(fork_server),
             images=Images.read(images, entrypoints, supplies),
@@ -225,11 +225,11 @@ class LocalCluster(Cluster):
             ):  # an Experiment before its trials: it would count them as failed
                 supervisor.stop()
             self._closed = True
-        self._runtime.launchers.give_up()
+        self.runtime.launchers.give_up()
         for supervisor in supervisors.values():
             supervisor.join(DELETE_TIMEOUT)
-        self._runtime.launchers.close()
-        self._runtime.pushes.close()
+        self.runtime.launchers.close()
+        self.runtime.pushes.close()
         self.store.supervision.close()
 
     def plan(self, given: Resource) -> tuple[Workload, dict[str, PodPlan]]:
@@ -241,7 +241,7 @@ class LocalCluster(Cluster):
         job = self.with_entrypoints(admit(given.manifest))
         controller_of(job).check(job)
         plans = {
-            replica.role: plan_pod(replica.pod, self._runtime.images) for replica in job.replicas
+            replica.role: plan_pod(replica.pod, self.runtime.images) for replica in job.replicas
         }
         threads_per_process(job)
         _check_environment(plans)
@@ -251,7 +251,7 @@ class LocalCluster(Cluster):
         """Return a job whose containers without a command have the entrypoint of their image, where
         known."""
         return job.changed_job(
-            lambda editor: editor.default_commands(self._runtime.images.entrypoint)
+            lambda editor: editor.default_commands(self.runtime.images.entrypoint)
         )
 
     def warm(self, given: Workload) -> None:
@@ -261,18 +261,30 @@ class LocalCluster(Cluster):
         Raises:
             InvalidInput: As for plan.
         """
+        for command in self.commands(given):
+            self.runtime.launchers.warm(command)
+
+    def commands(self, given: Workload) -> Sequence[Command]:
+        """Return the commands of a job's containers, without volumes and a log.
+
+        Raises:
+            InvalidInput: As for plan.
+        """
         job, plans = self.plan(given)
         threads = threads_per_process(job)
+        pod = PodIdentity(name=f"{job.name}-pod-0", namespace=job.namespace, uid=job.uid)
+        commands = []
         for container in (plan.main for plan in plans.values()):
-            env = container_environment(container, _NOBODY, {}, threads, str)
+            env = container_environment(container, pod, {}, threads, str)
             argv = tuple(container.image.resolve(expand(word, env)) for word in container.argv)
             folder, own = (
                 container.working_dir or container.image.workdir,
                 container.image.root is None,
             )
-            self._runtime.launchers.warm(
+            commands.append(
                 Command(argv=argv, env=env, cwd=folder, log=Path(os.devnull), own_python=own)
             )
+        return commands
 
     def take_reports(self) -> None:
         """Stand for Katib's database, too, for the jobs that start from now on.
@@ -280,14 +292,14 @@ class LocalCluster(Cluster):
         Raises:
             InvalidInput: The package grpcio is not installed.
         """
-        self._runtime.pushes.serve_database()
+        self.runtime.pushes.serve_database()
 
     def _store(self, resource: R) -> tuple[R, Supervisor]:
         job, plans = self.plan(resource)
         written = _with_status(Workload(manifest=resource.manifest), _ignored(job, plans))
         stored = replace(resource, manifest=self.store.create(written.manifest))
         job = job.with_metadata(stored.metadata).with_status(stored.status)
-        return stored, controller_of(job)(self._runtime, job, plans)
+        return stored, controller_of(job)(self.runtime, job, plans)
 
 
 def directory_of(url: str) -> Path:

@@ -7,6 +7,7 @@ import shlex
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
@@ -142,7 +143,8 @@ _FINDS_ITSELF = re.compile(rb"\b(sys\.path|sys\.meta_path|addsitedir|importlib|p
 """A script that says one of these may find, or install, what is not here yet."""
 
 
-def imported_at_top(source: bytes) -> set[str] | None:
+@lru_cache(maxsize=64)
+def imported_at_top(source: bytes) -> frozenset[str] | None:
     """Return the packages that a module imports whenever it runs; None if it is not Python."""
     try:
         with _PARSING:
@@ -155,7 +157,7 @@ def imported_at_top(source: bytes) -> set[str] | None:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names.add(node.module or "")
-    return {name.partition(".")[0] for name in names} - {""}
+    return frozenset({name.partition(".")[0] for name in names} - {""})
 
 
 def check_imports(script: Path, argv: Sequence[str]) -> None:
@@ -186,7 +188,7 @@ def _missing(script: Path, folder: Path, seen: set[Path]) -> Iterator[str]:
     source = script.read_bytes() if script.is_file() else b""
     if _FINDS_ITSELF.search(source):
         return
-    for package in sorted((imported_at_top(source) or set()) - sys.stdlib_module_names):
+    for package in sorted((imported_at_top(source) or frozenset()) - sys.stdlib_module_names):
         beside = folder / f"{package}.py"
         if beside.is_file():
             if beside not in seen:

@@ -450,8 +450,10 @@ class Store:
 
     def asked(self, kind: str, name: str) -> str:
         """Return what the supervising process is asked: ``delete``, ``stop`` or nothing."""
-        directory = self.path(kind, name)
-        return next((what for what in ("delete", "stop") if (directory / what).exists()), "")
+        # Asked many times a trial, and a Path costs more than the look.
+        directory = str(self.path(kind, name))
+        files = ((what, f"{directory}/{what}") for what in ("delete", "stop"))
+        return next((what for what, file in files if os.path.exists(file)), "")
 
     def forget_stop(self, kind: str, name: str) -> None:
         """Take a stop back: the object continues."""

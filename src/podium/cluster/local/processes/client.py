@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -247,6 +247,10 @@ FITTED = (
 )
 """The same where scikit-learn fits its model."""
 
+CALLS = ("podium.code.call", "podium.code.kept")
+CALLED = ("podium.code", "podium.files.documents", "podium.metrics")
+"""Modules that call a function, and what they import of podium."""
+
 _SETTINGS = {
     # OpenBLAS starts its threads when numpy is imported; a fork needs a single-threaded parent.
     "OPENBLAS_NUM_THREADS": "1",
@@ -328,7 +332,7 @@ class LauncherPool:
 
     def _server_of(self, command: Command) -> tuple[tuple[str, ...] | None, Launcher | None]:
         module = _find_module(command) if self._fork_server and command.own_python else None
-        preload = _find_preload(module[0], command) if module else None
+        preload = _find_preload(module, command) if module else None
         return module, self._server(preload, command.env) if preload is not None else None
 
     def _launcher(self) -> Launcher:
@@ -341,10 +345,12 @@ class LauncherPool:
 
     def _server(self, preload: tuple[str, ...], env: dict[str, str]) -> Launcher | None:
         # A library must read the same environment at import as it would in a process of its own.
+        # What this process has, too, is the same for all that it starts.
         read = {
             name: value
             for name, value in env.items()
-            if _SENSITIVE.fullmatch(name) and name != "PYTHONUNBUFFERED"
+            if (_SENSITIVE.fullmatch(name) or os.environ.get(name) == value)
+            and name != "PYTHONUNBUFFERED"
         }
         key = (preload, *sorted(read.items()))
         with self._lock:
@@ -377,42 +383,62 @@ def _find_module(command: Command) -> tuple[str, ...] | None:
     return tuple(options[1:]) if len(options) > 1 and options[0] == "-m" else None
 
 
-def _find_preload(module: str, command: Command) -> tuple[str, ...] | None:
+def _find_preload(words: Sequence[str], command: Command) -> tuple[str, ...] | None:
     """Return the modules that a fork server imports for a module; None if the module cannot run in
     a fork.
 
-    podium's trainer is imported whole. Of any other module, only the installed or standard packages
-    that it imports at its top: its own code may change from trial to trial. If a file beside the
-    module shadows one of them, None: the server would have imported the wrong package.
+    podium's trainer is imported whole. Of any other module, and of that of a function to call, only
+    the installed or standard packages that it imports at its top: its own code may change from
+    trial to trial. If a file beside the module shadows one of them, None: the server would have
+    imported the wrong package.
+
+    Args:
+        words: The module and its arguments.
     """
+    module = words[0]
     if module == "podium.trainer" or module.startswith("podium.trainer."):
         return TRAINER if {"--model=trees", "--model=linear"}.isdisjoint(command.argv) else FITTED
-    source = _find_source(module, command)
-    if source is None:
-        return None
-    imported = imported_at_top(source.read_bytes())
+    folders = [str(command.cwd), *command.env.get("PYTHONPATH", "").split(os.pathsep), *sys.path]
+    source = _find_source(module, folders)
+    imported = imported_at_top(source.read_bytes()) if source else None
     if imported is None:
         return None
+    own: list[Path] = [command.cwd]
+    needed: tuple[str, ...] = ()
+    if module in CALLS and len(words) > 1:
+        with contextlib.suppress(OSError, ValueError):
+            call = json.loads(Path(words[1]).read_bytes())
+            own, needed = [*map(Path, call["path"]), *own], CALLED
+            source = _find_source(
+                call["module"], [str(Path(words[1]).parent), *call["path"], *folders]
+            )
+            imported |= imported_at_top(source.read_bytes() if source else b"") or frozenset()
     stable = {name for name in imported if name in _STANDARD or _is_installed(name)}
-    beside = {
-        *(path.stem for path in command.cwd.glob("*.py")),
-        *(path.parent.name for path in command.cwd.glob("*/__init__.py")),
-    }
-    return None if beside & (stable | _STANDARD) else ("runpy", *sorted(stable - {"runpy"}))
+    if any(_hides(folder, stable | _STANDARD) for folder in own):
+        return None
+    return ("runpy", *needed, *sorted(stable - {"runpy"}))
 
 
-def _find_source(module: str, command: Command) -> Path | None:
+def _find_source(module: str, folders: Sequence[str]) -> Path | None:
     """Find a module's file without importing anything; of a package, its __main__."""
     inside = os.path.join(*module.split("."))
-    for folder in (
-        str(command.cwd),
-        *command.env.get("PYTHONPATH", "").split(os.pathsep),
-        *sys.path,
-    ):
-        for file in (Path(folder, f"{inside}.py"), Path(folder, inside, "__main__.py")):
-            if file.is_file():
-                return file
+    for folder in folders:
+        for file in (f"{inside}.py", os.path.join(inside, "__main__.py")):
+            if os.path.isfile(found := os.path.join(folder, file)):
+                return Path(found)
     return None
+
+
+def _hides(folder: Path, modules: Set[str]) -> bool:
+    """Return whether a folder has a module of one of these names."""
+    try:
+        there = {*os.listdir(folder)}
+    except OSError:
+        return False
+    packages = there & modules
+    return any(f"{name}.py" in there for name in modules) or any(
+        os.path.isfile(os.path.join(folder, name, "__init__.py")) for name in packages
+    )
 
 
 def _is_installed(package: str) -> bool:

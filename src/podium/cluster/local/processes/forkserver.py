@@ -45,9 +45,11 @@ def run_module(module_and_arguments: list[str], env: dict[str, str]) -> NoReturn
     sys.argv = [module, *arguments]
     sys.path.insert(0, os.getcwd())
     _reopen_output(unbuffered=bool(env.get("PYTHONUNBUFFERED")))
-    if "numpy" in sys.modules:
-        # numpy is seeded at import. random reseeds itself after a fork, and torch's default seed is a constant.
-        sys.modules["numpy"].random.seed()
+    # Both are seeded at import; random reseeds itself after a fork, and CUDA begins with a constant.
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()
+    if torch := sys.modules.get("torch"):
+        torch.default_generator.seed()
     gc.enable()
     code = [1]
     weakref.finalize(run_module, _end, code)
