@@ -127,7 +127,7 @@ class Universe:
         rate: int = 0,
         kinds: frozenset[str] = frozenset(),
         only: frozenset[Fault] | None = None,
-        patience: int = 50_000,
+        patience: int = 100_000,
     ) -> None:
         self.seed, self.rate, self.kinds, self.only = seed, rate, kinds, only
         self.random = real_random.Random(seed)

@@ -39,7 +39,7 @@ def of_pipeline(given: Mapping[str, Any]) -> Iterator[None]:
         _PARAMETERS.reset(token)
 
 
-_AS_FLAGS: ContextVar[bool] = ContextVar("_AS_FLAGS", default=False)
+_AS_FLAGS: ContextVar[bool] = ContextVar("as_flags", default=False)
 
 
 @contextmanager

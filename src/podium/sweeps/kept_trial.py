@@ -112,7 +112,7 @@ class KeptExecutor(ProcessExecutor):
 
     def __init__(self, cluster: LocalCluster, experiment: Experiment) -> None:
         super().__init__(cluster, experiment)
-        job = self._likely_job
+        job = self.likely_job
         (_, container), *_ = job.containers()
         fields = {field for replica in job.replicas for field in replica.pod.fields}
         plain = (
@@ -132,7 +132,7 @@ class KeptExecutor(ProcessExecutor):
         self._idle: list[_Kept] = []
 
     def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
-        return _KeptTrial(self._idle, self._command, self._cluster, experiment, trial)
+        return _KeptTrial(self._idle, self._command, self.cluster, experiment, trial)
 
     def close(self, *, remove: bool) -> None:
         for kept in self._idle:
@@ -159,28 +159,28 @@ class _KeptTrial(LocalTrial):
     ) -> None:
         super().__init__(cluster, experiment, trial)
         self._kind, self._logs = "Trial", Logs(cluster.store, "Trial", trial.name)
-        self._box = Mailbox(self._wrapped.job, self._directory, lambda: None)
+        self._box = Mailbox(self.wrapped.job, self.directory, lambda: None)
         self._idle, self._likely, self._lock = idle, likely, threading.Lock()
         self._kept: _Kept | None = None
         self._killer: threading.Timer | None = None
 
     def _wrap(self, trial: Trial) -> Wrapped:
-        log = self._directory / "logs" / "pod-0.log"
+        log = self.directory / "logs" / "pod-0.log"
         return Wrapped(job=trial.workload, metrics=(log,), replicas=())
 
     def start(self) -> None:
-        (log,) = self._wrapped.metrics
+        (log,) = self.wrapped.metrics
         shutil.rmtree(log.parent, ignore_errors=True)  # of a run that was stopped
         log.parent.mkdir()
-        runtime = self._cluster.runtime
-        (_, container), *_ = self._wrapped.job.containers()
+        runtime = self.cluster.runtime
+        (_, container), *_ = self.wrapped.job.containers()
         line = " ".join(container.words)
         words = (shlex.split(line) if "'" in line else line.split())[len(_CALL) :]
         env = {
             **self._likely.env,
             **{variable.name: variable.value for variable in container.variables},
-            "KATIB_TRIAL_NAME": self._name,
-            "HOSTNAME": f"{self._name}-pod-0",
+            "KATIB_TRIAL_NAME": self.name,
+            "HOSTNAME": f"{self.name}-pod-0",
             **runtime.pushes.open(self._box),
         }
         command = replace(self._likely, env=env, log=log)
@@ -203,7 +203,7 @@ class _KeptTrial(LocalTrial):
         code = self._kept.wait()
         with self._lock:
             kept, self._kept = self._kept, None
-        self._cluster.runtime.pushes.close_box(self._box)
+        self.cluster.runtime.pushes.close_box(self._box)
         if self._killer:
             self._killer.cancel()
             kept.end()
@@ -217,10 +217,10 @@ class _KeptTrial(LocalTrial):
         else:
             message = "Reached expected number of succeeded pods"
             conditions.add("Complete", "CompletionsReached", message)
-        yield self._wrapped.job.with_status(status)
+        yield self.wrapped.job.with_status(status)
 
     def settle(self) -> None:
-        self._over.set()
+        self.over.set()
 
     def stop(self) -> None:
         with self._lock:

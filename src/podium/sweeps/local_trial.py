@@ -247,65 +247,65 @@ class LocalTrial(TrialIO):
     """
 
     def __init__(self, cluster: LocalCluster, experiment: Experiment, trial: Trial) -> None:
-        self._cluster, self._experiment = cluster, experiment
-        self._name, self._kind = trial.name, trial.workload.kind
-        self._logs = Logs(cluster.store, self._kind, self._name)
-        self._directory = cluster.store.path("Trial", trial.name)
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._over = threading.Event()
+        self.cluster, self._experiment = cluster, experiment
+        self.name, self._kind = trial.name, trial.workload.kind
+        self._logs = Logs(cluster.store, self._kind, self.name)
+        self.directory = cluster.store.path("Trial", trial.name)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.over = threading.Event()
         # Trainer has TrainJobs post, and Katib reads what is pushed with this collector alone.
         self._takes_pushes = (
             self._kind == TRAINJOB
             or experiment.collector.kind == "Push"
             or PUSHES in experiment.annotations
         )
-        self._wrapped = self._wrap(trial)
+        self.wrapped = self._wrap(trial)
 
     def _wrap(self, trial: Trial) -> Wrapped:
-        cluster, experiment = self._cluster, self._experiment
+        cluster, experiment = self.cluster, self._experiment
         root = cluster.store.path("Experiment", experiment.name) / "checkpoints"
         checkpoints = _prepare(root, trial) if trial_directory(experiment) else None
         job, share = cluster.with_entrypoints(trial.workload), _cores_of_a_trial(experiment.limits)
-        return _wrap(experiment, job, self._directory, share, checkpoints)
+        return _wrap(experiment, job, self.directory, share, checkpoints)
 
     def start(self) -> None:
-        self._cluster.create(self._wrapped.job)
+        self.cluster.create(self.wrapped.job)
 
     def changes(self) -> Iterator[Workload]:
         with suppress(NotFound):
-            for job in self._cluster.watch(self._kind, self._name):
+            for job in self.cluster.watch(self._kind, self.name):
                 assert isinstance(job, Workload)
                 yield job
 
     def lines(self) -> Iterator[str]:
         if self._experiment.collector.kind == "Push":
             return iter(())
-        if self._wrapped.metrics:
-            return self._tail(self._wrapped.metrics[0])
-        replica = next(iter(self._wrapped.replicas), None)
-        return self._cluster.logs(self._kind, self._name, replica, follow=True)
+        if self.wrapped.metrics:
+            return self._tail(self.wrapped.metrics[0])
+        replica = next(iter(self.wrapped.replicas), None)
+        return self.cluster.logs(self._kind, self.name, replica, follow=True)
 
     def pushed(self) -> Iterator[Reading]:
         return self._posted() if self._takes_pushes else iter(())
 
     def _posted(self) -> Iterator[Reading]:
         names = self._experiment.objective.metrics
-        folder = self._cluster.store.path(self._kind, self._name)
+        folder = self.cluster.store.path(self._kind, self.name)
         return kept_readings(self._tail(folder / pushed.FILE), names)
 
     def stop(self) -> None:
-        self._cluster.abandon(self._kind, self._name)
+        self.cluster.abandon(self._kind, self.name)
 
     def settle(self) -> None:
         """Append a wrapped command's output to the replica's log, where users look for it."""
-        self._over.set()
-        if self._experiment.collector.kind != "StdOut" or not self._wrapped.metrics:
+        self.over.set()
+        if self._experiment.collector.kind != "StdOut" or not self.wrapped.metrics:
             return
-        logs, names = self._logs.folder, list(self._wrapped.replicas)
+        logs, names = self._logs.folder, list(self.wrapped.replicas)
         if not names:
             with suppress(NotFound):  # somebody deleted the job
                 names = self._logs.replicas()
-        for name, file in zip(names, self._wrapped.metrics, strict=False):
+        for name, file in zip(names, self.wrapped.metrics, strict=False):
             if (logs / f"{name}.log").exists() and file.is_file():
                 with (logs / f"{name}.log").open("ab") as log, file.open("rb") as printed:
                     shutil.copyfileobj(printed, log)
@@ -316,9 +316,9 @@ class LocalTrial(TrialIO):
     def collect(self) -> tuple[dict[str, Any], list[Reading]]:
         def log() -> Iterator[str]:
             names = self._experiment.objective.metrics
-            return self._logs.last_run(self._wrapped.replicas, names)
+            return self._logs.last_run(self.wrapped.replicas, names)
 
-        readings = _collected(self._experiment, self._wrapped.metrics, log)
+        readings = _collected(self._experiment, self.wrapped.metrics, log)
         found = observe(readings, self._experiment.objective.metrics, self.pushed())
         first, *_ = found[1]
         if first.value == UNAVAILABLE and any(first.name == name for name, *_ in self._posted()):
@@ -330,15 +330,15 @@ class LocalTrial(TrialIO):
 
     def remove(self) -> None:
         # Whole at once: who reads the trial's log meanwhile reads the job's until then.
-        shutil.rmtree(self._directory / "logs", ignore_errors=True)
+        shutil.rmtree(self.directory / "logs", ignore_errors=True)
         with suppress(FileNotFoundError):
-            self._logs.folder.rename(self._directory / "logs")
-        self._cluster.delete(self._kind, self._name)
+            self._logs.folder.rename(self.directory / "logs")
+        self.cluster.delete(self._kind, self.name)
 
     def _tail(self, path: Path) -> Iterator[str]:
         file, over = GrowingFile(path), False
         while not over:
-            over = self._over.wait(_TAIL)
+            over = self.over.wait(_TAIL)
             yield from file.lines()
 
 
@@ -387,19 +387,19 @@ class ProcessExecutor(Executor):
         directory = cluster.store.path("Experiment", experiment.name)
         if experiment.collector.kind == "Push":
             cluster.take_reports()
-        self._cluster, self._likely_job = cluster, _check_trials(cluster, experiment, directory)
+        self.cluster, self.likely_job = cluster, _check_trials(cluster, experiment, directory)
 
     def begin(self, experiment: Experiment, trials: Sequence[Trial]) -> Sequence[Trial]:
         """Start imports for the first trial; trials that lost their processes start again."""
-        self._cluster.warm(self._likely_job)
+        self.cluster.warm(self.likely_job)
         return [trial if trial.has_ended else self._again(trial) for trial in trials]
 
     def _again(self, trial: Trial) -> Trial:
-        self._cluster.delete(trial.workload.kind, trial.name)
+        self.cluster.delete(trial.workload.kind, trial.name)
         return created(trial)
 
     def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
-        return LocalTrial(self._cluster, experiment, trial)
+        return LocalTrial(self.cluster, experiment, trial)
 
     def run(
         self, experiment: Experiment, trial: Trial, save: Save, stopping: threading.Event
