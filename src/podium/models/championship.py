@@ -150,7 +150,7 @@ class Championship:
         first."""
         return [
             record
-            for record in self.records()
+            for record in self.ledger.distinct_records()
             if test_part
             and record.event in ("promotion", "refusal")
             and mostly(str(record.evidence.get("test_part")), test_part)
