@@ -4,9 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import podium
+from podium.api.tune import TuneSettings
 from podium.errors import InvalidInput, PodiumError
 
 _LONG = "kind: " * 1000
@@ -36,6 +38,34 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a number that is none": (
         lambda: podium.tune(train, SPACE | {"lr": (0.0, float("nan"))}),
         "lr: `low < high`",
+    ),
+    "a name that is no text": (
+        lambda: podium.tune(train, {1: (0.0, 1.0)}),
+        "a parameter is named by a word, but got 1",
+    ),
+    "a name without letters": (
+        lambda: podium.tune(train, {"": (0.0, 1.0)}),
+        "a parameter is named by a word, but got ''",
+    ),
+    "text as the ends of a range": (
+        lambda: podium.tune(train, SPACE | {"lr": podium.Float("1", "4")}),
+        "low of a range is a finite number, but got '1'",
+    ),
+    "an endless range": (
+        lambda: podium.tune(train, SPACE | {"lr": (0.0, float("inf"))}),
+        "lr: high of a range is a finite number, but got inf",
+    ),
+    "halves as whole numbers": (
+        lambda: podium.Int(1.5, 4),
+        "low of a range is a whole number, but got 1.5",
+    ),
+    "a word as choices": (
+        lambda: podium.Choice("adam"),
+        "a choice is a list of values, but got 'adam'",
+    ),
+    "a number as choices": (
+        lambda: podium.Choice(5),
+        "a choice is a list of values, but got 5",
     ),
     "an object in the space": (
         lambda: podium.tune(train, SPACE | {"lr": b"1"}),
@@ -156,3 +186,13 @@ def test_several_returned_metrics_want_an_objective(home: Path) -> None:
         InvalidInput, match=r'only one of them can be tuned\nhint: name one: objective="min:loss"'
     ):
         podium.tune(two_metrics, SPACE)
+
+
+def test_numbers_of_numpy_and_generators_are_taken() -> None:
+    assert podium.Choice(np.int64(size) for size in (32, 64)) == podium.Choice([32, 64])  # type: ignore[arg-type]
+    assert podium.Int(np.int64(1), np.int64(5)) == podium.Int(1, 5)  # type: ignore[arg-type]
+    assert TuneSettings.read(["accuracy"], trials=np.int64(3)).trials == 3
+
+
+def test_a_further_metric_may_be_named_alone() -> None:
+    assert TuneSettings.read(["accuracy"], metrics="loss").metrics == ["loss"]
