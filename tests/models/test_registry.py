@@ -102,6 +102,11 @@ def test_a_bad_upload_writes_nothing(
     assert list(model.storage.list()) == []
 
 
+def test_text_is_no_file_to_upload(model: Model) -> None:
+    with pytest.raises(InvalidInput, match=r"model\.onnx is a Path or bytes, but got 'graph.onnx'"):
+        model.upload({"model.onnx": "graph.onnx"}, {})  # type: ignore[dict-item]
+
+
 def test_an_unfinished_upload_is_invisible_and_can_be_finished(model: Model) -> None:
     model.storage.put("models/mnist/versions/r1/model.onnx", b"graph")
     assert list(model.versions) == []
