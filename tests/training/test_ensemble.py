@@ -156,6 +156,19 @@ def test_trials_without_predictions_take_no_part(
     assert "no ensemble: 1 trial left a model.onnx" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("left", [
+    np.full((400, 3), np.nan, np.float32), TRUTH.astype(np.float32), np.full((400, 2), 0.5, np.float32),
+])  # fmt: skip
+def test_a_trial_whose_predictions_say_nothing_takes_no_part(
+    left: NDArray[Any], tmp_path: Path
+) -> None:
+    models = [graph(weak(at), "logits") for at in range(3)]
+    uris = [member(tmp_path / f"t{at}", model, TRUTH) for at, model in enumerate(models)]
+    Validated(target=TRUTH, predictions=left).write(connect(uris[1]))
+    url = build(table(uris), _info("classification"), str(tmp_path / "together"), "run-1")
+    assert set(Origin.read(ModelDirectory(url)).hyperparameters) == {"t0", "t2"}
+
+
 def test_constraints_are_not_broken_by_trials_together(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
