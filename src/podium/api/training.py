@@ -24,7 +24,7 @@ from podium.storage import absolute
 from podium.system.interrupts import signals_interrupt
 from podium.system.settings import Settings
 from podium.trainer.config import check_library, parse
-from podium.training.follow import read_metrics
+from podium.training.follow import epochs_of
 from podium.training.identity import RunIdentity, StepContext, new_run_id, object_name, storage_url
 from podium.training.recipe import Recipe, as_arguments
 from podium.training.settings import PlannedTraining, TrainingResult, TrainSettings
@@ -93,8 +93,7 @@ class Training(Job):
         with suppress(NotFound, Unavailable, Denied):
             lines = list(self.cluster.logs(self.kind, self.name))
             self._last = next((one_line(line) for line in reversed(lines) if line.strip()), "")
-            read = [values for line in lines if (values := read_metrics(line, metrics, formats))]
-            self._epochs = max(self._epochs, read, key=len)
+            self._epochs = max(self._epochs, epochs_of(lines, metrics, formats), key=len)
         return self._epochs
 
     def wait(self) -> Self:

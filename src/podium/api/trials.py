@@ -17,7 +17,7 @@ from podium.manifests.options import forecast
 from podium.metrics import fold, read_text
 from podium.reports.leaderboard import Leaderboard, LeaderboardRow, short
 from podium.storage import connect
-from podium.training.follow import read_metrics
+from podium.training.follow import epochs_of
 from podium.training.retention import output_of
 from podium.training.standing import UNKNOWN, Standing
 
@@ -86,14 +86,7 @@ class TrialReader:
         """
         names, formats = experiment.objective.metrics, experiment.collector.filters
         printed = self.log(trial) if lines is None else lines
-        read, every = list[dict[str, float]](), 1
-        for at, values in enumerate(
-            filter(None, (read_metrics(line, names, formats) for line in printed))
-        ):
-            if at % every == 0:
-                read.append(values)
-            if len(read) > _MOST_EPOCHS:
-                read, every = read[::2], 2 * every
+        read = epochs_of(printed, names, formats, _MOST_EPOCHS)
         counts = Counter(name for values in read for name in values)
         return read if max(counts.values(), default=0) > 1 else []
 
