@@ -519,6 +519,18 @@ def test_a_promotion_step_fired_twice_makes_one_promotion(model: Model) -> None:
     assert len(model.records()) == 1
 
 
+def test_a_promotion_step_fired_twice_tells_one_decision(model: Model) -> None:
+    for version in ("bad", "good"):
+        add(model, version)
+    model.set_champion("bad", {}, expect=None)
+    judge = judging(predicting(bad=BAD, good=GOOD), LABELS)
+    first, again = (model.challenge("good", judge, {"run_id": "r1"}) for _ in range(2))
+    assert first.decision
+    assert again.decision
+    assert (again.decision.promote, again.champion) == (True, "bad")
+    assert again.decision.reasons == first.decision.reasons
+
+
 @pytest.mark.parametrize("overtaken", [False, True])
 def test_a_move_whose_answer_was_lost_is_made_once(
     model: Model, monkeypatch: pytest.MonkeyPatch, overtaken: bool
