@@ -220,6 +220,8 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
         ("tune train.py --lr", "--lr has no value"),
         ("tune train.py --verbose --lr 1..2", "--verbose has no value"),
         ("tune train.py --lr 1..many", "--lr 1..many is neither a range nor a list"),
+        ("tune train.py --lr 1..2 --layer 1 --layer 2", "--layer is given twice"),
+        ("tune train.py --lr 1..2 --param lr=3..4", "--lr is given twice"),
         ("tune train.py --lr 2..1", "low <= high"),
         ("tune train.py", "in train.py\nhint: podium tune train.py --lr 1e-4..1e-1\n"),
         ("tune train.py --epochs 3", "there is nothing to search in train.py --epochs 3"),
