@@ -67,6 +67,14 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: podium.Choice(5),
         "a choice is a list of values, but got 5",
     ),
+    "trials as text": (lambda: podium.sweep("random", trials="3"), "`max_trials >= 1` must hold"),
+    "workers as text": (lambda: podium.train(".", workers="2"), "`workers >= -1` must hold"),
+    "a limit as text": (
+        lambda: podium.prepare_data("mnist", limit="50"),
+        "`limit >= 20` must hold",
+    ),
+    "a report without names": (lambda: podium.report([0.5]), "numbers are reported by name"),
+    "a report by numbers": (lambda: podium.report({1: 0.5}), "numbers are reported by name"),
     "an object in the space": (
         lambda: podium.tune(train, SPACE | {"lr": b"1"}),
         "nor a list of choices, but b'1'",
@@ -192,6 +200,14 @@ def test_numbers_of_numpy_and_generators_are_taken() -> None:
     assert podium.Choice(np.int64(size) for size in (32, 64)) == podium.Choice([32, 64])  # type: ignore[arg-type]
     assert podium.Int(np.int64(1), np.int64(5)) == podium.Int(1, 5)  # type: ignore[arg-type]
     assert TuneSettings.read(["accuracy"], trials=np.int64(3)).trials == 3
+
+
+def test_settings_of_data_may_be_numbers_of_numpy_and_tuples(home: Path) -> None:
+    table = {"a": np.arange(60.0), "b": np.arange(60.0), "y": ["yes", "no"] * 30}
+    share, limit = np.float32(0.25), np.int64(40)
+    data = podium.prepare_data(table, target="y", validation=share, limit=limit, drop=("b",))
+    assert [column.name for column in data.info.inputs["table"].columns] == ["a"]
+    assert data.info.parts["validation"].count == 10
 
 
 def test_a_further_metric_may_be_named_alone() -> None:

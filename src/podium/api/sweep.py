@@ -12,6 +12,7 @@ from podium.api import experiments
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
+from podium.api.space import plain
 from podium.api.sweep_list import sweep_row
 from podium.api.trials import (
     Best,
@@ -20,7 +21,7 @@ from podium.api.trials import (
     failed,
     leaderboard_of,
     model_of,
-    plain,
+    read_value,
 )
 from podium.cluster.base import Cluster
 from podium.display.notebook import LiveCell, Log, data_frame, in_notebook, say
@@ -135,8 +136,8 @@ class Sweep(Launched):
         rows = [
             {
                 own["trial"]: row.name,
-                **{name: plain(row.parameters.get(name, "")) for name in names},
-                **{name: plain(value) for name, value in row.metrics.items()},
+                **{name: read_value(row.parameters.get(name, "")) for name in names},
+                **{name: read_value(value) for name, value in row.metrics.items()},
                 own["state"]: row.state,
                 **dict(
                     zip(
@@ -478,6 +479,8 @@ def sweep(
     changes["parallel_trials"] = _either(
         "parallel", parallel, "parallel_trials", changes.get("parallel_trials")
     )
+    for change in changes:
+        changes[change] = plain(changes[change])  # type: ignore[literal-required]
     output = output or (f"{absolute(storage)}/trials" if storage else None)
     if data is not None:
         from podium.api.prepare import prepared  # which loads numpy and pyarrow

@@ -12,6 +12,7 @@ from podium.api.experiments import check_here
 from podium.api.jobs import Job, read_job
 from podium.api.launched import Session
 from podium.api.prepare import prepared
+from podium.api.space import plain
 from podium.cluster.traits import traits_of
 from podium.data.artifact import describe
 from podium.display.notebook import LiveCell, data_frame, in_notebook, say, table
@@ -199,8 +200,10 @@ def train(
     """
     spec = ClusterSpec.of(cluster)
     pods = {"queue": queue, "queue_priority": queue_priority}
-    target = LaunchTarget(trainer_image=image, cluster=spec.url, gpus_per_worker=gpus, pods=pods)
-    settings = _settings(job, command, workers, hyperparameters)
+    target = LaunchTarget(
+        trainer_image=image, cluster=spec.url, gpus_per_worker=plain(gpus), pods=pods
+    )
+    settings = _settings(job, command, plain(workers), hyperparameters)
     if traits_of(spec.url).shares_files and not (job or command):
         _check_flags(hyperparameters)
     with signals_interrupt():

@@ -324,8 +324,8 @@ class Best:
         metrics = measured(trial, experiment).items()
         return cls(
             name=trial.name,
-            parameters={name: plain(value) for name, value in trial.parameters.items()},
-            metrics={name: plain(value) for name, value in metrics if value},
+            parameters={name: read_value(value) for name, value in trial.parameters.items()},
+            metrics={name: read_value(value) for name, value in metrics if value},
             value=trial.value,
             model=model_of(trial),
         )
@@ -354,7 +354,7 @@ def model_of(trial: Trial) -> str | None:
     return None
 
 
-def plain(text: str) -> float | int | str | None:
+def read_value(text: str) -> float | int | str | None:
     """Convert Kubernetes' text to a number; other text stays, and empty text is None."""
     for kind in (int, float):
         try:
