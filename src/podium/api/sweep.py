@@ -170,7 +170,8 @@ class Sweep(Launched):
         """The Pareto front, best in the first objective first: no other trial is better in one
         objective, and as good in the others. With one objective it is the best trial; empty as long
         as there is no result."""
-        front, experiment = pareto_front(self.cluster.trials(self.name)), self.experiment
+        experiment = self.experiment
+        front = pareto_front(self.cluster.judged_trials(experiment))
         return [Best.of(trial, experiment) for trial in front]
 
     @property
@@ -180,7 +181,7 @@ class Sweep(Launched):
         Raises:
             NotFound: There is none yet.
         """
-        trials = self.cluster.trials(self.name)
+        trials = self.cluster.judged_trials(self.experiment)
         best = best_trial(trials)
         if best is None:
             raise NotFound(
@@ -198,8 +199,9 @@ class Sweep(Launched):
     def _table(self) -> dict[str, Any]:
         from podium.training.trial_table import trial_table
 
-        trials = self.cluster.trials(self.name)
-        return asdict(trial_table(self.experiment, trials, best_trial(trials)))
+        experiment = self.experiment
+        trials = self.cluster.judged_trials(experiment)
+        return asdict(trial_table(experiment, trials, best_trial(trials)))
 
     def logs(self, trial: str | None = None) -> Log:
         """Return the output of a trial.
@@ -397,7 +399,7 @@ class Sweep(Launched):
             )
 
     def __repr__(self) -> str:
-        trials = self.cluster.trials(self.name)
+        trials = self.cluster.judged_trials(self.experiment)
         best = best_trial(trials)
         result = f", best {best.value:g}" if best and best.value is not None else ""
         return f"<Sweep {self.name}: {self.status}, {plural(len(trials), 'trial')}{result}>"

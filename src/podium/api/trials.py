@@ -42,7 +42,9 @@ class TrialReader:
         return [self.updated(trial, experiment) for trial in self.cluster.trials(self.name)]
 
     def updated(self, trial: Trial, experiment: Experiment) -> Trial:
-        """Return a trial; one that runs with the last metrics it printed."""
+        """Return a trial with all that it is judged by; one that runs with the last metrics it
+        printed."""
+        trial = trial.judged_as(experiment)
         if trial.phase != "Running" or trial.metrics:
             return trial
         names, formats = experiment.objective.metrics, experiment.collector.filters or None
@@ -56,7 +58,8 @@ class TrialReader:
 
     def ended(self) -> list[Trial]:
         """Return the trials that ended, oldest first."""
-        return [trial for trial in self.cluster.trials(self.name) if trial.has_ended]
+        experiment = self.cluster.experiment(self.name)
+        return [trial for trial in self.cluster.judged_trials(experiment) if trial.has_ended]
 
     def log(self, trial: str) -> Iterator[str]:
         """Yield all lines that a trial printed; none if its pod is gone."""
