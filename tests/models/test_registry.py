@@ -102,6 +102,14 @@ def test_a_bad_upload_writes_nothing(
     assert list(model.storage.list()) == []
 
 
+def test_a_version_takes_no_name_of_an_alias(model: Model) -> None:
+    add(model, "a")
+    model.alias("staging", "a")
+    with pytest.raises(InvalidInput, match="staging is an alias of mnist, which points at a"):
+        add(model, "staging", b"another graph")
+    assert [version.version for version in model.versions] == ["a"]
+
+
 def test_text_is_no_file_to_upload(model: Model) -> None:
     with pytest.raises(InvalidInput, match=r"model\.onnx is a Path or bytes, but got 'graph.onnx'"):
         model.upload({"model.onnx": "graph.onnx"}, {})  # type: ignore[dict-item]

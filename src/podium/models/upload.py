@@ -98,10 +98,16 @@ class Upload:
         the version, or the equal one that is there already.
 
         Raises:
+            InvalidInput: An alias has its name.
             Conflict: The version exists with other content.
         """
         name = self.version.version
         state, _ = self.ledger.read()
+        if name in state.aliases:
+            raise InvalidInput(
+                f"{name} is an alias of {self.ledger.name}, which points at {state.aliases[name].version}",
+                "choose another version",
+            )
         if present := self.ledger.load(name, state):
             return self._same(present)
         old = state.deleting.get(name)
