@@ -119,6 +119,11 @@ def deploy(
     ]
     stored = chosen.version(version)  # the first look into the registry
     for split in splits:
+        if split.name not in ("", chosen.name):
+            raise InvalidInput(
+                f"{chosen.name} is deployed, but {split.name}@{split.ref} is of another model",
+                f"name a version of it: podium models list {chosen.name}",
+            )
         chosen.version(split.ref)
     if public:
         public.check(stored)
