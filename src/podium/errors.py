@@ -5,6 +5,7 @@ A message is one sentence with the offending value; a hint says what to do::
     PodiumError             exit 1: something failed
     ├── InvalidInput        exit 2: the user's input breaks a rule; nothing was changed
     ├── NotFound            a key, object or version that does not exist
+    │   └── NoSuchKey       the same of ``podium.registry()[…]`` and ``podium.runs()[…]``
     ├── Conflict            a conditional write lost the race, or a name is taken
     ├── Damaged             bytes that do not match their checksum
     ├── Untrusted           a model without a valid signature, where one is asked for
@@ -95,6 +96,10 @@ class InvalidInput(PodiumError):
 
 class NotFound(PodiumError):
     """The requested object does not exist."""
+
+
+class NoSuchKey(NotFound, KeyError):
+    """A mapping does not have the key: ``in`` and ``get`` of Python's mappings ask for a KeyError."""
 
 
 class UnknownKind(PodiumError):

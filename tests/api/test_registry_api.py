@@ -149,6 +149,15 @@ def test_models_and_versions_show_themselves_as_tables(storage: Path) -> None:
     assert "0.1" in versions[1]._repr_html_()
 
 
+def test_a_registry_and_runs_can_be_asked_for_names(
+    storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    for known in (podium.registry(storage), podium.runs()):
+        assert "nobody" not in known
+        assert known.get("nobody") is None
+
+
 def test_what_is_not_in_the_registry_is_named(storage: Path) -> None:
     with pytest.raises(
         NotFound, match=r"there is no model shape in .*\nhint: models there: rows, shapes"

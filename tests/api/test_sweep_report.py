@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import podium
+from podium.api.trials import TrialReader
 from podium.errors import Failed, PodiumError
+from podium.manifests.experiment import Experiment
 
 SCRIPT = """
 import sys
@@ -20,6 +22,13 @@ if value > 2:
 for epoch in (1, 2):
     print(f"accuracy={value / 10 * epoch}")
 """
+
+
+def test_epochs_printed_again_after_a_restart_count_once() -> None:
+    experiment = Experiment.load("random", "fast")
+    lines = [f"accuracy=0.{at}" for at in (1, 2, 3)]
+    again = [*lines[:2], "resumed: epoch 2 after step 8 of 12", *lines]
+    assert len(TrialReader(None, "s").epochs("t", experiment, again)) == 3  # type: ignore[arg-type]
 
 
 class Shown(HTMLParser):

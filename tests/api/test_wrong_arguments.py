@@ -4,9 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import podium
+from podium.api.tune import TuneSettings
 from podium.errors import InvalidInput, PodiumError
 
 _LONG = "kind: " * 1000
@@ -37,6 +39,42 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: podium.tune(train, SPACE | {"lr": (0.0, float("nan"))}),
         "lr: `low < high`",
     ),
+    "a name that is no text": (
+        lambda: podium.tune(train, {1: (0.0, 1.0)}),
+        "a parameter is named by a word, but got 1",
+    ),
+    "a name without letters": (
+        lambda: podium.tune(train, {"": (0.0, 1.0)}),
+        "a parameter is named by a word, but got ''",
+    ),
+    "text as the ends of a range": (
+        lambda: podium.tune(train, SPACE | {"lr": podium.Float("1", "4")}),
+        "low of a range is a finite number, but got '1'",
+    ),
+    "an endless range": (
+        lambda: podium.tune(train, SPACE | {"lr": (0.0, float("inf"))}),
+        "lr: high of a range is a finite number, but got inf",
+    ),
+    "halves as whole numbers": (
+        lambda: podium.Int(1.5, 4),
+        "low of a range is a whole number, but got 1.5",
+    ),
+    "a word as choices": (
+        lambda: podium.Choice("adam"),
+        "a choice is a list of values, but got 'adam'",
+    ),
+    "a number as choices": (
+        lambda: podium.Choice(5),
+        "a choice is a list of values, but got 5",
+    ),
+    "trials as text": (lambda: podium.sweep("random", trials="3"), "`max_trials >= 1` must hold"),
+    "workers as text": (lambda: podium.train(".", workers="2"), "`workers >= -1` must hold"),
+    "a limit as text": (
+        lambda: podium.prepare_data("mnist", limit="50"),
+        "`limit >= 20` must hold",
+    ),
+    "a report without names": (lambda: podium.report([0.5]), "numbers are reported by name"),
+    "a report by numbers": (lambda: podium.report({1: 0.5}), "numbers are reported by name"),
     "an object in the space": (
         lambda: podium.tune(train, SPACE | {"lr": b"1"}),
         "nor a list of choices, but b'1'",
@@ -156,3 +194,21 @@ def test_several_returned_metrics_want_an_objective(home: Path) -> None:
         InvalidInput, match=r'only one of them can be tuned\nhint: name one: objective="min:loss"'
     ):
         podium.tune(two_metrics, SPACE)
+
+
+def test_numbers_of_numpy_and_generators_are_taken() -> None:
+    assert podium.Choice(np.int64(size) for size in (32, 64)) == podium.Choice([32, 64])  # type: ignore[arg-type]
+    assert podium.Int(np.int64(1), np.int64(5)) == podium.Int(1, 5)  # type: ignore[arg-type]
+    assert TuneSettings.read(["accuracy"], trials=np.int64(3)).trials == 3
+
+
+def test_settings_of_data_may_be_numbers_of_numpy_and_tuples(home: Path) -> None:
+    table = {"a": np.arange(60.0), "b": np.arange(60.0), "y": ["yes", "no"] * 30}
+    share, limit = np.float32(0.25), np.int64(40)
+    data = podium.prepare_data(table, target="y", validation=share, limit=limit, drop=("b",))
+    assert [column.name for column in data.info.inputs["table"].columns] == ["a"]
+    assert data.info.parts["validation"].count == 10
+
+
+def test_a_further_metric_may_be_named_alone() -> None:
+    assert TuneSettings.read(["accuracy"], metrics="loss").metrics == ["loss"]

@@ -184,7 +184,7 @@ def test_an_address_that_cannot_be_meant_is_wrong_input(
     assert (code, "not a host" in err) == (2, True)
 
 
-@pytest.mark.parametrize("token", [b"\xff\xfe", b"one\ntwo", "größer".encode()])
+@pytest.mark.parametrize("token", [b"", b"\n", b"\xff\xfe", b"one\ntwo", "größer".encode()])
 def test_a_token_that_no_header_holds_is_wrong_input(
     token: bytes,
     tmp_path: Path,

@@ -234,6 +234,8 @@ def test_promote_rollback_and_alias_tell_what_they_did(typed: Typed, model: Mode
         typed("models", "promote", "mnist", "best")[1]
         == "champion of mnist: best, instead of bad\n"
     )
+    again = typed("models", "promote", "mnist", "best")[1]
+    assert again == "champion of mnist: best, as before\n"
     assert typed("models", "alias", "mnist", "staging", "good")[1] == "staging of mnist: good\n"
     assert (
         typed("models", "rollback", "mnist", "--reason", "sevens")[1]

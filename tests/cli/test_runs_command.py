@@ -206,14 +206,19 @@ def test_a_deleted_run_takes_its_candidates_along(
     run.repeat("train")
     run.save()
     (home / "store" / "runs" / run.identity()).mkdir()
-    assert "deleted 20260101-010101-aaaa" in podium("delete", "20260101").stdout
+    deleted = podium("delete", "20260101", "20260101-010101-aaaa")
+    assert deleted.exit_code == 0
+    assert deleted.stdout.count("deleted 20260101-010101-aaaa") == 1
     assert [path.name for path in (home / "runs").iterdir()] == ["20260110-010101-bbbb"]
     assert [path.name for path in (home / "store" / "runs").iterdir()] == ["20260110-010101-bbbb"]
 
 
 def test_a_run_that_is_running_is_not_deleted(home: Path, podium: Callable[..., Result]) -> None:
     with locked(home / "runs" / "20260110-010101-bbbb"):
-        assert isinstance(podium("delete", "latest").exception, Conflict)
+        refused = podium("delete", "20260101", "latest").exception
+        assert isinstance(refused, Conflict)
+        assert refused.hint == "podium runs stop 20260110-010101-bbbb"
+        assert (home / "runs" / "20260101-010101-aaaa").is_dir()
         assert (
             json.loads(podium("prune", "--keep", "0", "--json").stdout)[0]["run"]
             == "20260101-010101-aaaa"

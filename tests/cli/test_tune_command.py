@@ -220,6 +220,8 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
         ("tune train.py --lr", "--lr has no value"),
         ("tune train.py --verbose --lr 1..2", "--verbose has no value"),
         ("tune train.py --lr 1..many", "--lr 1..many is neither a range nor a list"),
+        ("tune train.py --lr 1..2 --layer 1 --layer 2", "--layer is given twice"),
+        ("tune train.py --lr 1..2 --param lr=3..4", "--lr is given twice"),
         ("tune train.py --lr 2..1", "low <= high"),
         ("tune train.py", "in train.py\nhint: podium tune train.py --lr 1e-4..1e-1\n"),
         ("tune train.py --epochs 3", "there is nothing to search in train.py --epochs 3"),
@@ -270,6 +272,7 @@ def test_what_makes_no_sense_is_refused(
         ("0..1:0.25", "0 to 1 in steps of 0.25"),
         ("32,64", "32, 64"),
         ("adam,sgd", "adam, sgd"),
+        ("007,1_0", "007, 1_0"),
     ],
 )
 def test_every_space_of_the_help_is_understood(text: str, shown: str) -> None:
@@ -279,7 +282,17 @@ def test_every_space_of_the_help_is_understood(text: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("3", 3), ("0.5", 0.5), ("adam", "adam"), ("../data", "../data")]
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("0.5", 0.5),
+        ("adam", "adam"),
+        ("../data", "../data"),
+        ("1.10", "1.10"),
+        ("007", "007"),
+        ("2024_01", "2024_01"),
+        ("1e-4", "1e-4"),
+    ],
 )
 def test_a_single_word_is_the_same_in_all_trials(text: str, value: Any) -> None:
     from podium.api.space import dimension, from_text

@@ -12,6 +12,8 @@ from api_server import ApiServer, World
 from trainjobs import program
 from urllib3.exceptions import ProtocolError
 
+from podium.api.cluster_spec import ClusterSpec
+from podium.api.sweep import Sweep
 from podium.cluster.kubernetes import logs as kubernetes_logs, pods as kubernetes_pods
 from podium.cluster.kubernetes.api import Waits
 from podium.cluster.kubernetes.cluster import KubernetesCluster
@@ -26,6 +28,7 @@ from podium.errors import (
     UnknownKind,
 )
 from podium.manifests.experiment import Experiment
+from podium.manifests.options import annotation
 from podium.manifests.resource import Resource
 from podium.manifests.typed import typed
 from podium.manifests.workload import Workload
@@ -587,6 +590,37 @@ def test_refused_pods_of_a_trial_end_the_sweeps_watch(
     world.event("pytorchjobs", "sweep-1", "FailedCreatePod", QUOTA)
     with pytest.raises(Failed, match=r"Experiment sweep cannot start: .*exceeded quota"):
         list(cluster.watch("Experiment", "sweep", timeout=20))
+
+
+def test_trials_of_katib_are_judged_by_the_sweeps_constraints(
+    cluster: KubernetesCluster, world: World
+) -> None:
+    """Katib's trials carry none, and its own optimum breaks one."""
+    bound = annotation({"constraints": ["ms<=20"]})
+    metadata = {"name": "sweep", "annotations": bound}
+    objective = {"type": "maximize", "objectiveMetricName": "score"}
+    world.put("experiments", {**EXPERIMENT, "metadata": metadata, "spec": {"objective": objective}})
+    for name, score, ms in (("sweep-1", 0.9, 50), ("sweep-2", 0.8, 10)):
+        measured = {"score": score, "ms": ms}
+        metrics = [
+            {"name": key, **dict.fromkeys(("min", "max", "latest"), str(value))}
+            for key, value in measured.items()
+        ]
+        labels = {"katib.kubeflow.org/experiment": "sweep"}
+        ended = {
+            "observation": {"metrics": metrics},
+            "conditions": [{"type": "Succeeded", "status": "True"}],
+        }
+        trial = {
+            "apiVersion": "kubeflow.org/v1beta1",
+            "kind": "Trial",
+            "spec": {"objective": objective},
+            "status": ended,
+        }
+        world.put("trials", {**trial, "metadata": {"name": name, "labels": labels}})
+    sweep = Sweep(ClusterSpec(url=cluster.url), "sweep", cluster)
+    assert (sweep.best.name, [each.name for each in sweep.front]) == ("sweep-2", ["sweep-2"])
+    assert [trial.infeasible != [] for trial in sweep.results] == [True, False]
 
 
 def test_an_experiment_that_nobody_takes_up_ends_its_watch(

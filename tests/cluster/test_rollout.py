@@ -119,6 +119,17 @@ def test_a_wrong_word_is_an_error_with_a_hint(
     assert "Traceback" not in done.stderr
 
 
+def test_a_setting_that_deploy_lacks_is_refused(model: Model) -> None:
+    with pytest.raises(InvalidInput, match="deploy has no setting 'replica'") as refused:
+        podium.deploy(model, replica=3)
+    assert refused.value.hint == "did you mean replicas?"
+
+
+def test_a_second_version_of_another_model_is_refused(model: Model) -> None:
+    with pytest.raises(InvalidInput, match="mnist is deployed, but churn@v2 is of another model"):
+        podium.deploy(model, canary="churn@v2=5%")
+
+
 def test_models_on_this_machine_are_not_deployed(tmp_path: Path) -> None:
     open_registry(tmp_path).model("mnist").upload({"model.onnx": b"x"}, {"run_id": "v1"})
     with pytest.raises(InvalidInput, match="a directory of this machine") as refused:

@@ -2,6 +2,7 @@
 
 import getpass
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from handmade import npy, shapes_model
 
-from podium.errors import InvalidInput, NotFound
+from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.models import Model, NotPromoted, open_registry
 from podium.models.signature import sign
 
@@ -63,6 +64,64 @@ def test_a_rejected_version_stays_refused(model: Model) -> None:
         model.promote("new", rule=RULE)
     with pytest.raises(NotFound, match="new of shapes does not wait"):
         model.approve("new", "changed my mind")
+
+
+def put_other_files(model: Model, version: str) -> None:
+    """Delete a version, and upload other files under its name, as good as newest."""
+    model.delete(version)
+    stored = model.version("newest")
+    files = {name: stored.read(name) for name in stored.files} | {"note.txt": b"of another run"}
+    model.upload(files, dict(stored.metadata) | {"run_id": version})
+
+
+def test_an_approval_is_of_files_not_of_a_name(model: Model) -> None:
+    model.approve("new", "seen on the shop floor")
+    model.set_champion("old", {}, expect="new")
+    model.alias("kept", "old")
+    model.promote("newest", rule="better")
+    model.promote("old")
+    put_other_files(model, "new")
+    with pytest.raises(NotPromoted, match="it waits for a person"):
+        model.promote("new", rule=RULE)
+    assert [record.version for record in model.waiting] == ["new"]
+
+
+def test_a_deleted_version_waits_for_nobody(model: Model) -> None:
+    model.delete("new")
+    assert model.waiting == []
+
+
+def test_a_version_that_waits_again_can_be_approved(model: Model) -> None:
+    with pytest.raises(NotPromoted):
+        model.promote("new", rule="better,minimum=.99")
+    with pytest.raises(NotPromoted, match="it waits for a person"):
+        model.promote("new", rule=RULE)
+    assert model.approve("new", "seen").version == "new"
+
+
+def test_an_approval_that_could_not_compare_is_repeated(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = str(tmp_path / "gone")
+    with pytest.raises(PodiumError):
+        model.approve("new", "seen", data=missing)
+    assert model.champion.version == "old"
+    assert model.approve("new", "seen").version == "new"
+
+
+def test_an_approval_needs_no_name_of_the_user(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def nobody(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    model.approve("new", "seen on the shop floor")
+    word = next(record for record in model.records() if record.event == "approval")
+    assert word.evidence["by"].startswith(f"uid {os.getuid()}@")
 
 
 def test_an_approved_version_is_compared_again(model: Model) -> None:

@@ -181,6 +181,8 @@ def test_what_has_no_power_is_refused(model: Model, tmp_path: Path) -> None:
             of_model(model, rule)
     with pytest.raises(InvalidInput, match="follows from two of them, but mnist has one"):
         of_model(model, metric="f1_macro")
+    with pytest.raises(InvalidInput, match=r"champion of .* is the champion itself"):
+        of_model(model, against="champion")
     with pytest.raises(NotFound):
         of_model(open_registry(tmp_path / "store").model("none"))
 

@@ -102,6 +102,19 @@ def test_a_bad_upload_writes_nothing(
     assert list(model.storage.list()) == []
 
 
+def test_a_version_takes_no_name_of_an_alias(model: Model) -> None:
+    add(model, "a")
+    model.alias("staging", "a")
+    with pytest.raises(InvalidInput, match="staging is an alias of mnist, which points at a"):
+        add(model, "staging", b"another graph")
+    assert [version.version for version in model.versions] == ["a"]
+
+
+def test_text_is_no_file_to_upload(model: Model) -> None:
+    with pytest.raises(InvalidInput, match=r"model\.onnx is a Path or bytes, but got 'graph.onnx'"):
+        model.upload({"model.onnx": "graph.onnx"}, {})  # type: ignore[dict-item]
+
+
 def test_an_unfinished_upload_is_invisible_and_can_be_finished(model: Model) -> None:
     model.storage.put("models/mnist/versions/r1/model.onnx", b"graph")
     assert list(model.versions) == []
@@ -222,6 +235,42 @@ def test_rolling_back_goes_further_back_each_time(model: Model) -> None:
     ]
     assert [event.sequence for event in model.records()] == [1, 2, 3, 4, 5, 6]
     assert model.records()[3].evidence["reason"] == "c is bad at sevens"
+
+
+def test_rolling_back_passes_no_version_put_under_an_old_name(model: Model) -> None:
+    expect = None
+    for version in "abc":
+        add(model, version)
+        model.set_champion(version, {}, expect=expect)
+        expect = version
+    model.delete("a")
+    add(model, "a", b"never champion")
+    assert model.rollback().version == "b"
+    with pytest.raises(NotFound, match="a, a champion of mnist before, was deleted"):
+        model.rollback()
+    assert model.version().version == "b"
+    assert model.rollback("a").version == "a"
+
+
+def test_rolling_back_to_an_empty_name_is_refused(model: Model) -> None:
+    for version, expect in (("a", None), ("b", "a")):
+        add(model, version)
+        model.set_champion(version, {}, expect=expect)
+    with pytest.raises(InvalidInput, match="'' is not a version"):
+        model.rollback("")
+    assert model.version().version == "b"
+
+
+def test_a_version_of_another_model_is_refused(model: Model, tmp_path: Path) -> None:
+    add(model, "a")
+    others = [Model(model.storage, "other"), open_registry(tmp_path / "elsewhere").model("mnist")]
+    for other in others:
+        add(other, "a", b"another graph")
+        for move in (model.promote, lambda version: model.alias("staging", version)):
+            with pytest.raises(InvalidInput, match="is not a version of mnist"):
+                move(other["a"])  # type: ignore[operator]
+    assert model.champion_id is None
+    assert model.promote(model["a"]).version == "a"
 
 
 def test_rolling_back_to_a_damaged_version_keeps_the_champion(model: Model) -> None:
@@ -419,6 +468,35 @@ def test_a_repeated_refusal_is_recorded_once(model: Model) -> None:
     assert list(model.verify()) == []
 
 
+def test_other_files_under_a_deleted_name_are_another_look(model: Model) -> None:
+    add(model, "good")
+    model.set_champion("good", {}, expect=None)
+    part = {"test_part": "digest"}
+    for look in range(3):
+        add(model, "nightly", f"graph of night {look}".encode())
+        wrong = np.where(np.arange(len(LABELS)) < 30 + look, (LABELS + 1) % 10, LABELS)
+        ended = model.challenge(
+            "nightly", judging(predicting(nightly=wrong, good=GOOD), LABELS), part
+        )
+        model.delete("nightly")
+    assert ended.decision
+    assert "challenger 3 on this test part" in "\n".join(ended.decision.reasons)
+
+
+def test_a_figure_measured_later_is_of_the_files_there_are(model: Model) -> None:
+    add(model, "a")
+    model.set_champion("a", {}, expect=None)
+    measured = {"metric": {"name": "accuracy"}, "champion_value": 0.4, "test_part": "may"}
+    add(model, "b")
+    model.set_champion("b", measured, expect="a")
+    assert model.measured_since(model.version("a"))
+    add(model, "c")
+    model.set_champion("c", {}, expect="b")
+    model.delete("a")
+    add(model, "a", b"other files")
+    assert model.measured_since(model.version("a")) is None
+
+
 def test_a_contest_is_repeated_against_whoever_won_meanwhile(model: Model) -> None:
     for version in ("bad", "good", "best"):
         add(model, version)
@@ -447,6 +525,18 @@ def test_a_promotion_step_fired_twice_makes_one_promotion(model: Model) -> None:
     )
     assert first.record == again.record
     assert len(model.records()) == 1
+
+
+def test_a_promotion_step_fired_twice_tells_one_decision(model: Model) -> None:
+    for version in ("bad", "good"):
+        add(model, version)
+    model.set_champion("bad", {}, expect=None)
+    judge = judging(predicting(bad=BAD, good=GOOD), LABELS)
+    first, again = (model.challenge("good", judge, {"run_id": "r1"}) for _ in range(2))
+    assert first.decision
+    assert again.decision
+    assert (again.decision.promote, again.champion) == (True, "bad")
+    assert again.decision.reasons == first.decision.reasons
 
 
 @pytest.mark.parametrize("overtaken", [False, True])

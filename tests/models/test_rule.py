@@ -201,6 +201,10 @@ def test_a_rule_reads_back_as_it_is_written() -> None:
         "trial.<=20",
         "trial=20",
         "latency_ms<=20",
+        "metric=",
+        "metric",
+        "metric=accuracy,metric=f1_macro",
+        "slice=",
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused(text: str) -> None:

@@ -11,6 +11,7 @@ from podium.manifests.experiment.space import read_space
 from podium.search.algorithm import PastTrial
 from podium.search.algorithms import ALGORITHMS
 from podium.search.search import Search
+from podium.search.space import Parameter
 
 pytestmark = pytest.mark.whole
 
@@ -110,6 +111,38 @@ def test_workers_delays_and_kills_change_no_trial(tmp_path: Path, algorithm: str
             workers,
             kill,
         )
+
+
+BELLS = [
+    Parameter(name="drop", kind="double", low=0.0, high=1.0, distribution="normal"),
+    Parameter(name="decay", kind="double", low=1e-4, high=1e-1, distribution="logNormal"),
+]
+
+
+@pytest.mark.parametrize("algorithm", ["sobol", "cmaes with restarts"])
+def test_values_of_a_bell_are_the_same_when_resumed(tmp_path: Path, algorithm: str) -> None:
+    def search(begun: list[PastTrial] | None = None) -> Search:
+        settings = {"random_state": 1, **SETTINGS.get(algorithm, {})}
+        name = algorithm.partition(" ")[0]
+        return Search(
+            BELLS,
+            name,
+            settings,
+            maximize=True,
+            directory=tmp_path,
+            name="s",
+            begun=begun,
+            behind=1,
+        )
+
+    asked, begun = search(), list[PastTrial]()
+    for number in range(16):
+        trial, value = f"t{number}", number / 10
+        point = asked.ask(trial)
+        assert point
+        begun.append(PastTrial(trial=trial, point=point, value=value, tags=asked.tags(trial)))
+        asked.tell(trial, value)
+    assert search(begun).ask("next") == asked.ask("next")
 
 
 def test_points_depend_on_earlier_results(tmp_path: Path) -> None:

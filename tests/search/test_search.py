@@ -300,6 +300,16 @@ def test_asha_promotes_without_waiting_for_a_whole_rung(tmp_path: Path) -> None:
     assert following["epochs"] == "1", "a third of three is promoted once"
 
 
+def test_asha_gives_no_more_epochs_to_a_trial_that_failed(tmp_path: Path) -> None:
+    asked = search(tmp_path, "asha", space_of("lr", "epochs"), random_state=1)
+    for count in range(3):
+        asked.ask(f"t{count}")
+        asked.tell(f"t{count}", None)
+    following = asked.ask("t3")
+    assert following
+    assert following["epochs"] == "1"
+
+
 def test_log_scales_spread_and_bells_gather(tmp_path: Path) -> None:
     asked = search(tmp_path, "random", space_of("lr", "drop", "decay"), random_state=1)
     points = [asked.ask(f"t{count}") for count in range(300)]

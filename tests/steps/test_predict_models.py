@@ -24,6 +24,7 @@ from podium.steps.evaluate import PREDICTIONS, EvaluationResult, evaluate
 from podium.steps.promote import promote
 from podium.steps.upload_model import upload_model
 from podium.training.identity import RunIdentity, StepContext
+from podium.training.import_model import ModelSource
 from podium.training.origin import Origin
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
@@ -126,6 +127,21 @@ def test_neighbors_are_evaluated_stored_and_promoted(
     # A comparison goes by the hashes of the items, so that no verdict depends on their order.
     stored_rows = np.load(tmp_path / "predictions" / PREDICTIONS).tolist()
     assert sorted(again.predicted[0].tolist()) == sorted(stored_rows)
+
+
+def test_a_file_that_podium_would_write_over_is_refused(tiny_dataset: Path, tmp_path: Path) -> None:
+    """The target of the test part would take the place of the neighbors' labels."""
+    model = save(tmp_path / "model", tiny_dataset)
+    np.save(model / "target.npy", np.zeros(3))
+    with pytest.raises(InvalidInput, match=r"holds target\.npy, and podium writes a file of that"):
+        judge(tiny_dataset, tmp_path, model)
+    source = ModelSource(uri=str(model))
+    with pytest.raises(InvalidInput, match=r"holds target\.npy"):
+        source.upload(open_registry(tmp_path / "store").model("knn"))
+    (model / "target.npy").rename(model / "labels.npy")
+    (model / "MODEL_CARD.md").write_text("# Neighbors")
+    stored = source.upload(open_registry(tmp_path / "store").model("knn"))
+    assert {"labels.npy", "MODEL_CARD.md"} <= set(stored.files)
 
 
 def test_a_champion_without_stored_predictions_predicts_in_a_job(

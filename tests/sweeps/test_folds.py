@@ -230,3 +230,6 @@ def test_a_command_gets_the_fold_wherever_it_names_the_data() -> None:
     words = "train --data=/d/mnist --val /d/mnist/val --other /d/mnist-2"
     replaced = _replaced(words, {"/d/mnist": "FOLD"})
     assert replaced == "train --data=FOLD --val FOLD/val --other /d/mnist-2"
+    words = "/opt/data/train.py --data=file:///data --output=/data/models/t1"
+    replaced = _replaced(words, {"/data": "/tmp/data/1", "/data/models/t1": "OUT"})
+    assert replaced == "/opt/data/train.py --data=file:///tmp/data/1 --output=OUT"

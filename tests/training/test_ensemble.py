@@ -114,6 +114,18 @@ def test_numbers_are_averaged(tmp_path: Path) -> None:
     assert whole == pytest.approx(target, abs=1e-4)
 
 
+def test_trials_of_networks_and_of_trees_are_averaged(tmp_path: Path) -> None:
+    target = (ITEMS @ [1, 2, 3, 0, 0]).astype(np.float32)
+    models = [graph(np.array([[1 + at, 2 - at, 3, 0, 0]]).T, "values") for at in (-1, 1)]
+    shapes = (target, target[:, None])  # as each leaves it
+    uris = [
+        member(tmp_path / f"t{at}", *both)
+        for at, both in enumerate(zip(models, shapes, strict=True))
+    ]
+    url = build(table(uris), _info("regression"), str(tmp_path / "together"), "run-1")
+    assert set(Origin.read(ModelDirectory(url)).hyperparameters) == {"t0", "t1"}
+
+
 def test_members_are_added_while_the_loss_falls() -> None:
     parts = [
         OnnxModel(graph(np.eye(5)[at][:, None] * [-1, 0, 1], "logits")).predict(
@@ -154,6 +166,19 @@ def test_trials_without_predictions_take_no_part(
     Path(uris[1], "validation.npz").unlink()
     assert build(table(uris), _info("classification"), str(tmp_path / "none"), "run-1") == ""
     assert "no ensemble: 1 trial left a model.onnx" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("left", [
+    np.full((400, 3), np.nan, np.float32), TRUTH.astype(np.float32), np.full((400, 2), 0.5, np.float32),
+])  # fmt: skip
+def test_a_trial_whose_predictions_say_nothing_takes_no_part(
+    left: NDArray[Any], tmp_path: Path
+) -> None:
+    models = [graph(weak(at), "logits") for at in range(3)]
+    uris = [member(tmp_path / f"t{at}", model, TRUTH) for at, model in enumerate(models)]
+    Validated(target=TRUTH, predictions=left).write(connect(uris[1]))
+    url = build(table(uris), _info("classification"), str(tmp_path / "together"), "run-1")
+    assert set(Origin.read(ModelDirectory(url)).hyperparameters) == {"t0", "t2"}
 
 
 def test_constraints_are_not_broken_by_trials_together(

@@ -69,6 +69,8 @@ def adapted(settings: SweepSettings, **target_settings: Any) -> Experiment:
             lambda: TrainSettings(command=["python", "train.py"], network="fast"),
             "network=fast is for podium's trainer",
         ),
+        (lambda: TrainSettings(command="python train.py"), "command is a list of words"),
+        (lambda: target(predict="python predict.py"), "predict is a list of words"),
         (lambda: target(cluster="cloud://nine"), "use kubernetes://namespace"),
         (lambda: target(pods={"gpu": 1}), "GPUs are gpus_per_worker"),
         (lambda: DataSettings(limit=19), "limit >= 20"),

@@ -1,6 +1,6 @@
 """Deploy a model from Python and from the shell."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,11 @@ def deploy(
     """
     if to not in FORMS:
         raise InvalidInput(f"models cannot be deployed to {to!r}", suggestion(to, FORMS))
+    own = ("name", "model", "storage", "env", "secret", "public_key")
+    known = [setting.name for setting in fields(ModelServer) if setting.name not in own]
+    for setting in settings:
+        if setting not in known:
+            raise InvalidInput(f"deploy has no setting {setting!r}", suggestion(setting, known))
     chosen = model if isinstance(model, Model) else open_registry(storage).model(model)
     public = PublicKey.read(Path(key)) if key else public_key()
     server = ModelServer(
@@ -114,6 +119,11 @@ def deploy(
     ]
     stored = chosen.version(version)  # the first look into the registry
     for split in splits:
+        if split.name not in ("", chosen.name):
+            raise InvalidInput(
+                f"{chosen.name} is deployed, but {split.name}@{split.ref} is of another model",
+                f"name a version of it: podium models list {chosen.name}",
+            )
         chosen.version(split.ref)
     if public:
         public.check(stored)

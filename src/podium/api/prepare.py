@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from podium.api.space import plain
 from podium.cluster.kubernetes.store_access import take_access
 from podium.data.dataset import Dataset
 from podium.data.in_memory import located
@@ -51,9 +52,17 @@ def prepare_data(
     options |= {} if seed is None else {"split_seed": seed}
     located_at, target = located(dataset, target)
     settings = DataSettings(
-        dataset=located_at, source=str(source), target=target, limit=limit, data_options=options
+        dataset=located_at,
+        source=str(source),
+        target=target,
+        limit=plain(limit),
+        data_options={name: _listed(value) for name, value in options.items()},
     )
     return write(settings, output)
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple | set | frozenset) else plain(value)
 
 
 def prepared(data: Any) -> str:

@@ -2,8 +2,9 @@
 range(1, 5)}``."""
 
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,6 +16,28 @@ scale."""
 
 Value = str | int | float | bool | None
 """Type of a choice or a fixed argument."""
+
+
+def plain(value: Any) -> Any:
+    """Return a number of numpy as Python's own; anything else stays."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def _require_numbers(of: "Float | Int", kind: type, word: str) -> None:
+    """Refuse ends and steps that are no such numbers, and keep numpy's as Python's own.
+
+    Raises:
+        InvalidInput: One is text, a boolean or infinite.
+    """
+    for name in ("low", "high", "step"):
+        value = plain(getattr(of, name))
+        if value is None:
+            continue
+        fits = isinstance(value, int | kind) and not isinstance(value, bool)
+        if not fits or abs(value) == math.inf:
+            hint = "podium.Int(1, 8), or podium.Float(1e-4, 1e-1)"
+            raise InvalidInput(f"{name} of a range is a {word}, but got {value!r:.60}", hint)
+        object.__setattr__(of, name, value)
 
 
 @dataclass(frozen=True)
@@ -34,6 +57,7 @@ class Float:
     step: float | None = None
 
     def __post_init__(self) -> None:
+        _require_numbers(self, float, "finite number")
         require(self.low < self.high, "low < high", low=self.low, high=self.high)
         require(
             not self.log or self.low > 0,
@@ -83,6 +107,7 @@ class Int:
     log: bool = False
 
     def __post_init__(self) -> None:
+        _require_numbers(self, int, "whole number")
         require(self.low <= self.high, "low <= high", low=self.low, high=self.high)
         require(self.step >= 1, "step >= 1", step=self.step)
         require(
@@ -119,6 +144,10 @@ class Choice:
     values: Sequence[Value]
 
     def __post_init__(self) -> None:
+        if isinstance(self.values, str) or not isinstance(self.values, Iterable):
+            problem = f"a choice is a list of values, but got {self.values!r:.60}"
+            raise InvalidInput(problem, "write [32, 64, 128], for example")
+        object.__setattr__(self, "values", [plain(value) for value in self.values])
         if not self.values:
             raise InvalidInput("a choice without values", "write [32, 64, 128], for example")
         for value in self.values:
@@ -210,7 +239,7 @@ def dimension(name: str, given: Any) -> Dimension | None:
     if hasattr(given, "tolist"):  # an array or a number of numpy
         given = given.tolist()
     if isinstance(given, tuple):
-        given = tuple(end.item() if hasattr(end, "item") else end for end in given)
+        given = tuple(map(plain, given))
     if isinstance(given, Dimension):
         return given
     if isinstance(given, range):
@@ -251,6 +280,8 @@ def split(space: Mapping[str, Any]) -> tuple[dict[str, Dimension], dict[str, Val
     if not isinstance(space, Mapping):
         raise InvalidInput(f"a space has ranges and choices by name, but got {space!r:.60}", hint)
     for name, given in space.items():
+        if not isinstance(name, str) or not name:
+            raise InvalidInput(f"a parameter is named by a word, but got {name!r:.60}", hint)
         if Switch.named(name) and given not in (None, "", [True, False]):
             problem = f"{name} is a flag without a value, but {given!r:.60} is given"
             raise InvalidInput(problem, f'{{"{name}": None}}')
@@ -259,9 +290,7 @@ def split(space: Mapping[str, Any]) -> tuple[dict[str, Dimension], dict[str, Val
     if not searched:
         raise InvalidInput(f"there is nothing to search in {dict(space)!r:.80}", hint)
     fixed = {name: given for name, given in space.items() if name not in searched}
-    return searched, {
-        name: given.item() if hasattr(given, "item") else given for name, given in fixed.items()
-    }
+    return searched, {name: plain(given) for name, given in fixed.items()}
 
 
 def parameter(name: str, searched: Dimension) -> dict[str, Any]:
@@ -271,6 +300,8 @@ def parameter(name: str, searched: Dimension) -> dict[str, Any]:
 
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_PLAIN = re.compile(rf"(?![+-]?0\d){_NUMBER}", re.ASCII)
+"""A number that is none of the names made of digits: 007, or 2024_01."""
 _RANGE = re.compile(rf"(?:(log|linear):)?({_NUMBER})\.\.({_NUMBER})(?::({_NUMBER}))?")
 
 
@@ -279,14 +310,15 @@ def from_text(name: str, text: str) -> Any:
     value.
 
     Args:
-        text: Whole numbers stay whole; the ends of a range decide whether it is one of floats.
+        text: Whole numbers stay whole; the ends of a range decide whether it is one of floats. A
+            value that a number would be written otherwise than, such as 1.10 or 007, stays text.
 
     Raises:
         InvalidInput: It looks like a range and is none.
     """
     if match := _RANGE.fullmatch(text):
         scale, *given = match.groups()
-        low, high, step = (None if number is None else _number(number) for number in given)
+        low, high, step = (None if number is None else _parsed(number) for number in given)
         if isinstance(low, int) and isinstance(high, int) and isinstance(step, int | None):
             return Int(low, high, step or 1, log=scale == "log")
         return Float(
@@ -299,10 +331,15 @@ def from_text(name: str, text: str) -> Any:
         )
     if "," in text:
         return Choice([_number(part) for part in text.split(",")])
-    return _number(text)
+    value = _number(text)
+    return value if str(value) == text else text
 
 
 def _number(text: str) -> Any:
+    return _parsed(text) if _PLAIN.fullmatch(text) else text
+
+
+def _parsed(text: str) -> Any:
     for kind in (int, float):
         try:
             return kind(text)

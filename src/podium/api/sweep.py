@@ -12,6 +12,7 @@ from podium.api import experiments
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
+from podium.api.space import plain
 from podium.api.sweep_list import sweep_row
 from podium.api.trials import (
     Best,
@@ -20,7 +21,7 @@ from podium.api.trials import (
     failed,
     leaderboard_of,
     model_of,
-    plain,
+    read_value,
 )
 from podium.cluster.base import Cluster
 from podium.display.notebook import LiveCell, Log, data_frame, in_notebook, say
@@ -135,8 +136,8 @@ class Sweep(Launched):
         rows = [
             {
                 own["trial"]: row.name,
-                **{name: plain(row.parameters.get(name, "")) for name in names},
-                **{name: plain(value) for name, value in row.metrics.items()},
+                **{name: read_value(row.parameters.get(name, "")) for name in names},
+                **{name: read_value(value) for name, value in row.metrics.items()},
                 own["state"]: row.state,
                 **dict(
                     zip(
@@ -169,7 +170,8 @@ class Sweep(Launched):
         """The Pareto front, best in the first objective first: no other trial is better in one
         objective, and as good in the others. With one objective it is the best trial; empty as long
         as there is no result."""
-        front, experiment = pareto_front(self.cluster.trials(self.name)), self.experiment
+        experiment = self.experiment
+        front = pareto_front(self.cluster.judged_trials(experiment))
         return [Best.of(trial, experiment) for trial in front]
 
     @property
@@ -179,7 +181,7 @@ class Sweep(Launched):
         Raises:
             NotFound: There is none yet.
         """
-        trials = self.cluster.trials(self.name)
+        trials = self.cluster.judged_trials(self.experiment)
         best = best_trial(trials)
         if best is None:
             raise NotFound(
@@ -197,8 +199,9 @@ class Sweep(Launched):
     def _table(self) -> dict[str, Any]:
         from podium.training.trial_table import trial_table
 
-        trials = self.cluster.trials(self.name)
-        return asdict(trial_table(self.experiment, trials, best_trial(trials)))
+        experiment = self.experiment
+        trials = self.cluster.judged_trials(experiment)
+        return asdict(trial_table(experiment, trials, best_trial(trials)))
 
     def logs(self, trial: str | None = None) -> Log:
         """Return the output of a trial.
@@ -396,7 +399,7 @@ class Sweep(Launched):
             )
 
     def __repr__(self) -> str:
-        trials = self.cluster.trials(self.name)
+        trials = self.cluster.judged_trials(self.experiment)
         best = best_trial(trials)
         result = f", best {best.value:g}" if best and best.value is not None else ""
         return f"<Sweep {self.name}: {self.status}, {plural(len(trials), 'trial')}{result}>"
@@ -478,6 +481,8 @@ def sweep(
     changes["parallel_trials"] = _either(
         "parallel", parallel, "parallel_trials", changes.get("parallel_trials")
     )
+    for change in changes:
+        changes[change] = plain(changes[change])  # type: ignore[literal-required]
     output = output or (f"{absolute(storage)}/trials" if storage else None)
     if data is not None:
         from podium.api.prepare import prepared  # which loads numpy and pyarrow

@@ -45,7 +45,8 @@ def write_report(cluster: Cluster, name: str, path: Path) -> None:
     Raises:
         PodiumError: The file cannot be written.
     """
-    write_file(path, render_sweep(_page(cluster, cluster.experiment(name), cluster.trials(name))))
+    experiment = cluster.experiment(name)
+    write_file(path, render_sweep(_page(cluster, experiment, cluster.judged_trials(experiment))))
 
 
 def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> SweepPage:

@@ -12,6 +12,7 @@ from podium.api.experiments import check_here
 from podium.api.jobs import Job, read_job
 from podium.api.launched import Session
 from podium.api.prepare import prepared
+from podium.api.space import plain
 from podium.cluster.traits import traits_of
 from podium.data.artifact import describe
 from podium.display.notebook import LiveCell, data_frame, in_notebook, say, table
@@ -24,7 +25,7 @@ from podium.storage import absolute
 from podium.system.interrupts import signals_interrupt
 from podium.system.settings import Settings
 from podium.trainer.config import check_library, parse
-from podium.training.follow import read_metrics
+from podium.training.follow import epochs_of
 from podium.training.identity import RunIdentity, StepContext, new_run_id, object_name, storage_url
 from podium.training.recipe import Recipe, as_arguments
 from podium.training.settings import PlannedTraining, TrainingResult, TrainSettings
@@ -93,8 +94,7 @@ class Training(Job):
         with suppress(NotFound, Unavailable, Denied):
             lines = list(self.cluster.logs(self.kind, self.name))
             self._last = next((one_line(line) for line in reversed(lines) if line.strip()), "")
-            read = [values for line in lines if (values := read_metrics(line, metrics, formats))]
-            self._epochs = max(self._epochs, read, key=len)
+            self._epochs = max(self._epochs, epochs_of(lines, metrics, formats), key=len)
         return self._epochs
 
     def wait(self) -> Self:
@@ -200,8 +200,10 @@ def train(
     """
     spec = ClusterSpec.of(cluster)
     pods = {"queue": queue, "queue_priority": queue_priority}
-    target = LaunchTarget(trainer_image=image, cluster=spec.url, gpus_per_worker=gpus, pods=pods)
-    settings = _settings(job, command, workers, hyperparameters)
+    target = LaunchTarget(
+        trainer_image=image, cluster=spec.url, gpus_per_worker=plain(gpus), pods=pods
+    )
+    settings = _settings(job, command, plain(workers), hyperparameters)
     if traits_of(spec.url).shares_files and not (job or command):
         _check_flags(hyperparameters)
     with signals_interrupt():

@@ -17,7 +17,7 @@ from podium.manifests.options import forecast
 from podium.metrics import fold, read_text
 from podium.reports.leaderboard import Leaderboard, LeaderboardRow, short
 from podium.storage import connect
-from podium.training.follow import read_metrics
+from podium.training.follow import epochs_of
 from podium.training.retention import output_of
 from podium.training.standing import UNKNOWN, Standing
 
@@ -42,7 +42,9 @@ class TrialReader:
         return [self.updated(trial, experiment) for trial in self.cluster.trials(self.name)]
 
     def updated(self, trial: Trial, experiment: Experiment) -> Trial:
-        """Return a trial; one that runs with the last metrics it printed."""
+        """Return a trial with all that it is judged by; one that runs with the last metrics it
+        printed."""
+        trial = trial.judged_as(experiment)
         if trial.phase != "Running" or trial.metrics:
             return trial
         names, formats = experiment.objective.metrics, experiment.collector.filters or None
@@ -56,7 +58,8 @@ class TrialReader:
 
     def ended(self) -> list[Trial]:
         """Return the trials that ended, oldest first."""
-        return [trial for trial in self.cluster.trials(self.name) if trial.has_ended]
+        experiment = self.cluster.experiment(self.name)
+        return [trial for trial in self.cluster.judged_trials(experiment) if trial.has_ended]
 
     def log(self, trial: str) -> Iterator[str]:
         """Yield all lines that a trial printed; none if its pod is gone."""
@@ -86,14 +89,7 @@ class TrialReader:
         """
         names, formats = experiment.objective.metrics, experiment.collector.filters
         printed = self.log(trial) if lines is None else lines
-        read, every = list[dict[str, float]](), 1
-        for at, values in enumerate(
-            filter(None, (read_metrics(line, names, formats) for line in printed))
-        ):
-            if at % every == 0:
-                read.append(values)
-            if len(read) > _MOST_EPOCHS:
-                read, every = read[::2], 2 * every
+        read = epochs_of(printed, names, formats, _MOST_EPOCHS)
         counts = Counter(name for values in read for name in values)
         return read if max(counts.values(), default=0) > 1 else []
 
@@ -331,8 +327,8 @@ class Best:
         metrics = measured(trial, experiment).items()
         return cls(
             name=trial.name,
-            parameters={name: plain(value) for name, value in trial.parameters.items()},
-            metrics={name: plain(value) for name, value in metrics if value},
+            parameters={name: read_value(value) for name, value in trial.parameters.items()},
+            metrics={name: read_value(value) for name, value in metrics if value},
             value=trial.value,
             model=model_of(trial),
         )
@@ -361,7 +357,7 @@ def model_of(trial: Trial) -> str | None:
     return None
 
 
-def plain(text: str) -> float | int | str | None:
+def read_value(text: str) -> float | int | str | None:
     """Convert Kubernetes' text to a number; other text stays, and empty text is None."""
     for kind in (int, float):
         try:

@@ -15,7 +15,7 @@ from podium.api.experiments import free_name
 from podium.api.function_source import returned_names
 from podium.api.passing import Passing
 from podium.api.program import Program, Train, quoted
-from podium.api.space import Dimension, Value, parameter, split
+from podium.api.space import Dimension, Value, parameter, plain, split
 from podium.api.stopping import Stopping
 from podium.api.sweep import Sweep, SweepPlan
 from podium.api.trials import TrialReader
@@ -111,13 +111,15 @@ class TuneSettings:
         options = set(option_settings()) - {"objectives", "algorithm"}
         _refuse_unknown({name: value for name, value in given.items() if name not in own | options})
         asked = {name: given.pop(name) for name in options & set(given)}
+        if isinstance(given.get("metrics"), str):
+            given["metrics"] = [given["metrics"]]
         return cls(
             goal=Goal.read(first, any_name=library is not None),
             prints=library,
             image=image or TRAINER_IMAGE,
             pods=Pods(queue=queue, queue_priority=queue_priority),
             asked=read_settings({**asked, "objectives": further}),
-            **given,
+            **{name: plain(value) for name, value in given.items()},
         )
 
     def __post_init__(self) -> None:
@@ -323,7 +325,7 @@ def tune(
     space: Mapping[str, Any],
     *,
     objective: str | Sequence[str] | None = None,
-    metrics: Sequence[str] = (),
+    metrics: str | Sequence[str] = (),
     prints: str | None = None,
     trials: int = 20,
     parallel: int = 2,

@@ -352,7 +352,8 @@ def _trials(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     from podium.training.standing import standing
 
     with podium.open_sweep(name, cluster=spec) as sweep:
-        experiment, ranked = sweep.experiment, leaderboard(sweep.cluster.trials(name))
+        experiment = sweep.experiment
+        ranked = leaderboard(sweep.cluster.judged_trials(experiment))
         failed = [trial.name for trial in ranked if trial.phase == "Failed"][:_EXPLAINED]
         sure = standing(experiment, ranked)
         reasons = {trial: lines for trial in failed if (lines := _why_failed(sweep.cluster, trial))}

@@ -233,7 +233,7 @@ def drift(
       podium models drift churn --data customers-of-may.csv --fail-over 0.2
       podium models drift churn --metrics http://churn:8080/metrics --since last-look.json
     """
-    from podium.files.documents import load_json, parse
+    from podium.files.documents import load_json, parse, write_file
     from podium.models.drift import Seen, shifts
 
     if bool(urls) == bool(data):
@@ -253,7 +253,7 @@ def drift(
         found = shifts(version.opened.profile, seen.counts)  # type: ignore[arg-type]
     limit = fail_over or _USUAL
     if since and seen.items >= least:
-        since.write_text(json.dumps(pages))
+        write_file(since, json.dumps(pages))
     told = [{**asdict(shift), "verdict": shift.verdict(limit, least)} for shift in found]
     value = {
         "name": model,

@@ -33,11 +33,15 @@ _tracking_option = click.option(
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Only check and say what would change.")
 
 
-def _show(moved: "Record | None", as_json: bool, *, dry_run: bool = False) -> None:
+def _show(
+    moved: "Record | None", before: "Record | None", as_json: bool, *, dry_run: bool = False
+) -> None:
     assert moved
-    text = f"{'dry run: ' * dry_run}{moved.alias} of {moved.name}: {moved.version}" + (
-        f", instead of {moved.replaced}" if moved.replaced else ""
-    )
+    text = f"{'dry run: ' * dry_run}{moved.alias} of {moved.name}: {moved.version}"
+    if moved == before:
+        text += ", as before"
+    elif moved.replaced:
+        text += f", instead of {moved.replaced}"
     output(as_json, moved.to_json(), lambda: text)
 
 
@@ -129,6 +133,7 @@ def promote(
     from podium.models import NotPromoted
 
     model = open_registry(storage)[name]
+    before = model.aliases().get("champion")
     with doing(f"comparing {version} with the champion" if rule else f"verifying {version}"):
         try:
             promoted = model.promote(version, rule=rule, **options)
@@ -137,7 +142,7 @@ def promote(
             raise Failed(refused.message) from None
     if promoted.decision:
         echo(str(promoted.decision), err=True)
-    _show(promoted.record, as_json, dry_run=options["dry_run"])
+    _show(promoted.record, before, as_json, dry_run=options["dry_run"])
 
 
 @click.command()
@@ -158,9 +163,10 @@ def rollback(name: str, to: str | None, storage: str | None, as_json: bool, **op
       podium models rollback mnist --reason "bad at sevens in production"
     """
     model = open_registry(storage)[name]
+    before = model.aliases().get("champion")
     with doing("verifying the version to return to"):
         promoted = model.rollback(to, **options)
-    _show(promoted.record, as_json, dry_run=options["dry_run"])
+    _show(promoted.record, before, as_json, dry_run=options["dry_run"])
 
 
 _SAID = click.option(
@@ -246,8 +252,9 @@ def alias(
       podium models alias mnist staging champion
     """
     model = open_registry(storage)[name]
+    before = model.aliases().get(alias_name)
     model.alias(alias_name, ref, reason)
-    _show(model.aliases()[alias_name], as_json)
+    _show(model.aliases()[alias_name], before, as_json)
 
 
 @click.command()

@@ -338,11 +338,13 @@ def read_token(file: Path) -> str:
     """Read a bearer token.
 
     Raises:
-        InvalidInput: A header cannot hold it.
+        InvalidInput: There is none in the file, or a header cannot hold it.
     """
     from podium.files.documents import read_text
 
     token = read_text(file).strip()
+    if not token:
+        raise InvalidInput(f"there is no token in {file}", "openssl rand -hex 32 makes one")
     if not (token.isascii() and token.isprintable()):
         raise InvalidInput(f"{file} holds no token", "a token is one line of ASCII")
     return token

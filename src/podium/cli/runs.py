@@ -487,8 +487,14 @@ def _delete_named(names: tuple[str, ...], storage: str | None, as_json: bool) ->
       podium runs delete 20261122-091634-0513
       podium runs delete 8c1d29f0 --storage s3://models/podium
     """
+    from podium.runner.run import Run
+
     known = _known(storage)
-    _delete([known[name] for name in names], dry_run=False, as_json=as_json)
+    chosen = {run.id: run for run in (known[name] for name in names)}  # one may be named twice
+    for run in chosen.values():
+        if isinstance(run, Run):
+            run.require_ended()
+    _delete([*chosen.values()], dry_run=False, as_json=as_json)
 
 
 @runs.command("prune")

@@ -180,7 +180,7 @@ def serve(
     from podium.serving.served import find_models
 
     _check_certificate(tls_cert, tls_key)
-    token = _read_token(token_file)
+    token = read_token(token_file) if token_file else ""
     if sample is not None and not watch:
         raise InvalidInput(f"--sample {sample:g} needs --watch", "add --watch")
     pool = Processes(count=processes or Processes.count, seconds=timeout)
@@ -292,10 +292,3 @@ def _beside(model: "Served", second: "Served") -> str:
     if second.now.version == model.now.version:
         return f"{second.name} is the champion {model.now.version}: until there is another one, nothing is compared"
     return f"serving {second.name} {second.now.version}{second.unwatched}"
-
-
-def _read_token(file: Path | None) -> str:
-    token = read_token(file) if file else ""
-    if file and not token:
-        raise InvalidInput(f"there is no token in {file}", "openssl rand -hex 32 makes one")
-    return token

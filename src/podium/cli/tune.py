@@ -273,6 +273,8 @@ def _read(
         name, equals, value = word.removeprefix("--").partition("=")
         if word.startswith("--") and (own := get_close_matches(name, OPTIONS, n=1, cutoff=0.85)):
             echo(f"warning: --{name} is a flag of the script; did you mean --{own[0]}?", err=True)
+        if word.startswith("--") and name in given:
+            _refuse_twice(name)
         if not word.startswith("--"):
             typed.append(word)
         elif Switch.named(name):
@@ -296,6 +298,8 @@ def _read(
         raise InvalidInput(
             f"podium tune takes one script, or the command after --, but got {named}", hint
         )
+    if both := given.keys() & params.keys():
+        _refuse_twice(min(both))
     space = {name: from_text(name, text) for name, text in {**given, **params}.items()}
     if not any(Switch.named(name) or dimension(name, values) for name, values in space.items()):
         run = shlex.join(["podium", "tune", *typed, "--lr", "1e-4..1e-1"])
@@ -304,6 +308,14 @@ def _read(
     if command or len(typed) == 1:
         return command or typed[0], space
     return [*script_words(Path(typed[0])), *typed[1:]], space
+
+
+def _refuse_twice(name: str) -> None:
+    hint = (
+        f"one space or value for --{name}; what the program takes several times goes after --: "
+        f"podium tune --lr 1e-4..1e-1 -- python train.py --{name} 1 --{name} 2"
+    )
+    raise InvalidInput(f"--{name} is given twice", hint)
 
 
 def _save(planned: "TunePlan", file: Path) -> None:

@@ -265,6 +265,10 @@ class Cluster(ABC):
         """Return the trials of an Experiment, oldest first."""
         return cast("Sequence[Trial]", self.list("Trial", {EXPERIMENT: experiment}))
 
+    def judged_trials(self, experiment: "Experiment") -> "Sequence[Trial]":
+        """Return the trials of an Experiment, oldest first, with all that they are judged by."""
+        return [trial.judged_as(experiment) for trial in self.trials(experiment.name)]
+
     def workload(self, kind: str, name: str) -> "Workload":
         """Return a job with its present status.
 

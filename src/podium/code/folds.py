@@ -95,12 +95,11 @@ def _given(command: Sequence[str], name: str) -> str:
 
 
 def _replaced(text: str, others: dict[str, str]) -> str:
-    """Return a text that names one of the paths with another in its place, wherever it does: a path
-    that only begins like it is another one."""
-    for path, other in others.items():
-        there = other.replace("\\", r"\\")
-        text = re.sub(rf"{re.escape(path)}(?![\w.-])", there, text)
-    return text
+    """Return a text that names some of the paths with others in their places, wherever it does: a
+    path that only begins or ends like one is another one."""
+    paths = sorted(others, key=len, reverse=True)  # one may lie below another
+    named = rf"(?<![\w.-])(?:{'|'.join(map(re.escape, paths))})(?![\w.-])"
+    return re.sub(named, lambda found: others[found[0]], text)
 
 
 def _metrics(line: str) -> dict[str, float]:

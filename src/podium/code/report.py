@@ -27,6 +27,12 @@ def report(
         >>> podium.report(loss=0.3)  # doctest: +ELLIPSIS
         20...Z loss=0.3
     """
+    if not isinstance(values, Mapping | None) or not all(
+        isinstance(name, str) for name in values or ()
+    ):
+        raise InvalidInput(
+            f"numbers are reported by name, but got {values!r:.60}", 'podium.report({"loss": 0.3})'
+        )
     given = dict(values or {})
     if twice := sorted(given.keys() & named.keys()) or [
         *(["step"] if step is not None and "step" in given else [])

@@ -77,14 +77,19 @@ class Validated:
             content = storage.get(VALIDATED, limit=4 * MOST)
             with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
                 found = cls(
-                    target=arrays["target"],
-                    predictions=arrays["predictions"],
+                    target=_of_one(arrays["target"]),
+                    predictions=_of_one(arrays["predictions"]),
                     folds=arrays.get("folds"),
                     has_groups="has_groups" in arrays,
                 )
         except (NotFound, OSError, KeyError, ValueError, zipfile.BadZipFile):
             return None
         return found if 0 < len(found.target) == len(found.predictions) else None
+
+
+def _of_one(array: "NDArray[np.generic]") -> "NDArray[np.generic]":
+    """Return [n, 1] as [n]: networks leave the one, scikit-learn's models the other."""
+    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
 def _small(array: "NDArray[np.generic]") -> "NDArray[np.generic]":

@@ -7,7 +7,6 @@ writes one too, and the version stays refused.
 
 import base64
 import binascii
-import getpass
 import json
 import socket
 from dataclasses import replace
@@ -20,6 +19,7 @@ from podium.models.ledger import Ledger
 from podium.models.record import Record
 from podium.models.signature import public_key, signer
 from podium.models.version import Version
+from podium.system.machine import user_name
 from podium.system.settings import PUBLIC_KEY
 
 if TYPE_CHECKING:
@@ -56,11 +56,10 @@ def _keeping_waiting(decision: Decision, why: str) -> Decision:
 
 def waiting(model: "Model") -> list[Record]:
     """Return the refusal of each version that waits for a person's word, oldest first."""
-    records = model.records()
     last = {
         record.version: record
-        for record in records
-        if record.event in (*_WORDS, "promotion", "refusal")
+        for record in model.ledger.distinct_records()
+        if record.event in ("rejection", "promotion", "refusal", "deletion")
     }
     return [
         record
@@ -125,7 +124,7 @@ def _write(model: "Model", event: str, version: str, reason: str, key: Path | No
         )
     evidence: dict[str, Any] = {
         "reason": reason.strip(),
-        "by": f"{getpass.getuser()}@{socket.gethostname()}",
+        "by": f"{user_name()}@{socket.gethostname()}",
     }
     if key:
         private, public = signer(key)
@@ -162,7 +161,7 @@ def _check(word: Record, version: Version) -> str:
 
 
 def _word(version: Version) -> Record | None:
-    records = Ledger(version.storage, version.name).records()
+    records = Ledger(version.storage, version.name).distinct_records()
     own = (
         record
         for record in reversed(records)

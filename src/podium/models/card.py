@@ -172,7 +172,9 @@ def _training(version: Version, lineage: Lineage) -> dict[str, Any]:
 
 
 def _promotion(model: Model, version: Version) -> list[str]:
-    records = [record for record in model.records() if record.version == version.version]
+    records = [
+        record for record in model.ledger.distinct_records() if record.version == version.version
+    ]
     lines = [line for record in records for line in _record(record)]
     return lines or ["Nobody has compared or promoted it yet."]
 

@@ -183,7 +183,7 @@ def _new_items(
     own = stored_hashes(champion)
     if own is None or seen.units is None:
         return None
-    records = Ledger(champion.storage, champion.name).records()
+    records = Ledger(champion.storage, champion.name).distinct_records()
     return NewItems.of(seen.units, own[:, 1], records, challenger.version, champion.version, metric)
 
 

@@ -165,6 +165,16 @@ class Decision:
     value_interval and champion_interval are the 95 % intervals, None where there are too few
     items."""
 
+    @classmethod
+    def of(cls, record: Record) -> "Decision":
+        """Return the decision that a promotion's record has."""
+        figures = {
+            name: value
+            for name, value in record.evidence.items()
+            if name not in ("decision", "reasons")
+        }
+        return cls(promote=True, reasons=record.grounds.reasons, figures=figures)
+
     def noting(self, words: str) -> "Decision":
         """Return it with a reason that changes nothing."""
         return replace(self, reasons=(*self.reasons, f"ok: {words}"))

@@ -1,7 +1,6 @@
 """A version in Kubeflow's Model Registry (Hub), registered by the URI of its files: no bytes are
 copied."""
 
-import getpass
 import logging
 import warnings
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from podium.errors import Failed, InvalidInput
 from podium.models.export_mlflow import GRAPH
 from podium.models.signature import require_trusted
 from podium.models.version import Version
+from podium.system.machine import user_name
 
 if TYPE_CHECKING:
     from kubeflow.hub import ModelRegistryClient
@@ -146,16 +146,12 @@ def register(
 def _client(uri: str, token: str | None) -> "ModelRegistryClient":
     from kubeflow.hub import ModelRegistryClient
 
-    try:
-        author = getpass.getuser()
-    except (KeyError, OSError):  # a container whose user has no name
-        author = "podium"
     logging.getLogger(
         "model-registry"
     ).disabled = True  # it warns of every port that does not end in 80
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "User access token is missing")
-        return ModelRegistryClient(uri.rstrip("/"), author=author, user_token=token)
+        return ModelRegistryClient(uri.rstrip("/"), author=user_name(), user_token=token)
 
 
 def _registered(client: "ModelRegistryClient", version: Version) -> str:

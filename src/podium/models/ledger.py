@@ -196,8 +196,8 @@ class Ledger:
         )
 
     def refuse(self, version: str, champion: str | None, evidence: Mapping[str, Any]) -> None:
-        """Record that a challenger failed the promotion rule; recording the same again changes
-        nothing.
+        """Record that a challenger failed the promotion rule; recording the same twice in a row
+        changes nothing.
 
         Args:
             champion: The version it was compared with.
@@ -205,11 +205,11 @@ class Ledger:
         """
         compared = plain({"champion": champion, **evidence})
         refusal = Record.new("refusal", self.name, version, evidence=compared)
-        refusal = replace(refusal, id=sha256_of(seal({"version": version, **compared}))[0][:12])
 
         def add(state: State) -> State | None:
-            known = ((record.event, record.id) for record in self.records(state))
-            if ("refusal", refusal.id) in known:
+            own = [record for record in self.distinct_records(state) if record.version == version]
+            last = next((record for record in reversed(own) if record.event != "alias"), None)
+            if last and (last.event, last.evidence) == ("refusal", compared):
                 return None
             return replace(state, history=(*state.history, refusal))
 
@@ -309,6 +309,17 @@ class Ledger:
                     raise
                 warn_once(f"{error.message}; the rest of the history is shown")
         return [*(records | {record.id: record for record in state.history}).values()]
+
+    def distinct_records(self, state: State | None = None) -> list[Record]:
+        """Return the whole history, oldest first, with another name for each version that was
+        deleted: its id may stand for other files since."""
+        gone: dict[str | None, str] = {}
+        records = list[Record]()
+        for record in reversed(self.records(state)):
+            if record.event == "deletion":
+                gone[record.version] = f"{record.version}~{record.id}"
+            records.append(record.renamed(gone))
+        return records[::-1]
 
     def segment(self, name: str) -> tuple[Record, ...]:
         """Read a segment.

@@ -254,7 +254,7 @@ class Model(Championship):
             raise InvalidInput(
                 f"{data or live} is for a comparison, and there is no rule", "add --rule likely"
             )
-        chosen = version.version if isinstance(version, Version) else self.version(version).version
+        chosen = self._chosen(version).version
         check_tracking(tracking)
         model = self._dry_run() if dry_run else self
         if rule is None:
@@ -303,18 +303,31 @@ class Model(Championship):
             NotFound: It does not wait.
             NotPromoted: It does not meet the rule any more; the champion stays.
         """
-        return approval.approve(
-            self, self.version(_id(version)).version, reason, key=key, data=data
-        )
+        return approval.approve(self, self._chosen(version).version, reason, key=key, data=data)
 
     def reject(self, version: str | Version, reason: str, *, key: Path | None = None) -> Record:
         """Say no to a version that waits for a person; arguments and errors as of approve."""
-        return approval.reject(self, self.version(_id(version)).version, reason, key=key)
+        return approval.reject(self, self._chosen(version).version, reason, key=key)
 
     @property
     def waiting(self) -> list[Record]:
         """The refusal of each version that only waits for a person's word, oldest first."""
         return approval.waiting(self)
+
+    def _chosen(self, version: str | Version) -> Version:
+        """Return the version that is meant.
+
+        Raises:
+            InvalidInput: It is one of another model.
+        """
+        if not isinstance(version, Version):
+            return self.version(version)
+        if (version.storage.url, version.name) != (self.storage.url, self.name):
+            raise InvalidInput(
+                f"{version.title} in {version.storage.url} is not a version of {self.name} in {self.storage.url}",
+                f"podium models list {self.name} --storage {self.storage.url}",
+            )
+        return self.version(version.version)
 
     def _dry_run(self) -> "Model":
         model = Model(self.storage, self.name)
@@ -335,7 +348,7 @@ class Model(Championship):
         own = version.facts.dataset.test_part or version.facts.dataset.test_digest
         later = [
             record
-            for record in self.records()
+            for record in self.ledger.distinct_records()
             if record.grounds.champion_value is not None
             and version.version in (record.grounds.champion, record.replaced)
             and record.evidence.get("test_part") not in (None, own)
@@ -359,7 +372,7 @@ class Model(Championship):
             raise InvalidInput(
                 f"{alias} is the name of a version of {self.name}", "choose another alias"
             )
-        target = version if isinstance(version, Version) else self.version(version)
+        target = self._chosen(version)
         self.ledger.move("alias", alias, target.version, evidence={"reason": reason})
         return target
 
@@ -386,15 +399,18 @@ class Model(Championship):
             Damaged: The version to return to is damaged; the champion stays.
         """
         check_tracking(tracking)
-        current = self.aliases().get(CHAMPION)
+        state, _ = self.ledger.read()
+        current = state.aliases.get(CHAMPION)
         if current is None:
             raise self.no_champion()
-        target = to or current.previous
+        target = current.previous if to is None else to
         if target is None:
             raise NotFound(
                 f"{current.version} is the first champion of {self.name}",
                 "name a version: --to VERSION",
             )
+        if to is None:
+            self._require_kept(target, state)
         self.require_intact(target)
         expect = (current.version,)
         model = self._dry_run() if dry_run else self
@@ -402,6 +418,19 @@ class Model(Championship):
             "rollback", CHAMPION, target, evidence={"reason": reason}, expect=expect
         )
         return model._moved(Promotion(record=record), tracking)
+
+    def _require_kept(self, target: str, state: State) -> None:
+        """Refuse a former champion that was deleted: other files may have its id since."""
+        moves = (
+            record
+            for record in reversed(self.ledger.records(state))
+            if record.version == target and (record.alias == CHAMPION or record.event == "deletion")
+        )
+        if (last := next(moves, None)) and last.event == "deletion":
+            raise NotFound(
+                f"{target}, a champion of {self.name} before, was deleted",
+                f"name a version: podium models rollback {self.name} --to VERSION",
+            )
 
     def verify(
         self,
@@ -470,7 +499,3 @@ class Model(Championship):
 
     def _repr_html_(self) -> str:
         return self.versions._repr_html_()
-
-
-def _id(version: str | Version) -> str:
-    return version.version if isinstance(version, Version) else version

@@ -169,7 +169,10 @@ def of_model(
     """
     parsed, champion = PromotionRule.parse(rule), model.champion
     _check_rule(parsed)
-    others = [model.version(against)] if against else reversed(model.versions)
+    others = [model.version(against)] if against else [*reversed(model.versions)]
+    if against and others[0].version == champion.version:
+        problem = f"{against} of {model.name} is the champion itself, from which it does not differ"
+        raise InvalidInput(problem, f"podium models list {model.name} shows the other versions")
     seen = predictions([champion], data)
     chosen = chosen_metric(parsed.metric or metric, champion, seen.kind)
     facts = champion.facts.dataset

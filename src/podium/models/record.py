@@ -3,7 +3,7 @@ deletion."""
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
 
 from podium.display.text import figure
@@ -184,6 +184,23 @@ class Record:
     def grounds(self) -> _Grounds:
         """The part of the evidence that podium reads."""
         return _Grounds.parse(self.evidence, f"the {self.event} of {self.version}")
+
+    def renamed(self, names: Mapping[str | None, str]) -> "Record":
+        """Return it with other names of versions.
+
+        Args:
+            names: The new one by the old one.
+        """
+        if not names:
+            return self
+        ids: dict[str, Any] = {
+            field: names[getattr(self, field)]
+            for field in ("version", "previous", "replaced")
+            if getattr(self, field) in names
+        }
+        champion = self.evidence.get("champion")
+        evidence = {"champion": names[champion]} if champion in names else {}
+        return replace(self, evidence={**self.evidence, **evidence}, **ids)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values: what is stored, and what the shell and ``podium mcp`` show."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from podium.display.notebook import table
-from podium.errors import NotFound
+from podium.errors import NoSuchKey
 from podium.models.ledger import names_below
 from podium.models.model import Model, Overview
 from podium.storage import Storage, connect
@@ -36,7 +36,7 @@ class Registry(Mapping[str, Model]):
         names = list(self)
         if name is not None and name not in names:
             there = f"models there: {', '.join(names) or 'none'}"
-            raise NotFound(f"there is no model {name} in {self.url}", there)
+            raise NoSuchKey(f"there is no model {name} in {self.url}", there)
         return [self.model(known) for known in names if name in (None, known)]
 
     def __getitem__(self, name: str) -> Model:

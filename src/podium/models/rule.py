@@ -146,7 +146,10 @@ class PromotionRule:
         metric, words = "", dict[str, tuple[str, Any]]()
         for item in filter(None, (part.strip() for part in text.split(","))):
             name, equals, value = (part.strip() for part in item.partition("="))
-            if name == "metric" and value:
+            if name == "metric":
+                if not value or metric:
+                    problem = "has metric twice" if metric else "needs a name behind metric="
+                    raise InvalidInput(f"a promotion rule {problem}", "metric=accuracy, once")
                 metric = value
                 continue
             criterion = _criterion(item, name)
@@ -196,6 +199,8 @@ def _value(criterion: Criterion, item: str, equals: str, value: str) -> Any:
         if criterion.default is None:
             raise InvalidInput(f"{criterion.name} needs a value", f"{criterion.name}=VALUE")
         return criterion.default
+    if not value:
+        raise InvalidInput(f"{item} has no value", f"{criterion.name}=VALUE")
     return criterion.read(value)
 
 

@@ -98,10 +98,16 @@ class Upload:
         the version, or the equal one that is there already.
 
         Raises:
+            InvalidInput: An alias has its name.
             Conflict: The version exists with other content.
         """
         name = self.version.version
         state, _ = self.ledger.read()
+        if name in state.aliases:
+            raise InvalidInput(
+                f"{name} is an alias of {self.ledger.name}, which points at {state.aliases[name].version}",
+                "choose another version",
+            )
         if present := self.ledger.load(name, state):
             return self._same(present)
         old = state.deleting.get(name)
@@ -285,6 +291,10 @@ def _check_files(files: Mapping[str, Content]) -> None:
             )
             raise InvalidInput(
                 f"a file of a version cannot be called {file}: the registry writes it", hint
+            )
+        if not isinstance(source, Content):
+            raise InvalidInput(
+                f"{file} is a Path or bytes, but got {source!r:.60}", "pathlib.Path('model.onnx')"
             )
         if isinstance(source, Path) and not source.is_file():
             raise InvalidInput(f"there is no file {source}")

@@ -371,6 +371,16 @@ class Run:
         """Bytes of its directory, and of the candidates it trained that are on this machine."""
         return sum(map(_bytes_of, (self.directory, *self.record.candidates)))
 
+    def require_ended(self) -> RunRecord:
+        """Return its record as it is now, or raise as delete does where it could not be deleted."""
+        record = RunRecord.read(self.directory)
+        if record.state == "running":
+            raise Conflict(f"run {self.id} is running", f"podium runs stop {self.id}")
+        if self.directory.is_symlink():
+            problem = f"{self.directory} is a link to {self.directory.resolve()}, and nothing is removed there"
+            raise InvalidInput(problem, f"rm {shlex.quote(str(self.directory))} removes the link")
+        return record
+
     def delete(self) -> None:
         """Remove its directory, logs and candidates; versions in the registry stay.
 
@@ -380,12 +390,7 @@ class Run:
             InvalidInput: Its directory is a link.
             PodiumError: The storage of its logs refused; nothing was removed on this machine.
         """
-        record = RunRecord.read(self.directory)
-        if record.state == "running":
-            raise Conflict(f"run {self.id} is running", "stop it first")
-        if self.directory.is_symlink():
-            problem = f"{self.directory} is a link to {self.directory.resolve()}, and nothing is removed there"
-            raise InvalidInput(problem, f"rm {shlex.quote(str(self.directory))} removes the link")
+        record = self.require_ended()
         if kept := record.kept_logs:
             kept.delete()
         for candidates in record.candidates:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from podium.display.notebook import data_frame, table
 from podium.display.text import duration, plural, when
-from podium.errors import InvalidInput, NotFound, require, suggestion
+from podium.errors import InvalidInput, NoSuchKey, NotFound, require, suggestion
 from podium.runner.record import RunRecord, records_below
 from podium.runner.run import Run
 from podium.storage import Entry, Storage, connect
@@ -41,7 +41,7 @@ class Runs(Mapping[str, Run]):
         chosen = names[-1] if name == "latest" and names else _run_called(name, names)
         if not chosen:
             hint = suggestion(name, names) if names else "podium run makes one"
-            raise NotFound(f"there is no run {name!r} in {self.directory}", hint)
+            raise NoSuchKey(f"there is no run {name!r} in {self.directory}", hint)
         return Run(RunRecord.read(self.directory / chosen))
 
     def __iter__(self) -> Iterator[str]:

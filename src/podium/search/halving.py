@@ -88,8 +88,8 @@ class _Asha(Plan):
         """Promote where possible, highest rung first; else begin a new point."""
         for level in reversed(range(len(self.levels) - 1)):
             ranked = _best_first(list(self.results[level].values()), self.maximize)
-            for _, point in ranked[: len(ranked) // self.eta]:
-                if _key(point, self.resource) not in self.promoted[level]:
+            for value, point in ranked[: len(ranked) // self.eta]:
+                if value is not None and _key(point, self.resource) not in self.promoted[level]:
                     return self._begin(trial, level + 1, point)
         return self._begin(trial, 0, _sample(self.space, self.draw))
 

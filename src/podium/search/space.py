@@ -150,12 +150,16 @@ class Parameter:
         their distance.
 
         Katib's hyperopt service uses the same bell, but lets one value in 370 fall outside of the
-        bounds.
+        bounds. Twelve digits are kept, so that a value that is mapped back and forth stays the
+        same.
         """
         low, high = self._ends
         inside = _TAILS[0] + quantile * (_TAILS[1] - _TAILS[0])
         value = (low + high) / 2 + (high - low) / 6 * NormalDist().inv_cdf(inside)
-        value = math.exp(value) if self.distribution == "logNormal" else value
+        if self.distribution == "logNormal":
+            value = float(f"{math.exp(value):.12g}")
+        elif high > low:
+            value = round(value, 12 - math.ceil(math.log10(high - low)))
         return min(max(value, self.low), self.high)
 
     def to_quantile(self, value: float) -> float:

@@ -18,7 +18,7 @@ from podium.scoring.threshold import THRESHOLD, Threshold
 from podium.storage import connect
 from podium.training.base import say
 from podium.training.origin import Origin
-from podium.training.trained import TrainedMetrics
+from podium.training.trained import TrainedMetrics, require_no_reserved
 
 if TYPE_CHECKING:
     from podium.training.predict_job import PredictJobs
@@ -43,9 +43,10 @@ class Candidate:
 
         Raises:
             NotFound: No sweep or training of podium made it.
-            InvalidInput: It was trained on other data.
+            InvalidInput: It was trained on other data, or a file of it would be written over.
         """
         directory = ModelDirectory(uri)
+        require_no_reserved(directory)
         trained = TrainedMetrics.read(directory)
         trained.check_data(uri, info)
         origin = Origin.read(directory)

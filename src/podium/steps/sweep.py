@@ -122,7 +122,7 @@ def sweep(
             announce(cluster, adapted)
             _watch(cluster, adapted, logs, given)
             ended = cluster.experiment(name)
-            ended_trials = [trial.judged_as(ended) for trial in cluster.trials(name)]
+            ended_trials = cluster.judged_trials(ended)
             best = _best(cluster, ended, ended_trials)
             note = _other_choice(ended, ended_trials, best)
             table = trial_table(

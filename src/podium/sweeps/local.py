@@ -150,7 +150,8 @@ class LocalSweeps(LocalCluster):
                 and not stored.state.finished
             ):
                 raise Conflict(
-                    f"Experiment {name} runs in another process", "wait for it or stop it first"
+                    f"Experiment {name} runs in another process",
+                    f"wait for it, or podium experiment stop {name}",
                 )
             for trial in self.trials(name):  # the engine would fail the Experiment for good
                 check_sampler(trial.name, trial.labels.get(SAMPLER))

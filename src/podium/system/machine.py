@@ -1,5 +1,6 @@
 """The machine this process runs on, and the packages that a training records."""
 
+import getpass
 import math
 import os
 from pathlib import Path
@@ -13,6 +14,14 @@ PACKAGES = {
     },
 }
 """Package URLs by the names under which a training records versions, the most telling first."""
+
+
+def user_name() -> str:
+    """Return the name of the user whose process this is; its number in a container without one."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
 
 
 def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:

@@ -38,7 +38,7 @@ class DataSettings:
 
     def __post_init__(self) -> None:
         require(
-            self.limit == 0 or self.limit >= _LEAST_LIMIT,
+            isinstance(self.limit, int) and (self.limit == 0 or self.limit >= _LEAST_LIMIT),
             f"limit >= {_LEAST_LIMIT}",
             "train and validation together; 0 takes all",
             limit=self.limit,

@@ -95,7 +95,7 @@ def _members(table: "TrialTable") -> tuple[list[_Member], Array]:
         if row.model and row.value is not None:
             directory = ModelDirectory(row.model)
             found = Validated.read(connect(row.model))
-            if found is None or found.predictions.dtype.kind != "f":
+            if found is None or not _can_be_averaged(found):
                 continue
             if not members:
                 target = found.target
@@ -111,6 +111,15 @@ def _members(table: "TrialTable") -> tuple[list[_Member], Array]:
                     )
                 )
     return members, target
+
+
+def _can_be_averaged(found: Validated) -> bool:
+    predictions, target = found.predictions, found.target
+    if predictions.dtype.kind != "f" or not np.isfinite(predictions).all():
+        return False
+    return target.dtype.kind not in "iu" or (
+        predictions.ndim == 2 and int(target.max()) < predictions.shape[1]
+    )
 
 
 def choose(predictions: Sequence[Array], target: Array) -> dict[int, float]:

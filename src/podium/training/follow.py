@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from podium.cluster.base import Cluster
 from podium.errors import Failed, PodiumError
@@ -91,6 +91,29 @@ def show_log(
     except PodiumError as error:
         # Only the job's state decides whether the step failed.
         print(f"the log of {kind} {name} breaks off: {error.message}", file=sys.stderr, flush=True)
+
+
+def epochs_of(
+    lines: Iterable[str], metrics: Sequence[str], formats: Sequence[str], most: int = sys.maxsize
+) -> list[dict[str, float]]:
+    """Return the metrics of each line that has some, once for an epoch that a restarted training
+    printed again.
+
+    Args:
+        metrics: As of show_log, and formats too.
+        most: How many lines at most; of more some are left out, evenly.
+    """
+    epochs, every, at = list[dict[str, float]](), 1, 0
+    for line in lines:
+        if line.startswith(RESUMED):
+            epochs, every, at = [], 1, 0
+        elif values := read_metrics(line, metrics, formats):
+            if at % every == 0:
+                epochs.append(values)
+            at += 1
+            if len(epochs) > most:
+                epochs, every = epochs[::2], 2 * every
+    return epochs
 
 
 def read_metrics(line: str, metrics: Sequence[str], formats: Sequence[str]) -> dict[str, float]:

@@ -41,7 +41,7 @@ from podium.scoring import OnnxModel, Scores, choose_metric, score_predictions
 from podium.scoring.constant import constant_guess
 from podium.training.handover import EvaluatedDataset, per_class
 from podium.training.origin import Origin
-from podium.training.trained import TrainedMetrics
+from podium.training.trained import TrainedMetrics, require_no_reserved
 
 WRITTEN = (CARD, METADATA, PREDICTIONS, SIGNATURE, TARGET, TEST_ITEMS)
 """Left out: what podium itself writes to a version, as in a directory that `podium models export`
@@ -99,7 +99,10 @@ class ModelSource:
         original = ModelDirectory(self.uri)
         original.require_no_links()
         original.require_model()
-        names = [name for name in original.files if name not in WRITTEN]
+        if METADATA in original.files:
+            names = [name for name in original.files if name not in WRITTEN]
+        else:
+            names = require_no_reserved(original)
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
             directory, judged = ModelDirectory(Path(scratch, "model")), Path(scratch, "judged")
             original.fetch(directory.path, names)

@@ -48,8 +48,7 @@ class Retention:
             InvalidInput: The trials do not each write to a place of their own.
         """
         require(best >= 1, "best >= 1", best=best)
-        cluster.experiment(name)
-        ranked = leaderboard(cluster.trials(name))
+        ranked = leaderboard(cluster.judged_trials(cluster.experiment(name)))
         kept = [trial.name for trial in ranked if trial.is_good and trial.value is not None][:best]
         losers = [trial.name for trial in ranked if trial.has_ended and trial.name not in kept]
         outputs = {trial.name: output_of(trial) for trial in ranked}

@@ -246,7 +246,7 @@ class TrainSettings:
         require_at_least(self, epochs=-1, workers=-1)
         check_choice(self.job_kind, self.workers)
         _require_seed(self.seed)
-        if not all(isinstance(word, str) for word in self.command):
+        if isinstance(self.command, str) or not all(isinstance(word, str) for word in self.command):
             raise InvalidInput(
                 f"command is a list of words, but got {self.command!r}", '["python", "train.py"]'
             )

@@ -63,7 +63,7 @@ class LaunchTarget:
 
     def __post_init__(self) -> None:
         require_at_least(self, gpus_per_worker=0)
-        if not all(isinstance(word, str) for word in self.predict):
+        if isinstance(self.predict, str) or not all(isinstance(word, str) for word in self.predict):
             raise InvalidInput(
                 f"predict is a list of words, but got {self.predict!r}", '["python", "predict.py"]'
             )
