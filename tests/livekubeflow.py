@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.errors import PodiumError
 from podium.manifests.conditions import status_of
 from podium.manifests.labels import RUN as RUN_LABEL
 
@@ -68,12 +67,8 @@ def until(check: Callable[[], Any], seconds: float) -> Any:
 
 
 def has_katib(cluster: KubernetesCluster) -> bool:
-    """Tell whether the cluster knows Experiments."""
-    try:
-        [stored.manifest for stored in cluster.list("Experiment")]
-    except PodiumError:
-        return False
-    return True
+    """Tell whether somebody runs Experiments in the namespace: Katib, or an engine."""
+    return cluster.runs_experiments
 
 
 def jobs_of(cluster: KubernetesCluster, run_id: str) -> list[dict[str, Any]]:
