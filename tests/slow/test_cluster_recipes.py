@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 from datasets import synthetic_part, write_pictures
-from livekubeflow import NAMESPACE
+from livekubeflow import NAMESPACE, until
 from recipes import RECIPES, ROOT, copy_recipes
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
@@ -151,7 +151,13 @@ def test_the_volume_is_a_claim(reader: Path, cluster: KubernetesCluster, mode: s
     finally:
         for name in ("prepare", "shared"):
             cluster.delete("Job" if name == "prepare" else "PyTorchJob", name)
-        cluster.api.core.delete_namespaced_persistent_volume_claim("recipes", NAMESPACE)
+        core = cluster.api.core
+        core.delete_namespaced_persistent_volume_claim("recipes", NAMESPACE)
+        by_name = {"field_selector": "metadata.name=recipes"}
+        until(  # a claim stays until the pods that had it are gone
+            lambda: not core.list_namespaced_persistent_volume_claim(NAMESPACE, **by_name).items,
+            120,
+        )
 
 
 def test_a_pipeline_takes_data_and_leaves_models_in_a_bucket(
