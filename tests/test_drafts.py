@@ -46,3 +46,31 @@ def test_a_directory_that_was_deleted_stays_deleted(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), appearing(tmp_path / "gone" / "file") as draft:
         draft.write_text("late")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_an_interrupt_between_two_moves_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    target, moves, move = tmp_path / "directory", list[Path](), Path.replace
+    target.mkdir()
+    (target / "old").touch()
+
+    def interrupted(path: Path, to: Path) -> Path:
+        moved = move(path, to)
+        moves.append(path)
+        if len(moves) == after:
+            raise KeyboardInterrupt
+        return moved
+
+    def fill() -> None:
+        with appearing(target) as draft:
+            draft.mkdir()
+            (draft / "new").touch()
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fill()
+    assert [path.name for path in tmp_path.rglob("*")] == [
+        "directory", "old" if after == 1 else "new",
+    ]  # fmt: skip

@@ -1,11 +1,15 @@
 """`podium.tune(function, reuse=True)`: trials one after another in kept processes, which are lost alone."""
 
+import atexit
+import multiprocessing
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +93,31 @@ def test_a_mishap_costs_its_own_trial_alone(home: Path) -> None:
     assert {phase for way, (phase, _) in phases.items() if way not in failed} == {"Succeeded"}
     assert "RuntimeError: no such thing" in phases["raises"][1]
     assert sweep.best.value == 7
+
+
+POOL = ThreadPoolExecutor(2)
+
+
+def leave(x: int) -> dict[str, float] | None:
+    atexit.register(Path(f"{x}.saved").touch)
+    if x == 0:
+        return {"score": sum(POOL.map(float, [x, x]))}
+    if x == 1:
+        multiprocessing.Process(target=lambda: print("score=1", flush=True)).start()
+        return None
+    if x == 2:
+        threading.Thread(target=lambda: (time.sleep(0.3), print("score=9", flush=True))).start()
+    signal.alarm(1)
+    return {"score": x}
+
+
+def test_what_a_trial_left_running_ends_with_its_process(home: Path) -> None:
+    sweep = podium.tune(
+        leave, {"x": range(5)}, objective="score", trials=5, parallel=1, algorithm="grid", reuse=True,
+    )  # fmt: skip
+    values = {trial.assignments["x"]: trial.value for trial in sweep.results}
+    assert values == {"0": 0, "1": 1, "2": 9, "3": 3, "4": 4}
+    assert {file.stem for file in Path().glob("*.saved")} == set(values)
 
 
 def slow(x: int) -> dict[str, float]:

@@ -275,6 +275,8 @@ def test_which_commands_qualify(
             ("runpy", "click", "yaml"),
         ),
         ("import this", ("runpy",)),
+        ("import click\nimport os\nos.environ['A'] = ''", ("runpy", "click", "os")),
+        ("import os\nos.environ['A'] = ''\nimport click", ("runpy",)),
         ("def broken(:", None),
     ],
 )

@@ -2,14 +2,16 @@
 podium.code.call does for one.
 
 Each line of the socket is JSON, the call of a trial: its words, environment, directory and log. A
-byte answers it if it ended well; after any other end this process ends, as that of the trial alone
-would have.
+byte answers it if it ended well and left no thread or process; after any other end this process
+ends, as that of the trial alone would have.
 """
 
 import ctypes
 import json
+import multiprocessing
 import os
 import random
+import signal
 import socket
 import sys
 import threading
@@ -25,9 +27,8 @@ def _serve(address: str) -> int:
             for line in lines:
                 task = json.loads(line)
                 _begin(task)
-                if code := main(task["words"]):
+                if (code := main(task["words"])) or _goes_on():
                     return code
-                _finish()
                 end.sendall(b"\n")
     return 0
 
@@ -41,6 +42,7 @@ def _begin(task: dict[str, Any]) -> None:
     for output in (1, 2):
         os.dup2(log, output)
     os.close(log)
+    signal.setitimer(signal.ITIMER_REAL, 0)  # of the trial before, as alarm sets one
     random.seed()
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
@@ -48,14 +50,13 @@ def _begin(task: dict[str, Any]) -> None:
         torch.seed()
 
 
-def _finish() -> None:
-    """Wait for what the end of a process waits for, and write what it writes then."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
+def _goes_on() -> bool:
+    """Write what the end of a process writes, and tell whether the trial left something running
+    that only the end of its process waits for, or ends."""
     sys.stdout.flush()
     sys.stderr.flush()
     ctypes.CDLL(None).fflush(None)  # of libraries that print by themselves
+    return threading.active_count() > 1 or bool(multiprocessing.active_children())
 
 
 if __name__ == "__main__":

@@ -18,19 +18,20 @@ def appearing(target: Path) -> Iterator[Path]:
     """
     draft = target.with_name(f".podium-{uuid.uuid4().hex}.tmp")
     old = draft.with_suffix(".old.tmp")
-    moved = False
+    moves = False
     try:
         yield draft
         if draft.is_dir() and target.is_dir() and any(target.iterdir()):
+            moves = True
             target.replace(old)
-            moved = True
         draft.replace(target)
     except BaseException:
-        if moved:
+        if moves and not target.exists():
             old.replace(target)
         _remove(draft)
+        _remove(old)
         raise
-    if moved:
+    if moves:
         _remove(old)
 
 

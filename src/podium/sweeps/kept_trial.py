@@ -2,6 +2,7 @@
 next (podium.code.kept)."""
 
 import json
+import logging
 import shlex
 import shutil
 import socket
@@ -24,13 +25,12 @@ from podium.manifests.workload import Workload
 from podium.sweeps.base import TrialIO
 from podium.sweeps.local_trial import LocalTrial, ProcessExecutor, Wrapped
 
+_log = logging.getLogger(__name__)
+
 _CALL = ("python", "-m", "podium.code.call")
 
 _LOOK = 0.05
 """Seconds between checks whether a process has ended before it connected."""
-
-_END_SECONDS = 2.0
-"""In which a process that has no more trials ends by itself."""
 
 
 class _Kept:
@@ -97,9 +97,10 @@ class _Kept:
             self._channel.close()
 
     def end(self) -> None:
-        """See to it that it ends."""
+        """See to it that it ends; its exit functions have as long as those of a stopped pod."""
         self.hang_up()
-        if self.process.wait(_END_SECONDS) is None:
+        if self.process.wait(MAX_GRACE) is None:
+            _log.warning("a process of trials did not end within %d s and is killed", MAX_GRACE)
             self.process.kill()
 
 

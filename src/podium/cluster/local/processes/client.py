@@ -383,6 +383,9 @@ def _find_module(command: Command) -> tuple[str, ...] | None:
     return tuple(options[1:]) if len(options) > 1 and options[0] == "-m" else None
 
 
+_IMPORTS = re.compile(rb"^(import|from)\b", re.MULTILINE)
+
+
 def _find_preload(words: Sequence[str], command: Command) -> tuple[str, ...] | None:
     """Return the modules that a fork server imports for a module; None if the module cannot run in
     a fork.
@@ -399,8 +402,7 @@ def _find_preload(words: Sequence[str], command: Command) -> tuple[str, ...] | N
     if module == "podium.trainer" or module.startswith("podium.trainer."):
         return TRAINER if {"--model=trees", "--model=linear"}.isdisjoint(command.argv) else FITTED
     folders = [str(command.cwd), *command.env.get("PYTHONPATH", "").split(os.pathsep), *sys.path]
-    source = _find_source(module, folders)
-    imported = imported_at_top(source.read_bytes()) if source else None
+    imported = _imported(_find_source(module, folders))
     if imported is None:
         return None
     own: list[Path] = [command.cwd]
@@ -409,14 +411,22 @@ def _find_preload(words: Sequence[str], command: Command) -> tuple[str, ...] | N
         with contextlib.suppress(OSError, ValueError):
             call = json.loads(Path(words[1]).read_bytes())
             own, needed = [*map(Path, call["path"]), *own], CALLED
-            source = _find_source(
-                call["module"], [str(Path(words[1]).parent), *call["path"], *folders]
-            )
-            imported |= imported_at_top(source.read_bytes() if source else b"") or frozenset()
+            places = [str(Path(words[1]).parent), *call["path"], *folders]
+            imported |= _imported(_find_source(call["module"], places)) or frozenset()
     stable = {name for name in imported if name in _STANDARD or _is_installed(name)}
     if any(_hides(folder, stable | _STANDARD) for folder in own):
         return None
     return ("runpy", *needed, *sorted(stable - {"runpy"}))
+
+
+def _imported(source: Path | None) -> frozenset[str] | None:
+    """Return the packages that a module imports at its top, none if it speaks of the environment
+    before the last of them, which may read what it sets; None if it is not Python."""
+    if source is None:
+        return None
+    text = source.read_bytes()
+    *_, last = (0, *(found.start() for found in _IMPORTS.finditer(text)))
+    return frozenset() if b"environ" in text[:last] else imported_at_top(text)
 
 
 def _find_source(module: str, folders: Sequence[str]) -> Path | None:
