@@ -49,6 +49,7 @@ def test_everything_holds_under_every_schedule(
         ("sweeps", 1001376),  # who led no more went on asking for a job's removal
         ("sweeps", 2001224),  # the end was written before the last job was gone, which stayed
         ("pools", 32),  # an engine that led no more deleted the pool of the next one
+        ("pools", 4002111),  # a trial was written as its deleted sweep's files were removed
         ("files", 1059),  # a trial began again as a stop met a sweep that led again
         ("files", 901188),  # who had waited went on with a sweep that was deleted meanwhile
         ("files", 1000891),  # a resume that failed kept the Lease until its process ended

@@ -173,6 +173,7 @@ class ExperimentController:
         return self._thread.join(timeout)
 
     def _run(self) -> None:
+        stop_trials = self._stop_trials
         try:
             if not self._may_begin():
                 return None
@@ -182,8 +183,8 @@ class ExperimentController:
                 if self._has_ended:
                     return None  # it is written once all that ran for it is gone
                 self._take_events()
-        except NotFound:
-            pass  # Somebody removed the files: there is nobody to report to.
+        except NotFound:  # Somebody removed the Experiment: nobody is there to report to, or goes on.
+            stop_trials = self._end_trials
         except OSError as error:  # a full disk: nothing that the Experiment did
             self._why = f": {error.strerror or error}"
             self._stopping.set()
@@ -198,7 +199,7 @@ class ExperimentController:
             elif not self._why:
                 self._why = f" (meanwhile: {message})"
         finally:
-            for step in (self._stop_trials, self._close_study):
+            for step in (stop_trials, self._close_study):
                 with suppress(
                     Exception
                 ):  # the status below has to be written, whatever ends around this thread
@@ -509,8 +510,10 @@ class ExperimentController:
             self._median.learn(name, ended.readings)
 
     def _stop_trials(self) -> None:
-        if self._records.leaves_trials:
-            return
+        if not self._records.leaves_trials:
+            self._end_trials()
+
+    def _end_trials(self) -> None:
         for run, _ in list(self._active.values()):
             with suppress(PodiumError):
                 run.stop()

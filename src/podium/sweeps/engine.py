@@ -317,8 +317,7 @@ class Engine:
                         version = seen.version
                         if event["type"] == "DELETED":
                             made.pop(seen.name, None)
-                            self._forget(seen.name, seen.uid)
-                            self._clear(seen)
+                            self._clear(seen, self._forget(seen.name, seen.uid))
                         elif event["type"] != "BOOKMARK":
                             made[seen.name] = seen
                             self._see(seen)
@@ -358,7 +357,8 @@ class Engine:
             self._forget(seen.name, known.uid)
             known = None
         if seen.is_leaving:
-            return self._forget(seen.name, seen.uid)
+            self._forget(seen.name, seen.uid)
+            return None
         try:
             experiment = Experiment.parse(seen.manifest)
             self._unread.pop(seen.name, None)
@@ -442,23 +442,28 @@ class Engine:
         )
         self._cluster.api.patch_status("Experiment", name, status)
 
-    def _forget(self, name: str, uid: str) -> None:
+    def _forget(self, name: str, uid: str) -> ExperimentController | None:
+        """Return the controller of an Experiment that was deleted, which ends now."""
         known = self._running.get(name)
-        if known and known.uid == uid:
-            known.records.forget()
-            known.controller.wake()
-            del self._running[name]
-            self._unread.pop(name, None)
-            self._report(f"Experiment {name}: deleted")
+        if not known or known.uid != uid:
+            return None
+        known.records.forget()
+        known.controller.wake()
+        del self._running[name]
+        self._unread.pop(name, None)
+        self._report(f"Experiment {name}: deleted")
+        return known.controller
 
     def _pool_url(self, uid: str) -> str:
         return f"{self._storage.rstrip('/')}/pools/{self.namespace}/{uid}"
 
-    def _clear(self, deleted: Resource) -> None:
+    def _clear(self, deleted: Resource, controller: ExperimentController | None) -> None:
         """Remove what the pool of a deleted Experiment left in the storage, which may be slow."""
         url = self._pool_url(deleted.uid)
 
         def clear() -> None:
+            if controller:
+                controller.join()  # what it is writing would stay
             with suppress(PodiumError):
                 PoolStore(url).clear(whole=True)
 
