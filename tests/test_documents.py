@@ -108,6 +108,8 @@ def test_a_key_that_stands_there_twice_is_refused() -> None:
         load_yaml("b: {a: 1}\na: 2\na: 3\n", "x")
     merged = "x: &x {a: 1}\nin: {deep: &y {<<: *x, a: 2}}\nz: {<<: *y, <<: *x, a: 3}\n"
     assert load_yaml(merged, "x")[0]["z"] == {"a": 3}
+    with pytest.raises(InvalidInput, match="the key '1' stands there twice"):
+        load_yaml("{1: a, '1': b}", "x")  # keys are texts
 
 
 def test_values_are_those_that_kubectl_reads() -> None:

@@ -14,6 +14,7 @@ from urllib3.exceptions import ProtocolError
 
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.sweep import Sweep
+from podium.api.sweep_list import sweep_row
 from podium.cluster.kubernetes import logs as kubernetes_logs, pods as kubernetes_pods
 from podium.cluster.kubernetes.api import Waits
 from podium.cluster.kubernetes.cluster import KubernetesCluster
@@ -621,6 +622,8 @@ def test_trials_of_katib_are_judged_by_the_sweeps_constraints(
     sweep = Sweep(ClusterSpec(url=cluster.url), "sweep", cluster)
     assert (sweep.best.name, [each.name for each in sweep.front]) == ("sweep-2", ["sweep-2"])
     assert [trial.infeasible != [] for trial in sweep.results] == [True, False]
+    row = sweep_row(cluster, sweep.experiment)
+    assert (row["best"], row["best_trial"]) == (0.8, "sweep-2")
 
 
 def test_an_experiment_that_nobody_takes_up_ends_its_watch(

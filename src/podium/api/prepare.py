@@ -62,7 +62,9 @@ def prepare_data(
 
 
 def _listed(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple | set | frozenset) else plain(value)
+    if isinstance(value, tuple | set | frozenset):
+        return list(value)
+    return value.tolist() if getattr(value, "ndim", None) == 1 else plain(value)
 
 
 def prepared(data: Any) -> str:

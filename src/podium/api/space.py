@@ -20,7 +20,7 @@ Value = str | int | float | bool | None
 
 def plain(value: Any) -> Any:
     """Return a number of numpy as Python's own; anything else stays."""
-    return value.item() if hasattr(value, "item") else value
+    return value.item() if getattr(value, "ndim", None) == 0 else value
 
 
 def _require_numbers(of: "Float | Int", kind: type, word: str) -> None:
@@ -311,7 +311,8 @@ def from_text(name: str, text: str) -> Any:
 
     Args:
         text: Whole numbers stay whole; the ends of a range decide whether it is one of floats. A
-            value that a number would be written otherwise than, such as 1.10 or 007, stays text.
+            single value that a number would be written otherwise than, such as 1.10, stays text, and so
+            does 007; what is searched in a list are numbers: 1.10,1.2 are 1.1 and 1.2.
 
     Raises:
         InvalidInput: It looks like a range and is none.

@@ -9,8 +9,8 @@ from typing import Any
 from podium.api.cluster_spec import ClusterSpec
 from podium.cluster.base import Cluster
 from podium.display.text import figure, plural, when
-from podium.manifests.experiment import Experiment, why_none
-from podium.manifests.options import describe
+from podium.manifests.experiment import Experiment, best_trial, why_none
+from podium.manifests.options import describe, of_trials
 
 HEADS = ("NAME", ">BEST", "METRIC", "STATE", ">TRIALS", "ALGORITHM", "BEGAN (UTC)")
 
@@ -31,6 +31,7 @@ def sweep_row(cluster: Cluster, experiment: Experiment) -> dict[str, Any]:
     """
     began = experiment.started or datetime.fromisoformat(experiment.created)
     empty = experiment.outcome == "Failed" and not experiment.optimal_trial
+    best, best_name = _best(cluster, experiment)
     cause = why_none(cluster.trials(experiment.name)) if empty else ""
     seconds = max(0.0, _ended(cluster, experiment).timestamp() - began.timestamp())
     return {
@@ -46,15 +47,22 @@ def sweep_row(cluster: Cluster, experiment: Experiment) -> dict[str, Any]:
         "counts": {phase.lower(): len(names) for phase, names in experiment.trials.items()},
         "objective": str(experiment.objective),
         "metric": experiment.objective.metric,
-        "best": experiment.optimal_value,
-        "best_trial": experiment.optimal_trial,
+        "best": best,
+        "best_trial": best_name,
         "asked": describe(experiment),
-        "result": _result(experiment, cause),
+        "result": _result(experiment, best, cause),
     }
 
 
-def _result(experiment: Experiment, cause: str) -> str:
-    trials, best = plural(experiment.trial_count, "trial"), experiment.optimal_value
+def _best(cluster: Cluster, experiment: Experiment) -> tuple[float | None, str]:
+    if not of_trials(experiment.asked):  # else Katib's best may break a constraint
+        return experiment.optimal_value, experiment.optimal_trial
+    best = best_trial(cluster.judged_trials(experiment))
+    return (best.value, best.name) if best else (None, "")
+
+
+def _result(experiment: Experiment, best: float | None, cause: str) -> str:
+    trials = plural(experiment.trial_count, "trial")
     if best is not None:
         return f"{experiment.objective.metric} {figure(best)}, {trials}"
     if experiment.outcome != "Failed":

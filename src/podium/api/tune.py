@@ -22,7 +22,7 @@ from podium.api.trials import TrialReader
 from podium.cluster.traits import traits_of
 from podium.code.wrap import with_code
 from podium.display.notebook import say
-from podium.errors import Conflict, Failed, InvalidInput, require, suggestion
+from podium.errors import Conflict, Failed, InvalidInput, suggestion
 from podium.manifests.experiment import Experiment, best_trial, check
 from podium.manifests.experiment.build import OWN_NAME, with_folds
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
@@ -46,6 +46,7 @@ from podium.metrics.libraries import Library, library_of
 from podium.search.algorithms import AUTO
 from podium.storage import absolute, local_path
 from podium.system.settings import Settings
+from podium.training.base import require_at_least
 from podium.training.target import TRAINER_IMAGE
 
 CONTAINER = "training"
@@ -123,14 +124,7 @@ class TuneSettings:
         )
 
     def __post_init__(self) -> None:
-        require(
-            isinstance(self.trials, int) and self.trials >= 1, "trials >= 1", trials=self.trials
-        )
-        require(
-            isinstance(self.parallel, int) and self.parallel >= 1,
-            "parallel >= 1",
-            parallel=self.parallel,
-        )
+        require_at_least(self, trials=1, parallel=1)
 
     @property
     def formats(self) -> list[str]:

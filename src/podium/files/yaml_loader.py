@@ -83,7 +83,7 @@ class Loader(Composer, _Parser, SafeConstructor, Resolver):
         node: Any = super().compose_mapping_node(anchor)
         seen = set[str]()
         for key in (key for key, _ in node.value if isinstance(key, ScalarNode)):
-            if key.value in seen - {"<<"}:
+            if key.value in seen and key.value != "<<":
                 shown = f"the key {key.value[:40]!r} stands there twice"
                 raise ConstructorError(None, None, shown, key.start_mark)
             seen.add(key.value)

@@ -180,9 +180,10 @@ def _promotion(model: Model, version: Version) -> list[str]:
 
 
 def _record(record: Record) -> Iterable[str]:
-    grounds, other = record.grounds, record.replaced or record.grounds.champion
+    grounds = record.grounds
+    other, _, gone = (record.replaced or grounds.champion or "").partition("~")
     rule = f" by the rule `{record.evidence['rule']}`" if record.evidence.get("rule") else ""
-    beside = f", beside {other}" if other else ""
+    beside = f", beside {other}{', deleted since' if gone else ''}" if other else ""
     yield f"- {when(record.time)} UTC: {record.event}{rule}{_text(beside)}"
     for reason in grounds.reasons or filter(None, [grounds.reason]):
         yield f"  - {_text(reason)}"

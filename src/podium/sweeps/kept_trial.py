@@ -127,7 +127,7 @@ class KeptExecutor(ProcessExecutor):
                 "reuse is for trials that call a function and nothing else, but theirs is "
                 f"{' '.join(container.words):.60}"
             )
-            hint = "leave it out; choices of a function may hold no apostrophe"
+            hint = "leave reuse out, or folds; choices of a function may hold no apostrophe"
             raise InvalidInput(problem, hint)
         (self._command,) = cluster.commands(job)
         self._idle: list[_Kept] = []

@@ -25,8 +25,8 @@ def require_at_least(settings: object, **least: int) -> None:
     """
     for name, minimum in least.items():
         value = getattr(settings, name)
-        holds = isinstance(value, int) and value >= minimum
-        require(holds, f"{name} >= {minimum}", **{name: value})
+        require(isinstance(value, int), f"{name} is a whole number", **{name: value})
+        require(value >= minimum, f"{name} >= {minimum}", **{name: value})
 
 
 def read_settings(kind: type[T], values: Mapping[str, Any]) -> T:

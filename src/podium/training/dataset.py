@@ -37,8 +37,9 @@ class DataSettings:
     """The other fields of podium.data.options.DataOptions, by name."""
 
     def __post_init__(self) -> None:
+        require(isinstance(self.limit, int), "limit is a whole number", limit=self.limit)
         require(
-            isinstance(self.limit, int) and (self.limit == 0 or self.limit >= _LEAST_LIMIT),
+            self.limit == 0 or self.limit >= _LEAST_LIMIT,
             f"limit >= {_LEAST_LIMIT}",
             "train and validation together; 0 takes all",
             limit=self.limit,

@@ -219,8 +219,9 @@ def _annotate(manifest: dict[str, Any], values: Values) -> None:
 def _set_counts(spec: dict[str, Any], changes: Changes) -> None:
     most = changes.get("max_trials")
     # The others are lowered to it.
-    holds = most is None or (isinstance(most, int) and most >= 1)
-    require(holds, "max_trials >= 1", max_trials=most)
+    if most is not None:
+        require(isinstance(most, int), "max_trials is a whole number", max_trials=most)
+        require(most >= 1, "max_trials >= 1", max_trials=most)
     given = present(
         maxTrialCount=most,
         parallelTrialCount=changes.get("parallel_trials"),
