@@ -283,12 +283,12 @@ RUNS: Mapping[str, Bug] = {
 SCHEDULES: Mapping[str, Bug] = {
     "two who apply at once leave two schedules": Bug(
         Schedules,
-        "_all_but_newest",
-        "for run in listed[:-1]]",
-        "for run in listed if run.recurring_run_id in change.present]",
+        "_replace",
+        "if ids == new[-1:]:",
+        "if not set(ids) & set(change.present):",
     ),
     "two who apply at once delete each other's schedule": Bug(
-        Schedules, "apply", "if not self._called(change.schedule.name):", "if False:"
+        Schedules, "_replace", "self._create(change, group)", "return"
     ),
     "a schedule that is gone already ends a command": Bug(
         Schedules, "_remove", "with suppress(NotFound):", "if True:"

@@ -142,27 +142,27 @@ class Schedules:
             if change.action in ("create", "replace"):
                 store_code(change.code)
                 self._create(change, group)  # first: a failure must not leave a night without a run
-                while old := self._all_but_newest(change):
-                    for recurring_run_id in old:
-                        self._remove(recurring_run_id)
-                    if not self._called(change.schedule.name):
-                        self._create(change, group)
+                self._replace(change, group)
 
     def _called(self, name: str) -> list[Any]:
         return [run for run in self._listed() if run.display_name == name]
 
-    def _all_but_newest(self, change: Change) -> list[str]:
-        """Return the recurring runs of a name that are to go: there are more where somebody else
-        applies at once, or where a request arrived twice."""
-        listed = sorted(
-            self._called(change.schedule.name),
-            key=lambda run: (
-                run.recurring_run_id not in change.present,
-                run.created_at,
-                run.recurring_run_id,
-            ),
-        )
-        return [str(run.recurring_run_id) for run in listed[:-1]]
+    def _replace(self, change: Change, group: str) -> None:
+        """Remove all recurring runs of a name but the newest that came since the look: there are
+        more where somebody else applies at once, or where a request arrived twice."""
+        while True:
+            runs = self._called(change.schedule.name)
+            runs.sort(key=lambda run: (run.created_at, run.recurring_run_id))
+            ids = [str(run.recurring_run_id) for run in runs]
+            new = [each for each in ids if each not in change.present]
+            if not new:  # somebody else took it for an older one: times are whole seconds
+                self._create(change, group)
+                continue
+            if ids == new[-1:]:
+                return
+            for each in ids:
+                if each != new[-1]:
+                    self._remove(each)
 
     def pause(self, name: str) -> None:
         """Stop the recurring runs of this name from firing.

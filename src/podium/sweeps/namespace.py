@@ -598,7 +598,8 @@ class _Loop(Supervisor):
         while True:
             try:
                 self._loops.copy.read()
-                return not self._loops.experiment(self._name).state.finished
+                state = self._loops.experiment(self._name).state
+                return state.lost or not state.finished
             except NotFound:
                 raise
             except PodiumError:
