@@ -9,8 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from podium.data.seen import TEST_ITEMS
 from podium.errors import Conflict, Damaged, InvalidInput
 from podium.files.onnx_files import read_model
 from podium.models.document import MAX_BYTES, check_name, moment, seal, sha256_of
@@ -18,6 +19,8 @@ from podium.models.ledger import CHAMPION, Ledger, State
 from podium.models.signature import SIGNATURE
 from podium.models.version import (
     METADATA,
+    PREDICTIONS,
+    TARGET,
     FileRecord,
     Version,
     check_metadata,
@@ -26,6 +29,9 @@ from podium.models.version import (
 )
 from podium.storage import Entry, Storage, Stored, check_key
 from podium.storage.base import Progress, SourceChanged
+
+if TYPE_CHECKING:
+    from podium.prediction.directory import ModelDirectory
 
 _RENEWALS = 5
 """Tries to write an equal leftover once more, while others write it too."""
@@ -333,3 +339,19 @@ def _stored(storage: Storage, key: str) -> tuple[str, Entry]:
         target = Path(directory) / "object"
         entry = storage.fetch(key, target)
         return sha256_of(target)[0], entry
+
+
+def require_no_reserved(directory: "ModelDirectory") -> list[str]:
+    """Return the names of the files of a model directory.
+
+    Raises:
+        InvalidInput: One is that of a file which podium writes beside a version's own.
+    """
+    names = list(directory.files)
+    for name in names:
+        if name in (PREDICTIONS, TARGET, TEST_ITEMS, SIGNATURE):
+            raise InvalidInput(
+                f"{directory.uri} holds {name}, and podium writes a file of that name beside a model",
+                "let the trainer, and its predict command, give it another name",
+            )
+    return names

@@ -11,6 +11,7 @@ import numpy as np
 from podium.data.schema import DatasetInfo
 from podium.data.split import Split
 from podium.data.validated import Validated
+from podium.models.upload import require_no_reserved
 from podium.prediction.command import ONNX
 from podium.prediction.directory import ModelDirectory
 from podium.scoring import Metric, OnnxModel, Scores, score_predictions
@@ -18,7 +19,7 @@ from podium.scoring.threshold import THRESHOLD, Threshold
 from podium.storage import connect
 from podium.training.base import say
 from podium.training.origin import Origin
-from podium.training.trained import TrainedMetrics, require_no_reserved
+from podium.training.trained import TrainedMetrics
 
 if TYPE_CHECKING:
     from podium.training.predict_job import PredictJobs

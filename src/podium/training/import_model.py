@@ -27,6 +27,7 @@ from podium.models.document import CARD, check_name
 from podium.models.shared_items import by_name
 from podium.models.signature import SIGNATURE
 from podium.models.task import Task
+from podium.models.upload import require_no_reserved
 from podium.models.version import METADATA, PREDICTIONS, TARGET
 from podium.prediction.command import FILE as COMMAND, ONNX, CommandModel, PredictCommand
 from podium.prediction.directory import ModelDirectory
@@ -41,7 +42,7 @@ from podium.scoring import OnnxModel, Scores, choose_metric, score_predictions
 from podium.scoring.constant import constant_guess
 from podium.training.handover import EvaluatedDataset, per_class
 from podium.training.origin import Origin
-from podium.training.trained import TrainedMetrics, require_no_reserved
+from podium.training.trained import TrainedMetrics
 
 WRITTEN = (CARD, METADATA, PREDICTIONS, SIGNATURE, TARGET, TEST_ITEMS)
 """Left out: what podium itself writes to a version, as in a directory that `podium models export`

@@ -6,11 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from podium.data.seen import TEST_ITEMS
 from podium.errors import InvalidInput
 from podium.files.documents import parse
-from podium.models.signature import SIGNATURE
-from podium.models.version import PREDICTIONS, TARGET
 
 if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo
@@ -77,22 +74,6 @@ class TrainedMetrics:
                 f"{uri} was trained on dataset {self.dataset}, but is evaluated on {info.digest}",
                 "train every candidate on the dataset artifact of the evaluation",
             )
-
-
-def require_no_reserved(directory: "ModelDirectory") -> list[str]:
-    """Return the names of the files of a model directory.
-
-    Raises:
-        InvalidInput: One is that of a file which podium writes beside a version's own.
-    """
-    names = list(directory.files)
-    for name in names:
-        if name in (PREDICTIONS, TARGET, TEST_ITEMS, SIGNATURE):
-            raise InvalidInput(
-                f"{directory.uri} holds {name}, and podium writes a file of that name beside a model",
-                "let the trainer, and its predict command, give it another name",
-            )
-    return names
 
 
 def _is_number(value: Any) -> bool:
