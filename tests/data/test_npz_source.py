@@ -192,6 +192,11 @@ def test_items_in_two_given_parts_are_refused_unless_allowed(tmp_path: Path) -> 
             {},
             "x holds float128, .* 64 bits or less",
         ),
+        (
+            {"x": np.full((60, 2), np.inf, np.float16)},
+            {"allow_duplicates": True},
+            "x holds inf in item 1",
+        ),
         ({"y": np.full(60, 5)}, {}, "2 <= number of classes"),
         ({"y": np.eye(2)[np.arange(60) % 2]}, {}, r"must be \[n\], but in train it is \[60, 2\]"),
         ({"y": np.arange(60)}, {}, "the target y has 60 different whole numbers in 60 items"),

@@ -178,6 +178,12 @@ def test_bad_json_lines_do_not_stop_the_others(tmp_path: Path) -> None:
     assert [problem.row for problem in problems] == [2]
 
 
+def test_a_bar_divides_only_where_nothing_else_does(tmp_path: Path) -> None:
+    commas = open_rows(write(tmp_path / "a.csv", "id,a|b|c\n1,x|y|z\n"))
+    bars = open_rows(write(tmp_path / "b.csv", "id|a,b|c\n1|x|y\n"))
+    assert [tuple(file.columns) for file in (commas, bars)] == [("id", "a|b|c"), ("id", "a,b", "c")]
+
+
 def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
     file = open_rows(write(tmp_path / "a.csv", "a;b\n1;2\n"), delimiter=",")
     with pytest.raises(

@@ -211,6 +211,8 @@ def test_names_of_printed_metrics_mean_what_scoring_declares(metric: Metric) -> 
         "eval-poisson-nloglik",
         "valid_0's kullback_leibler",
         "hamming",
+        "d2_loss",
+        "fpr_at_tpr",
     ],
 )
 def test_less_of_an_error_is_better(name: str) -> None:
@@ -218,7 +220,16 @@ def test_less_of_an_error_is_better(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["neg_log_loss", "test_neg_root_mean_squared_error", "d2_pinball_score", "bleu"]
+    "name",
+    [
+        "neg_log_loss",
+        "test_neg_root_mean_squared_error",
+        "d2_pinball_score",
+        "bleu",
+        "tpr_at_fpr",
+        "recall_at_1_fpr",
+        "tpr@fpr=0.01",
+    ],
 )
 def test_more_of_a_negated_error_is_better(name: str) -> None:
     assert not less_is_better(name)

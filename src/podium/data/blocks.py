@@ -18,7 +18,7 @@ BLOCK = 4 * 2**20
 
 _STEP = np.uint64(0x9E37_79B9_7F4A_7C15)
 
-_MOST = float(np.finfo(np.float32).max)
+_MOST = np.float64(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -263,7 +263,7 @@ def _opened(path: Path) -> Iterator[Image.Image]:
         raise InvalidInput("this is not a picture", "use a .png or .jpg") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise _too_large("more") from None
-    except PodiumError:
+    except (PodiumError, MemoryError):
         raise
     except Exception as error:  # a decoder of damaged bytes may raise anything
         raise InvalidInput(

@@ -34,7 +34,7 @@ from podium.errors import Damaged, InvalidInput, NotFound, suggestion
 _BLOCK = 8 << 20
 """Bytes of CSV at a time; no row may be longer."""
 
-csv.field_size_limit(_BLOCK)
+csv.field_size_limit(max(csv.field_size_limit(), _BLOCK))
 
 BATCH = 65_536
 """Rows of Parquet or JSON lines at a time."""
@@ -312,13 +312,15 @@ def _first_lines(
 
 def _find_delimiter(lines: Sequence[str]) -> str:
     """Return what divides the header into most columns, through no quotation marks, and the first
-    row into as many; of equal ones, or where none does, the first that the header has."""
+    row into as many; a bar only where nothing else does. Of equal ones, or where none does, the
+    first that the header has."""
     columns = {}
     for sign in _DELIMITERS:
         header, *row = islice(csv.reader(lines, delimiter=sign), 2)
         fits = '"' not in "".join(header) and all(len(cells) == len(header) for cells in row)
         columns[sign] = len(header) if fits else 1
-    best = max(columns, key=columns.__getitem__)
+    best = max((sign for sign in _DELIMITERS if sign != "|"), key=columns.__getitem__)
+    best = best if columns[best] > 1 else "|"  # which stands in texts more often than between them
     if columns[best] > 1:
         return best
     return next((sign for sign in _DELIMITERS if sign in lines[0]), ",")

@@ -1,5 +1,6 @@
 """Arrays as files that are written piece by piece."""
 
+import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,5 +21,9 @@ def new_map(path: Path, dtype: Any, shape: tuple[int, ...]) -> "NDArray[Any]":
     array = open_memmap(path, mode="w+", dtype=dtype, shape=shape)
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+            try:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+            except OSError as error:  # a file system may set no room aside
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                    raise
     return array

@@ -20,7 +20,7 @@ _LESS = {
     "fnr", "lpips", "hausdorff", "hd95", "mpjpe",
 }  # fmt: skip
 _NEGATED = re.compile(
-    r"((val|valid|test|eval)[\W_]+)?(neg_(log_loss|(mean|median|root|max)_\w*error|brier)|d2_)"
+    r"((val|valid|test|eval)[\W_]+)?(neg_(log_loss|(mean|median|root|max)_\w*error|brier)|d2_\w+_score$)"
 )
 """What scikit-learn calls losses of which more is better: neg_log_loss, neg_mean_squared_error,
 d2_absolute_error_score."""
@@ -108,7 +108,8 @@ class Constraint:
 
 def less_is_better(name: str) -> bool:
     """Guess by the words in a metric's name whether less of it is better."""
-    words = re.split(r"[\W_]+", re.sub(r"cross[\W_]entropy", "crossentropy", name.lower()))
+    first, *_ = re.split(r"@|[\W_]at[\W_]", name.lower())  # a rate at a rate of errors
+    words = re.split(r"[\W_]+", re.sub(r"cross[\W_]entropy", "crossentropy", first))
     return not _NEGATED.match(name.lower()) and not _LESS.isdisjoint(words)
 
 

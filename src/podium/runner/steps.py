@@ -196,6 +196,8 @@ def _read_output(name: str, file: Path, kind: str) -> Any:
         text = file.read_text()
     except FileNotFoundError:
         raise Failed(f"output {name} was not written") from None
+    except UnicodeDecodeError:
+        raise Failed(f"output {name} is not UTF-8") from None
     try:
         value = _READ.get(kind, json.loads)(text)
         if isinstance(value, _HOLDS.get(kind, object)):
@@ -288,6 +290,8 @@ def _state(place: str) -> list[list[Any]]:
     """Return name, size and time of each file at a place; none of a URL."""
     root = Path(place)
     found: list[list[Any]] = []
+    if not place:
+        return found
     for file in sorted(root.rglob("*")) if root.is_dir() else [root]:
         with suppress(OSError):
             if not file.is_dir():
