@@ -214,7 +214,11 @@ def test_an_exit_handler_runs_where_a_loop_cannot_begin(tmp_path: Path) -> None:
     printed, record = run(tmp_path, UNDECIDED, code=2)
     assert "error: the item 5 of a loop has no 'n'\n" in printed["error"]
     assert record.log("finish").read_text() == "ended FAILED\n"
-    assert (record.state, record.steps["double.0"].state) == ("failed", "succeeded")
+    assert record.state == "failed"
+    assert record.steps["double.0"].state in (
+        "pending",
+        "succeeded",
+    ), "it had begun by then, or not"
 
 
 WELL = HEAD + dedent("""
