@@ -89,3 +89,14 @@ def test_the_shell_prints_the_card(model: Model, typed: Callable[..., Any]) -> N
     done = typed("models", "card", "shapes")
     assert done.stdout == card(model.champion)
     assert typed("models", "card", "shapes", "v9").returncode == 1
+
+
+def test_a_card_says_that_the_version_before_was_deleted(home: Path) -> None:
+    model = open_registry(home).model("shapes")
+    for before, name in ((None, "good"), ("good", "better"), ("better", "best")):
+        model.upload({"model.onnx": shapes_model()}, MEASURED, version=name)
+        model.set_champion(name, {"rule": "likely", "champion": before}, expect=before)
+    model.delete("good")
+    text = card(model.version("better"))
+    assert "promotion by the rule `likely`, beside good, deleted since" in text
+    assert "good~" not in text

@@ -183,9 +183,7 @@ class ExperimentController:
                 if self._has_ended:
                     return None  # it is written once all that ran for it is gone
                 self._take_events()
-        except (
-            NotFound
-        ):  # Somebody removed the Experiment: nobody is there to report to, or goes on.
+        except NotFound:  # somebody removed it: there is nobody to report to, or to go on
             stop_trials = self._end_trials
         except OSError as error:  # a full disk: nothing that the Experiment did
             self._why = f": {error.strerror or error}"
