@@ -100,6 +100,11 @@ class HeldOut:
         """Hash of what counts together, [n]: an item's group, else the item itself."""
         return self.hashes() if self.groups is None else self.groups
 
+    def save_items(self, path: Path) -> None:
+        """Write hashes, units and keys to a file, as they are compared between versions: uint64
+        [n, 3]."""
+        np.save(path, np.stack([self.hashes(), self.units, self.keys], axis=1))
+
     def as_prepared(self) -> TestInputs:
         """Return all items as the dataset's own preprocessing made them."""
         return TestInputs(inputs=self.part.inputs, kept=np.arange(len(self.part)))

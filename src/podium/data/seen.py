@@ -7,7 +7,6 @@ An item counts as seen where it equals such an item, or nearly equals it: see po
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,15 +18,11 @@ from podium.files.documents import foreign
 from podium.storage import Storage
 
 if TYPE_CHECKING:
-    from podium.data.held_out import HeldOut, TestInputs
+    from podium.data.held_out import TestInputs
 
 SEEN = "seen.npz"
 """File of a dataset, of a version, and of a model directory of podium's trainer: SeenItems of train
 and validation, and of what the weights had seen that a training began with."""
-
-TEST_ITEMS = "test-items.npy"
-"""File of a version beside its predictions: of each test item its hash, that of what it counts
-together with (its group, else itself), and that of the item as it came; uint64 [n, 3]."""
 
 _MOST_LAYERS = 8
 """Datasets, the newest, whose items are found by what nearly equals one, where weights went on from
@@ -176,10 +171,3 @@ def _checked_hashes(array: np.ndarray, name: str) -> np.ndarray:
     if not isinstance(array, np.ndarray) or array.dtype != np.uint64 or array.ndim not in (1, 2):
         raise Damaged(f"{name} is not an array of 64-bit hashes")
     return array
-
-
-def write_test_items(held_out: "HeldOut", directory: Path) -> None:
-    """Write TEST_ITEMS to a directory."""
-    np.save(
-        directory / TEST_ITEMS, np.stack([held_out.hashes(), held_out.units, held_out.keys], axis=1)
-    )

@@ -19,7 +19,6 @@ from podium.data.held_out import HeldOut, TestInputs
 from podium.data.schema import DatasetInfo
 from podium.data.seen import (
     SEEN,
-    TEST_ITEMS,
     SeenItems,
     near_words,
     parse_hashes,
@@ -34,7 +33,7 @@ from podium.models.task import (
     class_names,
     decision_threshold,
 )
-from podium.models.version import PREDICTIONS, TARGET, Version
+from podium.models.version import PREDICTIONS, TARGET, TEST_ITEMS, Version
 from podium.prediction.command import CommandModel
 from podium.prediction.predictor import PREPROCESSING
 from podium.scoring import (

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.data.seen import TEST_ITEMS
 from podium.errors import Conflict, Damaged, InvalidInput
 from podium.files.onnx_files import read_model
 from podium.models.document import MAX_BYTES, check_name, moment, seal, sha256_of
@@ -21,6 +20,7 @@ from podium.models.version import (
     METADATA,
     PREDICTIONS,
     TARGET,
+    TEST_ITEMS,
     FileRecord,
     Version,
     check_metadata,

@@ -43,6 +43,9 @@ float32 or float64 [n, classes], or class indices [n] of a model that gives noth
 Regression: floats [n] or [n, k]."""
 TARGET = "target.npy"
 """Beside it: the true classes or numbers, to compare versions without the dataset."""
+TEST_ITEMS = "test-items.npy"
+"""Beside it: of each test item its hash, that of what it counts together with (its group, else
+itself), and that of the item as it came; uint64 [n, 3]."""
 
 _OURS = ("format", "name", "version", "created", "files", "sha256")
 

@@ -16,13 +16,13 @@ from podium.data.artifact import describe, load, load_target
 from podium.data.held_out import HeldOut, seen_in_training
 from podium.data.schema import DatasetInfo
 from podium.data.sealed import holds_sealed, save_labels
-from podium.data.seen import SEEN, near_words, require_items, unseen, write_test_items
+from podium.data.seen import SEEN, near_words, require_items, unseen
 from podium.data.split import Split
 from podium.display.text import are, figure, plural
 from podium.errors import require
 from podium.files.documents import read_json
 from podium.models.document import sha256_of
-from podium.models.version import PREDICTIONS, TARGET
+from podium.models.version import PREDICTIONS, TARGET, TEST_ITEMS
 from podium.prediction import PREPROCESSING, PROFILE
 from podium.prediction.predictor import write_preprocessing, write_profile
 from podium.scoring import Metric, Scores, choose_metric
@@ -321,7 +321,7 @@ def _test(
     scores = candidate.score(predicted[counted], part.target[counted], metric, winner.threshold)
     # Not before: a predict command would find it.
     save_labels(predictions / TARGET, part.target, sealed=holds_sealed(test))
-    write_test_items(held_out, predictions)
+    held_out.save_items(predictions / TEST_ITEMS)
     if seen is not None:
         (predictions / SEEN).write_bytes(seen.also(held_out.hashes()[~fresh]).to_bytes())
     if PREPROCESSING not in files:  # what the model directory says itself comes first

@@ -15,10 +15,8 @@ from podium.data.artifact import DatasetInfo, describe
 from podium.data.held_out import HeldOut, seen_in_training
 from podium.data.seen import (
     SEEN,
-    TEST_ITEMS,
     require_items,
     unseen,
-    write_test_items,
 )
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.files.documents import load_json
@@ -28,7 +26,7 @@ from podium.models.shared_items import by_name
 from podium.models.signature import SIGNATURE
 from podium.models.task import Task
 from podium.models.upload import require_no_reserved
-from podium.models.version import METADATA, PREDICTIONS, TARGET
+from podium.models.version import METADATA, PREDICTIONS, TARGET, TEST_ITEMS
 from podium.prediction.command import FILE as COMMAND, ONNX, CommandModel, PredictCommand
 from podium.prediction.directory import ModelDirectory
 from podium.prediction.opening import open_model
@@ -188,7 +186,7 @@ def _judge(
     if len(taken.kept) == len(held_out):
         np.save(judged / PREDICTIONS, predicted)
         np.save(judged / TARGET, target)
-        write_test_items(held_out, judged)
+        held_out.save_items(judged / TEST_ITEMS)
     if seen is not None:
         (judged / SEEN).write_bytes(seen.to_bytes())
     if not (directory.path / PREPROCESSING).is_file():
