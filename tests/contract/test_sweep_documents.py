@@ -194,7 +194,8 @@ def test_a_sweep_deleted_elsewhere_leaves_every_copy(tmp_path: Path, sweep: Expe
         copies.append(StateCopy(connect(tmp_path / "copy"), clusters[-1].store.directory))
     for name in ("sweep", "other"):
         clusters[0].store.create({**sweep.manifest, "metadata": {"name": name}})
-        copies[0].write(clusters[0].store.path("Experiment", name) / "object.json", None)
+        file = clusters[0].store.path("Experiment", name) / "object.json"
+        copies[0].write(file, file.read_bytes(), None)
     copies[1].read()
     copies[1].drop([clusters[1].store.path("Experiment", "sweep")])
     for copy, cluster in zip(copies, clusters, strict=True):
@@ -202,3 +203,19 @@ def test_a_sweep_deleted_elsewhere_leaves_every_copy(tmp_path: Path, sweep: Expe
         assert cluster.store.exists("Experiment", "other")
         assert not cluster.store.exists("Experiment", "sweep")
         cluster.close()
+
+
+def test_nobody_sees_an_end_before_the_copy_has_it(tmp_path: Path, sweep: Experiment) -> None:
+    with LocalSweeps(tmp_path / "cluster", fork_server=False) as cluster:
+
+        def lose(file: Path, content: bytes) -> None:
+            raise Conflict("another process leads")
+
+        trial = begin(FileDocuments(cluster, "sweep"), sweep, "sweep-a")
+        with pytest.raises(Conflict, match="leads"):
+            FileDocuments(cluster, "sweep", lose).write(
+                trial.with_condition("Succeeded", "TrialSucceeded", "Done"), [Reading("loss", ".5")]
+            )
+        (stored,) = FileDocuments(cluster, "sweep").trials("sweep")
+        assert stored.phase == "Running"
+        assert list(FileDocuments(cluster, "sweep").readings(stored)) == []

@@ -1,5 +1,6 @@
 """Experiments and trials in the files of a local cluster's store, and a copy of them in a storage."""
 
+import json
 import math
 import shutil
 import time
@@ -30,7 +31,8 @@ class FileDocuments(Documents):
     Args:
         cluster: Cluster with the store.
         experiment: Its name.
-        written: Called with each file that was written.
+        copy: Writes a copy of a file's content, before the file itself: nobody sees here an end that
+            another process could not see, should this one end in between. None for no copy.
     """
 
     keeps_all_readings = True
@@ -39,9 +41,9 @@ class FileDocuments(Documents):
         self,
         cluster: LocalCluster,
         experiment: str,
-        written: Callable[[Path], None] = lambda file: None,
+        copy: Callable[[Path, bytes], None] | None = None,
     ) -> None:
-        self._cluster, self._store, self._written = cluster, cluster.store, written
+        self._cluster, self._store, self._copy = cluster, cluster.store, copy
         self.directory = self._store.path("Experiment", experiment)
         self.resume_command = self._store.resume_command(experiment)
 
@@ -58,20 +60,24 @@ class FileDocuments(Documents):
 
     def create(self, trial: Trial) -> Trial:
         stored = Trial(manifest=self._store.create(trial.manifest))
-        # Before its job begins: else a process with the copy would not know whose that is.
-        self._written(self._file(trial, OBJECT))
+        if self._copy:  # before its job begins: else nobody with the copy would know whose that is
+            file = self._file(trial, OBJECT)
+            self._copy(file, file.read_bytes())
         return stored
 
     def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
         if readings:
-            file = self._file(resource, READINGS)
-            file.write_text(self.written(readings))
-            self._written(file)
+            file, content = self._file(resource, READINGS), self.written(readings).encode()
+            if self._copy:
+                self._copy(file, content)
+            file.write_bytes(content)
         parts = {"status": dict(resource.status), "spec": dict(resource.spec)}
+        if self._copy:
+            manifest = self._store.read(resource.kind, resource.name) | parts
+            self._copy(self._file(resource, OBJECT), json.dumps(manifest).encode())
         self._store.update(resource.kind, resource.name, lambda manifest: manifest.update(parts))
         if OPTIMIZATION_JOB in resource.annotations and isinstance(resource, Experiment):
             write_json(self.directory / "optimizationjob.json", with_status(resource.manifest))
-        self._written(self._file(resource, OBJECT))
 
     def _rows(self, trial: Trial) -> str:
         try:
@@ -129,13 +135,14 @@ class StateCopy:
             self._storage.fetch(entry.key, file)
             self._known[entry.key] = entry
 
-    def write(self, file: Path, leadership: "Leadership | None") -> None:
-        """Write a file to the storage; while it is away, wait for it as long as this process leads.
+    def write(self, file: Path, content: bytes, leadership: "Leadership | None") -> None:
+        """Write what a file is to hold to the storage; while it is away, wait for it as long as
+        this process leads. Nothing is written of an object that was removed.
 
         Raises:
             PodiumError: The storage stays away, or refuses.
         """
-        if self._storage is None or not file.is_file():
+        if self._storage is None:
             return
         key, end = str(file.relative_to(self._directory)), time.monotonic() + AWAY_SECONDS
         if key in self._known:
@@ -143,8 +150,10 @@ class StateCopy:
         while True:
             if leadership:
                 leadership.check()
+            if not file.parent.is_dir():
+                return
             try:
-                self._storage.put(key, file.read_bytes())
+                self._storage.put(key, content)
                 self._known[key] = None
                 return
             except PodiumError:

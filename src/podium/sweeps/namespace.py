@@ -442,7 +442,8 @@ class _Loops(LocalSweeps):
         except BaseException:
             self._give_up(resource.name)
             raise
-        self.copy.write(self.store.path("Experiment", resource.name) / "object.json", None)
+        file = self.store.path("Experiment", resource.name) / OBJECT
+        self.copy.write(file, file.read_bytes(), None)
         return replace(resource, manifest=created.manifest)
 
     def _refuse_another(self, name: str) -> None:
