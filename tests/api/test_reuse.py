@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 import podium
+from podium.cluster.local.processes.client import Command, LauncherPool
 from podium.errors import InvalidInput
+from podium.sweeps.kept_trial import _Kept
 from podium.sweeps.local import LocalSweeps
 
 pytestmark = pytest.mark.whole
@@ -93,6 +95,18 @@ def test_a_mishap_costs_its_own_trial_alone(home: Path) -> None:
     assert {phase for way, (phase, _) in phases.items() if way not in failed} == {"Succeeded"}
     assert "RuntimeError: no such thing" in phases["raises"][1]
     assert sweep.best.value == 7
+
+
+def test_a_process_killed_as_it_waits_takes_no_trial(tmp_path: Path) -> None:
+    launchers = LauncherPool()
+    words = (sys.executable, "-m", "podium.code.call", "no-file")
+    command = Command(argv=words, env={**os.environ}, cwd=tmp_path, log=tmp_path / "log")
+    kept = _Kept(launchers, command)
+    assert kept.is_free
+    os.kill(kept.process.pid, signal.SIGKILL)
+    wait_for(lambda: not kept.is_free)
+    assert kept.wait()
+    launchers.close()
 
 
 POOL = ThreadPoolExecutor(2)

@@ -20,6 +20,7 @@ from servers import Running, serving, tensor, upload_gated
 
 from podium.cli.options import listen
 from podium.cli.serve import _run
+from podium.errors import PodiumError
 from podium.files.protobuf import make_messages
 from podium.models import open_registry
 from podium.serving.app import Server
@@ -480,6 +481,16 @@ def test_a_server_says_that_it_listens_once_grpc_does(
     run.should_exit = True
     serving.join()
     listening.close()
+
+
+def test_a_port_taken_at_the_last_moment_fails_the_server(store: Path) -> None:
+    (model,) = find_models(["rows"], str(store))
+    server = Server([model], token="", limits=Limits(), follow=60)
+    run = uvicorn.Server(uvicorn.Config(server))
+    with listen("127.0.0.1", 0) as listening, socket.create_server(("127.0.0.1", 0)) as taken:
+        server.rpc = RpcServer(server.service, f"127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(PodiumError, match="cannot be listened on"):
+            _run(run, listening, [model], "it", server.rpc)
 
 
 def test_a_taken_port_is_a_sentence(store: Path, typed: Callable[..., Any]) -> None:

@@ -263,7 +263,7 @@ def _run(
                 if model.challenger:
                     echo(_beside(model, model.challenger.served), err=True)
             if rpc:
-                rpc.listens.wait()
+                rpc.wait_until_listening()
             echo(f"listening on {url}", err=True)
         except Exception as error:
             failures.append(error)

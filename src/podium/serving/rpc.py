@@ -128,18 +128,12 @@ class RpcServer:
         self._service, self._address, self._credentials = service, address, credentials
         self._messages = make_messages("inference", MESSAGES)
         self._server: Any = None
-        self.listens = threading.Event()
-        """Set once it does."""
-
+        self._began = threading.Event()
+        self._failure: PodiumError | None = None
         self._silent = 0
         """Calls that are no ModelInfer, and whose message has not come."""
 
     async def start(self) -> None:
-        """Listen.
-
-        Raises:
-            PodiumError: The port is taken.
-        """
         limits = self._service.limits
         options = {
             "grpc.so_reuseport": 0,
@@ -171,11 +165,22 @@ class RpcServer:
             else:
                 self._server.add_insecure_port(self._address)
         except RuntimeError:
-            raise PodiumError(
+            self._failure = PodiumError(
                 f"{self._address} cannot be listened on", "--grpc-port takes another"
-            ) from None
-        await self._server.start()
-        self.listens.set()
+            )
+        else:
+            await self._server.start()
+        self._began.set()
+
+    def wait_until_listening(self) -> None:
+        """Wait until it listens.
+
+        Raises:
+            PodiumError: The port is taken.
+        """
+        self._began.wait()
+        if self._failure:
+            raise self._failure
 
     async def stop(self) -> None:
         """Wait until what is under way is answered."""

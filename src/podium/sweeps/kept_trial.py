@@ -91,6 +91,15 @@ class _Kept:
         code = self.process.wait()
         return 1 if code is None else code
 
+    @property
+    def is_free(self) -> bool:
+        """Whether it can take a trial: it may have been killed while it waited for one."""
+        if self._channel:
+            with suppress(BlockingIOError):
+                return bool(self._channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+            return True
+        return False
+
     def hang_up(self) -> None:
         """Tell it that there are no more trials: it ends."""
         if self._channel:
@@ -194,7 +203,7 @@ class _KeptTrial(LocalTrial):
         with suppress(IndexError):
             while True:
                 kept = self._idle.pop()
-                if kept.process.running:
+                if kept.is_free:
                     return kept
                 kept.hang_up()
         return None
