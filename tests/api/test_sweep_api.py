@@ -163,6 +163,15 @@ def test_a_broken_rule_leaves_nothing(parabola: dict[str, Any], home: Path) -> N
         podium.open_sweep("parabola")
 
 
+def test_a_training_that_left_no_model_can_be_shown(tiny_dataset: Path, home: Path) -> None:
+    words = ["python", "-c", "print('accuracy=0.5')"]
+    training = podium.train(str(tiny_dataset), command=words, wait=False)
+    with pytest.raises(NotFound):
+        training.wait()
+    assert repr(training) == f"<training {training.name}: Succeeded, no metrics>"
+    assert training.name in training._repr_html_()
+
+
 def test_what_runs_in_the_background_is_stopped_with_python(tiny_dataset: Path, home: Path) -> None:
     code = f"""
 import podium, time

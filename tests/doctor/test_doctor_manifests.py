@@ -750,6 +750,7 @@ def test_a_kind_without_rules_does_not_pass() -> None:
     report = examine_manifest({"kind": "ConfigMap", "metadata": {"name": "c"}}, "test")
     assert report.verdict == "not examined"
     assert [finding.rule for finding in report.findings] == ["not-examined"]
+    assert examine_manifest({}, "x.yaml").subject == "x.yaml: object of no kind without a name"
 
 
 @pytest.mark.parametrize("kind", ["TrainingRuntime", "ClusterTrainingRuntime"])

@@ -78,6 +78,12 @@ class Training(Job):
         return dict(self._read()[-1]) if self._read() else {}
 
     @property
+    def _figures(self) -> dict[str, float]:
+        with suppress(NotFound):
+            return self.metrics
+        return {}
+
+    @property
     def epochs(self) -> "DataFrame":
         """Metrics reported during training, one row per epoch."""
         epochs = self._read()
@@ -140,11 +146,11 @@ class Training(Job):
         return open_model(self.model).predict(items, data=data or self._planned.data)
 
     def __repr__(self) -> str:
-        metrics = ", ".join(f"{name} {figure(value)}" for name, value in self.metrics.items())
+        metrics = ", ".join(f"{name} {figure(value)}" for name, value in self._figures.items())
         return f"<training {self.name}: {self.status}, {metrics or 'no metrics'}>"
 
     def _repr_html_(self) -> str:
-        rows = [(name, figure(value)) for name, value in self.metrics.items()]
+        rows = [(name, figure(value)) for name, value in self._figures.items()]
         return table(("METRIC", ">VALUE"), rows, title=f"{self.name}: {self.status}, {self.model}")
 
 

@@ -60,7 +60,7 @@ def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
     Args:
         origin: The file it comes from.
     """
-    kind = str(manifest.get("kind"))
+    kind = str(manifest.get("kind") or "object of no kind")
     subject = f"{origin}: {kind} {Resource.parse(manifest).expected_name or 'without a name'}"
     if kind in RUNTIMES:
         found = [*apply(RUNTIME_RULES, ManifestView.parse(manifest))]

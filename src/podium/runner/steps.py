@@ -179,12 +179,14 @@ def _collect(custom: str, uri: str) -> None:
         copy(custom, uri)
 
 
-_BOOLEANS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
+_BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
+    ("0", "f", "F", "false", "FALSE", "False"), False
+)
 _READ: Mapping[str, Callable[[str], Any]] = {
     "STRING": str,
-    "NUMBER_INTEGER": int,
-    "NUMBER_DOUBLE": float,
-    "BOOLEAN": lambda text: _BOOLEANS[text.strip().lower()],
+    "NUMBER_INTEGER": lambda text: int(text.replace("_", "?")),  # which Go takes nowhere
+    "NUMBER_DOUBLE": lambda text: float(text.replace("_", "?")),
+    "BOOLEAN": lambda text: _BOOLEANS[text.strip()],
 }
 _HOLDS = {"LIST": list, "STRUCT": dict}
 
