@@ -699,9 +699,10 @@ class RunsUniverse:
         if left := [each for each in alive if not (each.over.is_set() or each.life.dead)]:
             raise Violation(f"{left[0].name} of a run that was stopped goes on")
         state = RunRecord.read(known.directory).state
-        if (
-            state == "killed" and begun == self.begun and not resuming
-        ):  # who resumes forgets the stop
+        # One that ended by itself is not stopped, and its recorder may still be at it.
+        by_itself = any(each.over.is_set() and not each.asked for each in alive)
+        forgotten = begun != self.begun or resuming  # who resumes forgets the stop
+        if state == "killed" and not by_itself and not forgotten:
             raise Violation("a run that was stopped counts as killed")
 
     @contextmanager
