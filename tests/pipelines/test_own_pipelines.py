@@ -428,6 +428,39 @@ def test_changed_code_is_resumed_without_a_storage_of_its_own(tmp_path: Path) ->
     assert len(list((home / "store/code").iterdir())) == 2
 
 
+FROM_FILE = f"""\
+{HEAD}
+@dsl.component(base_image=STEPS_IMAGE, install_kfp_package=False)
+def refuse(data: dsl.Input[dsl.Dataset]) -> str:
+    import os
+    if not os.environ.get("READY"):
+        raise SystemExit("not yet")
+    return "read"
+
+@dsl.pipeline
+def from_file(dataset: str) -> str:
+    return refuse(data=prepare_data(dataset=dataset, target="target").outputs["prepared"]).output
+"""
+
+
+def test_a_run_goes_on_from_another_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, there, elsewhere = tmp_path / "home", tmp_path / "there", tmp_path / "elsewhere"
+    for folder in (there, elsewhere):
+        folder.mkdir()
+    written(there, FROM_FILE)
+    rows = "".join(f"{row},{'ab'[row % 2]}\n" for row in range(100))
+    (there / "rows.csv").write_text(f"x,target\n{rows}")
+    assert "not yet" in podium(home, "own.py", "dataset=table:rows.csv", cwd=there).stderr
+    monkeypatch.setenv("READY", "1")
+    done = podium(home, "--resume", "latest", "--from", "prepare-data", cwd=elsewhere)
+    assert (done.returncode, "have changed" in done.stderr) == (0, False), done.stderr
+    (there / "rows.csv").write_text(f"x,target\n{rows}7,a\n")
+    again = [PODIUM, "runs", "rerun", "latest", "--from", "refuse"]
+    subprocess.run(again, cwd=elsewhere, env=environment(home), check=True)
+
+
 INSIDE = """\
 from kfp import dsl
 

@@ -147,7 +147,7 @@ class RunningPipeline:
         self._has_begun = False
         self._has_steps = threading.Event()
         self._changes: SimpleQueue[tuple[RunRecord, str, str] | None] = SimpleQueue()
-        self._child = _start_child(order, run.identity())
+        self._child = _start_child(order, run)
         run.process = str(self._child.pid)
         self._recorder = Background(self._record, f"podium-run-{run.id}")
         self._recorder.start()
@@ -293,12 +293,13 @@ def stop_elsewhere(run: RunRecord) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _start_child(order: Order, run: str) -> subprocess.Popen[str]:
+def _start_child(order: Order, run: RunRecord) -> subprocess.Popen[str]:
     child = subprocess.Popen(
         [sys.executable, "-P", "-m", "podium.runner.child"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, RUN_ID: run, "PYTHONUTF8": "1"},  # kfp takes no paths that are not
+        env={**os.environ, RUN_ID: run.identity(), "PYTHONUTF8": "1"},  # kfp takes no other paths
+        cwd=run.folder if os.path.isdir(run.folder) else None,
         start_new_session=True,
         encoding="utf-8",
         errors="surrogateescape",

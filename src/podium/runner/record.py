@@ -219,6 +219,9 @@ class RunRecord:
     words: list[str] = field(default_factory=list)
     """Parameters as they were typed."""
 
+    folder: str = ""
+    """Directory that it was started in: relative files are looked up there, wherever it goes on."""
+
     parameters: dict[str, Any] = field(default_factory=dict)
     """Parameters that differ from the pipeline's defaults."""
 

@@ -343,7 +343,8 @@ class Run:
         if not words and not first:
             hint = f"podium runs rerun {self.id} NAME=VALUE, or --from STEP"
             raise InvalidInput("neither a value nor a step is named", hint)
-        definition = load(record.pipeline)
+        file = os.path.join(record.folder, record.pipeline)
+        definition = load(file if os.path.isfile(file.partition(":")[0]) else record.pipeline)
         changed = definition.parameters.read(words)
         if code := changed.keys() & reaching(definition.spec, "code"):
             hint = f"{record.resume_command} {min(code)}=DIR"
@@ -546,7 +547,7 @@ def begin(
     """
     settings = Settings.from_environment()
     record = RunRecord(id=new_run_id(), pipeline=pipeline, directory=Path(), words=list(words))
-    record.places = _as_text(places)
+    record.places, record.folder = _as_text(places), os.getcwd()
     record.directory = settings.runs / record.id
     given = {"words": list(words), "project": str(project or ""), "debug": debug}
     running = start(record, settings, **given)

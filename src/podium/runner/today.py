@@ -89,9 +89,11 @@ def _data_changed(run: RunRecord) -> bool:
     with suppress(PodiumError, OSError):
         if listings:
             try:
-                return bool(
-                    read_json(listings[-1]) != list_contents(DataSettings(**given).locations)
+                now = list_contents(
+                    location if "://" in location else os.path.join(run.folder, location)
+                    for location in DataSettings(**given).locations
                 )
+                return [*read_json(listings[-1]).values()] != [*now.values()]
             except NotFound:
                 return True
     return False
