@@ -147,6 +147,20 @@ def test_a_trials_log_is_that_of_its_own_pod(
     ]
 
 
+def test_a_failed_trial_here_says_why(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps]
+) -> None:
+    cluster, asked = sweeps(), experiment(trials=1, parallel=1, wait="quick")
+    asked["spec"]["trialTemplate"]["retain"] = True
+    cluster.create(typed(asked))
+    assert end_of(cluster)["conditions"][-1]["type"] == "Failed"
+    (trial,) = cluster.trials("sweep")
+    why = "ValueError: could not convert string to float: 'quick'"
+    assert list(cluster.logs("Trial", trial.name, follow=True))[-1] == why
+    assert why in str(cluster.failure("Trial", trial.name))
+    assert why not in str(cluster.failure("Experiment", "sweep"))
+
+
 def test_a_budget_is_kept_where_the_loop_runs_here(server: ApiServer) -> None:
     sweep = podium.sweep(experiment(trials=3), cluster="kubernetes://team", max_time="1h")
     assert sweep.experiment.state.reason == "ExperimentMaxTrialsReached"
