@@ -442,9 +442,17 @@ class _Loops(LocalSweeps):
         except BaseException:
             self._give_up(resource.name)
             raise
-        file = self.store.path("Experiment", resource.name) / OBJECT
-        self.copy.write(file, file.read_bytes(), None)
         return replace(resource, manifest=created.manifest)
+
+    def _store(self, resource: R) -> tuple[R, Supervisor]:
+        stored, supervisor = super()._store(resource)
+        file = self.store.path(stored.kind, stored.name) / OBJECT
+        try:  # before the loop begins, or a storage that is away would fail what runs
+            self.copy.write(file, file.read_bytes(), None)
+        except BaseException:
+            self.store.remove(stored.kind, stored.name)
+            raise
+        return stored, supervisor
 
     def _refuse_another(self, name: str) -> None:
         if self.store.exists("Experiment", name):
