@@ -390,6 +390,16 @@ def test_a_step_that_never_ran_is_not_quoted(
     assert f"kubectl describe workflow -l pipeline/runid={run.run_id}" in str(caught.value.hint)
 
 
+def test_an_exit_handler_hides_no_failure(server: Server, world: KfpWorld) -> None:
+    run = ServerRuns(server).submit(upload(server, HELLO), [], group="podium")
+    tasks = {"exit-handler-1": "FAILED", "train": "FAILED", "finish": "SUCCEEDED"}
+    world.script = [{"state": "SUCCEEDED", "run_details": details(**tasks)}]
+    with pytest.raises(PodiumError, match="failed at exit-handler-1, train"):
+        ServerRuns(server).follow(run.run_id, lambda *_: None)
+    world.script = [{"state": "SUCCEEDED", "run_details": details(train="FAILED")}]  # may fail
+    assert ServerRuns(server).follow(run.run_id, lambda *_: None) == "SUCCEEDED"
+
+
 def test_a_failed_task_is_named_though_it_is_written_late(
     server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -197,7 +197,7 @@ class ServerRuns:
                     report(task, state)
             if run.state in _OVER:
                 over = min(over, time.monotonic())
-                explained = run.state == "SUCCEEDED" or "FAILED" in known.values() or cancelled
+                explained = _state_of(run) == "SUCCEEDED" or "FAILED" in known.values() or cancelled
                 if explained or time.monotonic() - over > LATE:
                     return _end(run, known, cancelled)
             elif time.monotonic() > end:
@@ -326,7 +326,7 @@ class ServerRun:
         return cls(
             id=str(run.run_id),
             name=str(run.display_name),
-            state="canceled" if canceled else str(run.state or "pending").lower(),
+            state="canceled" if canceled else _state_of(run).lower(),
             began=run.created_at,
             pipeline=pipelines.get(str(reference.pipeline_id), "") if reference else "",
             seconds=max(0.0, ((end or datetime.now(UTC)) - run.created_at).total_seconds()),
@@ -416,8 +416,18 @@ def _cancelled(run: Any) -> bool:
     return any(status.state in ("CANCELING", "CANCELED") for status in run.state_history or [])
 
 
+def _state_of(run: Any) -> str:
+    """Return the state of a run. KFP 2.0.5 says SUCCEEDED where tasks failed and their exit handler
+    ran, 2.16.1 FAILED (observed)."""
+    broken = any(
+        state == "FAILED" and re.fullmatch(r"exit-handler-\d+", task)
+        for task, state in _tasks_of(run).items()
+    )
+    return "FAILED" if broken and run.state == "SUCCEEDED" else str(run.state or "PENDING")
+
+
 def _end(run: Any, tasks: dict[str, str], cancelled: bool) -> str:
-    if run.state == "SUCCEEDED":
+    if _state_of(run) == "SUCCEEDED":
         return "SUCCEEDED"
     failed = [name for name, state in tasks.items() if state == "FAILED"]
     why = (
