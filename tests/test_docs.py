@@ -58,7 +58,7 @@ def test_every_command_explains_itself_with_an_example(path: tuple[str, ...]) ->
 def test_optuna_dashboard_is_only_ever_given_a_copy() -> None:
     texts = [
         path.read_text()
-        for path in [*PAGES, *(ROOT / "src/podium").rglob("*.py"), *ROOT.glob("notebooks/*")]
+        for path in [*PAGES, *(ROOT / "src/podium").rglob("*.py"), *ROOT.glob("examples/*.ipynb")]
     ]
     opened = [
         path for text in texts for path in re.findall(r"optuna-dashboard (\S+\.journal)", text)

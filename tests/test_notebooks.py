@@ -10,7 +10,7 @@ import pytest
 import podium
 
 ROOT = Path(__file__).parent.parent
-NOTEBOOKS = sorted([*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("examples/recipes/*/*.ipynb")])
+NOTEBOOKS = sorted(ROOT.glob("examples/**/*.ipynb"))
 
 
 def code_of(notebook: Path) -> list[Any]:
@@ -79,7 +79,7 @@ def test_the_first_notebook_ends_with_a_champion(tiny_dataset: Path, tmp_path: P
 
     given = {"dataset": str(tiny_dataset), "limit": 0, "trials": 3, "epochs": 1}
     executed = papermill.execute_notebook(
-        str(ROOT / "notebooks/first-model.ipynb"), str(tmp_path / "out.ipynb"), given, cwd=str(tmp_path),
+        str(ROOT / "examples/first-model.ipynb"), str(tmp_path / "out.ipynb"), given, cwd=str(tmp_path),
         kernel_name="python3", progress_bar=False,
     )  # fmt: skip
     outputs = [output for cell in executed.cells for output in cell.get("outputs", [])]

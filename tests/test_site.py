@@ -27,7 +27,7 @@ def test_staged_pages_link_to_nothing_outside_the_site(tmp_path: Path) -> None:
     pages = {page.name for page in (ROOT / "docs").iterdir()}
     assert {page.name for page in staged.iterdir()} == {*pages, *twins, "llms.txt"}
     assert [page.name for page in staged.glob("*.md") if "](../" in page.read_text()] == []
-    assert "in a notebook (`notebooks/first-model.ipynb`)" in (staged / "index.md").read_text()
+    assert "in a notebook (`examples/first-model.ipynb`)" in (staged / "index.md").read_text()
 
 
 def test_a_list_names_each_page_and_what_it_says(tmp_path: Path) -> None:
