@@ -803,9 +803,9 @@ def test_no_mutation_of_a_manifest_ends_in_a_traceback() -> None:
         "a b",
         "${trialParameters.x}",
     ]
-    for text in (GOOD, PYTORCHJOB):
+    for whole in map(yaml.safe_load, (GOOD, PYTORCHJOB)):
         for _ in range(300):
-            manifest = yaml.safe_load(text)
+            manifest = copy.deepcopy(whole)
             for _ in range(rng.randint(1, 3)):
                 holder, key = rng.choice(places(manifest))
                 if rng.random() < 0.3 and isinstance(holder, dict):
