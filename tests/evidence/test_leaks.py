@@ -17,6 +17,20 @@ LABELS = DRAW.integers(2, size=ROWS)
 CITIES = DRAW.integers(150, size=ROWS)
 SERIES = np.lib.stride_tricks.sliding_window_view(np.cumsum(DRAW.normal(size=ROWS + 9)), 10)
 
+WALK = np.cumsum(DRAW.normal(size=ROWS + 40))
+PATIENT = np.repeat(np.arange(ROWS // 8), 8)
+TRAITS = DRAW.normal(size=(len(PATIENT), 6))
+
+
+def rolling(count: int, what: str) -> np.ndarray:
+    windows = np.lib.stride_tricks.sliding_window_view(WALK[:-20], count)[-ROWS:]
+    return getattr(np, what)(windows, axis=1) - windows[:, 0]
+
+
+FOLLOWING = pd.DataFrame(
+    {f"{what}{count}": rolling(count, what) for what in ("mean", "max", "std") for count in (9, 20)}
+)
+
 
 def of_city(target: np.ndarray) -> pd.Series:
     return pd.Series(target).groupby(CITIES).transform("mean")
@@ -29,6 +43,9 @@ TABLES = {
     "product": (NOISE.assign(p=3 + NOISE.a.abs(), q=CITIES + 1)
                 .assign(y=lambda table: (table.p * table.q).round(2)), "y is a product or ratio of p, q:"),
     "windows": (pd.DataFrame(SERIES).add_prefix("lag").assign(y=LABELS), "40 of 40 test rows overlap"),
+    "features of a series": (FOLLOWING.assign(y=WALK[40:] - WALK[20:-20]), "40 test rows are nearest to a training row"),
+    "visits of patients": (pd.DataFrame(TRAITS[PATIENT] + 0.3 * DRAW.normal(size=(ROWS, 6))).add_prefix("x")
+                           .assign(y=DRAW.choice(["ill", "well"], len(TRAITS))[PATIENT]), "40 test rows are nearest to"),
 }  # fmt: skip
 
 
@@ -82,7 +99,18 @@ def test_windows_of_an_array_that_overlap_are_named(
 
 
 @pytest.mark.parametrize(
-    "name", ["iris", "wine", "breast_cancer", "diabetes", "digits", "training means", "lattice"]
+    "name",
+    [
+        "iris",
+        "wine",
+        "breast_cancer",
+        "diabetes",
+        "digits",
+        "training means",
+        "lattice",
+        "sorted",
+        "sizes",
+    ],
 )
 def test_honest_tables_are_not_suspected(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -91,16 +119,24 @@ def test_honest_tables_are_not_suspected(
 
     if name == "lattice":
         table = NOISE.round(1).assign(f=NOISE.a.round(1) + 0.1, y=LABELS)
+    elif name == "sizes":  # as of clothes, by which the file is sorted
+        size = np.sort(DRAW.random(ROWS))
+        noise = DRAW.normal(size=(ROWS, 4)) / 100
+        table = pd.DataFrame(np.outer(size, [1, 2, 3, -1]) + noise).add_prefix("c").assign(y=size)
     elif name == "training means":  # of half of the rows, as an honest fold has them
         half = np.arange(ROWS) % 2 == 0
         means = pd.Series(LABELS[half]).groupby(CITIES[half]).mean()
         table = NOISE.assign(x=pd.Series(CITIES).map(means).fillna(LABELS.mean()), y=LABELS)
     else:
-        rows, target = getattr(datasets, f"load_{name}")(return_X_y=True)
+        load = datasets.load_digits if name == "sorted" else getattr(datasets, f"load_{name}")
+        rows, target = load(return_X_y=True)
+        order = np.argsort(target, kind="stable") if name == "sorted" else np.arange(len(rows))
+        rows, target = rows[order], target[order]
         table = (
             pd.DataFrame(rows)
             .add_prefix("c")
             .assign(y=target / 7 if name == "diabetes" else target)
         )
     said = warned(caplog, tmp_path, table, "y")
-    assert not [word for word in ("mean of y", "y is a", "overlap") if word in said], said
+    words = ("mean of y", "y is a", "overlap", "nearest to")
+    assert not [word for word in words if word in said], said
