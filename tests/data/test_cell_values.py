@@ -16,6 +16,8 @@ TYPES: dict[str, tuple[Any, str]] = {
     "numbers": (["1", "2.5", "NA", "1e-3"], "number"),
     "postal codes": (["01067", "53113"], "text"),
     "truth": (["True", "false", "?"], "boolean"),
+    "near and far": (["n", "f", "F"], "text"),
+    "no and yes": (["n", "Y", "no", "1"], "boolean"),
     "dates": (["2026-01-31", "2026-02-01T12:00:00", "2026-02-01T12:00:00Z"], "date"),
     "words": (["1", "2", "two"], "text"),
     "nothing": (["", "NA", "null"], "empty"),

@@ -6,7 +6,7 @@ same. Numbers are float64; a whole number that float64 cannot hold stays a text.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -506,6 +506,9 @@ class Guess:
     units: set[str] = field(default_factory=set)
     """Currencies and %, as written, of the values that are numbers; empty for a number alone."""
 
+    flags: set[str] = field(default_factory=set)
+    """Different values in lower case, while all may be booleans."""
+
     huge: bool = False
     """Whether there is a whole number that float64 cannot hold: these are names, not quantities."""
 
@@ -572,8 +575,9 @@ class Guess:
             wrong["integer"] = max(wrong["number"], len(broken))
             self._keep("integer", broken)
         if "boolean" in self.others:
-            flags = pc.is_in(pc.utf8_lower(present), pa.array(FLAGS.keys(), pa.string()))
-            wrong["boolean"] = 0 if pc.all(flags).as_py() else count
+            flags = pc.unique(pc.utf8_lower(present))
+            self.flags |= set(flags[: len(FLAGS) + 1].to_pylist())
+            wrong["boolean"] = 0 if are_flags(self.flags) else count
         for kind in DATES.keys() & self.others.keys():
             like_a_date = pc.match_substring_regex(unmarked, _DATED[kind])
             bad = unmarked.filter(pc.invert(like_a_date))
@@ -645,6 +649,13 @@ class Guess:
         fitting = [kind for kind, count in self.others.items() if not count]
         ambiguous = {"day/month/year", "month/day/year"} <= {*fitting}
         return "text" if not fitting or (ambiguous and "date" not in fitting) else fitting[0]
+
+
+def are_flags(names: Iterable[str]) -> bool:
+    """Return whether the different values of a column are booleans: all are in FLAGS, but not n for
+    near beside f for far."""
+    spellings = {name.lower() for name in names}
+    return FLAGS.keys() >= spellings and not (spellings & {"n", "y"} and spellings & {"f", "t"})
 
 
 def twin_names(what: str, names: Sequence[str]) -> str:
