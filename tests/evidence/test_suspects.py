@@ -719,6 +719,29 @@ def test_copies_in_other_letters_are_copies(prepare: Prepare, tmp_path: Path) ->
     assert again.holds(parts["test"].inputs).mean() > 0.9
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"city": str.upper}, "city is (unknown) in 100%, not 0%, of its items: are both written"),
+        ({"a": lambda value: value * 25.4, "b": lambda value: value * 25.4}, "; b is "),
+        ({"a": lambda value: None}, "the test part is unlike the validation part, as a is from "),
+        ({}, ""),
+    ],
+)
+def test_a_test_file_written_otherwise_is_said(
+    change: dict[str, Any], sentence: str, prepare: Prepare, tmp_path: Path
+) -> None:
+    rows = frame(1000)
+    rows[:700].to_csv(tmp_path / "a.csv", index=False)
+    held_out = rows[700:].copy()
+    for name, written in change.items():
+        held_out[name] = held_out[name].map(written)
+    held_out.to_csv(tmp_path / "b.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}", test=str(tmp_path / "b.csv"))[1]
+    assert sentence in said
+    assert ("unlike" in said) == bool(change)
+
+
 def test_nothing_is_near_a_single_item(prepare: Prepare, tmp_path: Path) -> None:
     frame(80).to_csv(tmp_path / "a.csv", index=False)
     info, _ = prepare(f"table:{tmp_path / 'a.csv'}")

@@ -14,7 +14,7 @@ from podium.data.artifact import PARTS
 from podium.data.blocks import Selection, are_numbers, blocks
 from podium.data.near import NearItems, letter_cases, mix, one_case, picture_grid
 from podium.data.option_text import written
-from podium.data.profile import MISSING
+from podium.data.profile import MISSING, Profile
 from podium.data.schema import Array, Column, Hashes, InputDescription
 from podium.data.split import Split
 from podium.display.text import are, plural
@@ -103,6 +103,13 @@ often where it has few rows, so many in all."""
 
 _MOST_BY_CHANCE = 0.01
 """Probability of a report where rows meet by chance alone."""
+
+_MOST_MEASURED, _LEAST_OF_BIN = 1000, 4
+"""Items of a part whose values are counted in bins, and how many there are for each bin at least."""
+
+_UNLIKE = 0.5
+"""Share of the test items that would have to be moved to another bin for a column to be as it is in
+validation, from which this is no chance."""
 
 _LEAST_STEPS = 14
 """Spots of a picture, of 64, whose brightness differs from that of their neighbor; plain paper has
@@ -245,6 +252,42 @@ def near_duplicates(
                     f"{together}"
                 )
     return said
+
+
+def unlike_columns(
+    parts: Mapping[str, Selection], descriptions: Mapping[str, InputDescription]
+) -> list[str]:
+    """Say which columns of a given test part are unlike those of validation, in a sentence: of
+    another notation, unit or spelling, or without values."""
+    if not all(map(len, parts.values())):
+        return []  # refused in words, where they are written
+    sides = [
+        {name: sample(parts[part], name, _MOST_MEASURED) for name in descriptions}
+        for part in ("train", "validation", "test")
+    ]
+    profile = Profile.of(
+        (name, described.meaning, described.columns, [sides[0][name]])
+        for name, described in descriptions.items()
+    )
+    counts, wanted = (profile.count(side, np.zeros(1)) for side in (sides[2], sides[1]))
+    said = []
+    for key, bins in profile.bins().items():
+        sizes = [int(of[key].sum()) for of in (counts, wanted)]
+        if min(sizes) < _LEAST_OF_BIN * len(bins.labels):
+            continue
+        shares = [of[key] / size for of, size in zip((counts, wanted), sizes, strict=True)]
+        more = shares[0] - shares[1]
+        if np.abs(more).sum() / 2 >= _UNLIKE:
+            at = int(more.argmax())
+            test, learned = (f"{share[at]:.0%}" for share in shares)
+            said.append(f"{bins.name} is {bins.labels[at]} in {test}, not {learned}, of its items")
+    if not said:
+        return []
+    others = f"; and {len(said) - _EXAMPLES} more" if len(said) > _EXAMPLES else ""
+    return [
+        f"the test part is unlike the validation part, as {'; '.join(said[:_EXAMPLES])}{others}: are both written "
+        "alike, in the same units?"
+    ]
 
 
 def near_sentences(

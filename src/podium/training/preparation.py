@@ -36,6 +36,7 @@ from podium.data.suspects import (
     near_sentences,
     sample,
     telling_words,
+    unlike_columns,
 )
 from podium.data.values import twin_names
 from podium.errors import InvalidInput
@@ -315,6 +316,8 @@ def _report(
     said += _of_sentences(parts, raw) if is_text else _of_columns(parts, raw)
     if not raw.published:
         said += near_duplicates(parts, raw.descriptions)
+        if raw.times is None and (raw.test is not None or raw.given is not None):
+            said += unlike_columns(parts, raw.descriptions)
     if raw.keys is not None and is_text:
         said += near_sentences(raw.keys, hashes, division.index)
     said.append(small_test_part(len(parts["test"]), counts["test"], raw.kind))
