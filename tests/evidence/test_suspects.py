@@ -688,6 +688,26 @@ def test_a_target_on_another_scale_is_an_answer(prepare: Prepare, tmp_path: Path
     assert "column near looks like the answer" not in said
 
 
+def test_a_category_may_tell_a_number(prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()
+    shop = np.random.default_rng(1).integers(12, size=len(table))
+    price = np.random.default_rng(2).permutation(12) + 0.5
+    table["shop"], table["number"] = [f"shop {at}" for at in shop], shop
+    table.assign(label=price[shop]).to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert "column shop looks like the answer" in said
+    assert "column number looks like the answer" in said
+    assert "column city looks" not in said
+
+
+def test_one_of_several_targets_may_be_an_input(prepare: Prepare, tmp_path: Path) -> None:
+    inputs = np.random.default_rng(0).normal(size=(300, 4))
+    np.savez(tmp_path / "a.npz", x=inputs, y=np.stack([inputs[:, 1] ** 2, inputs[:, 2]], axis=1))
+    said = prepare(f"npz:{tmp_path / 'a.npz'}", "y")[1]
+    assert "array x[2] looks like the answer" in said
+    assert "x[1]" not in said
+
+
 def test_rows_that_meet_by_chance_are_no_copies(prepare: Prepare, tmp_path: Path) -> None:
     warned = 0
     for seed in range(20):

@@ -197,7 +197,7 @@ def _beside(
     Columns are compared by their ranks, those that the file is sorted by not at all.
     """
     own = [part for part in parts if parts[part].part is parts["train"].part]
-    if "test" not in own or targets["train"].ndim > 1:
+    if "test" not in own:
         return None
     is_test = np.concatenate([np.full(len(parts[part]), part == "test") for part in own])
     places = np.concatenate([_all(parts[part]) for part in own])
@@ -205,6 +205,7 @@ def _beside(
     numbers, target = (
         np.concatenate([side[part] for part in own])[order] for side in (rows, targets)
     )
+    target = target.reshape(len(target), -1)[:, 0]  # of several outputs the first
     steps = np.diff(numbers, axis=0)
     mixed = (steps > 0).any(0) & (steps < 0).any(0)
     asked, known = (np.flatnonzero(side[order]) for side in (is_test, ~is_test))

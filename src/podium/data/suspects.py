@@ -76,6 +76,9 @@ alone."""
 FEWEST = 20
 """Fewer items tell nothing about a column."""
 
+_MOST_OUTPUTS = 10
+"""Numbers of a target that columns are compared with, the first ones."""
+
 _REPEATED = 5
 """Items of each value, on average, from which values are taken as categories."""
 
@@ -130,32 +133,34 @@ def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[
         rows: Some of the training part, [n, columns].
         target: Class indices or floats, [n] or [n, k].
     """
-    if target.ndim > 1 or len(rows) < FEWEST:
+    if len(rows) < FEWEST:
         return []
-    some, labels = rows.astype(np.float64), target
-    if not (are_numbers(some).all() and are_numbers(labels).all()):
+    some = rows.astype(np.float64)
+    if not (are_numbers(some).all() and are_numbers(target).all()):
         return []  # refused in words, where they are written
-    found = []
-    for at, column in enumerate(columns):
-        values = some[:, at]
-        different = len(np.unique(values))
-        if (
-            column.missing
-            and labels.dtype.kind != "f"
-            and _majority(_absent(values, column), labels) >= _SURE
-        ):
-            sure = True
-        elif labels.dtype.kind == "f":
-            sure = column.kind == "number" and different > 2 and _explained(values, labels) >= _SURE
-        elif different * _REPEATED <= len(values):
-            sure = different > 1 and _majority(values, labels) >= _SURE
-        elif len(np.unique(labels)) == 2:
-            sure = column.kind == "number" and _area(values, labels) >= _SURE
-        else:
-            sure = column.kind == "number" and _runs(values, labels) >= _SURE
-        if sure:
-            found.append(column.name)
-    return found
+    outputs = target.reshape(len(target), -1).T[:_MOST_OUTPUTS]
+    return [
+        column.name
+        for column, values in zip(columns, some.T, strict=True)
+        if any(_is_answer(column, values, labels) for labels in outputs)
+    ]
+
+
+def _is_answer(column: Column, values: NDArray[np.float64], labels: Array) -> bool:
+    different = len(np.unique(values))
+    is_repeated = 1 < different <= len(values) / _REPEATED
+    if labels.dtype.kind == "f":
+        return (is_repeated and _between(values, labels) >= _SURE) or (
+            column.kind == "number" and different > 2 and _explained(values, labels) >= _SURE
+        )
+    if column.missing and _majority(_absent(values, column), labels) >= _SURE:
+        return True
+    if different * _REPEATED <= len(values):
+        return is_repeated and _majority(values, labels) >= _SURE
+    if column.kind != "number":
+        return False
+    tell = _area if len(np.unique(labels)) == 2 else _runs
+    return tell(values, labels) >= _SURE
 
 
 def tells_class(values: Sequence[str], labels: Sequence[str]) -> bool:
@@ -182,6 +187,15 @@ def _explained(values: NDArray[np.float64], labels: Array) -> float:
         return 0.0
     ranks = [np.unique(side, return_inverse=True)[1] for side in (values, labels)]
     return float(max(np.corrcoef(*pair)[0, 1] ** 2 for pair in ((values, labels), ranks)))
+
+
+def _between(values: NDArray[np.float64], labels: Array) -> float:
+    """Return the share of the variance that lies between the means of labels of equal values."""
+    if labels.std() == 0:
+        return 0.0
+    _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
+    means = np.bincount(codes, labels) / counts
+    return float(1 - np.square(labels - means[codes]).mean() / labels.var())
 
 
 def _majority(values: NDArray[np.float64], labels: Array) -> float:
