@@ -652,6 +652,13 @@ def test_a_target_of_names_is_refused(prepare: Prepare, tmp_path: Path) -> None:
     frame().assign(label=[f"n{at}" for at in range(300)]).to_csv(tmp_path / "a.csv", index=False)
     with pytest.raises(InvalidInput, match=r"label has 300 different values in 300 rows"):
         prepare(f"table:{tmp_path / 'a.csv'}")
+    commas = [f"{at % 90 / 10:.2f}".replace(".", ",") for at in range(300)]
+    frame().assign(label=commas).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(
+        InvalidInput, match=r"label has 90 different texts.*\nhint: 'decimal=\",\"'"
+    ):
+        prepare(f"table:{tmp_path / 'a.csv'}")
+    assert prepare(f"table:{tmp_path / 'a.csv'}", decimal=",")[0].kind == "regression"
 
 
 def test_classes_that_may_be_one_or_a_quantity_are_said(prepare: Prepare, tmp_path: Path) -> None:

@@ -72,9 +72,25 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     _report(seen, fields, options)
     by = options.split_by or [field.name for field in fields]
     raw = seen.unfitted(location, options, _keys(seen, by))
+    if not options.kind and len(raw.classes) > _MANY_CATEGORIES:
+        _refuse_like_numbers(seen, raw)
     if not (options.group or options.time or options.part or seen.held_out):
         _warn_of_groups(seen, options, raw.items.target)
     return replace(raw, fit=lambda train: _fit(raw, seen, fields, options, train, scratch))
+
+
+def _refuse_like_numbers(seen: Survey, raw: Raw) -> None:
+    """Refuse classes that look like numbers in another notation.
+
+    Raises:
+        InvalidInput: They do.
+    """
+    if example := _like_numbers(raw.classes):
+        raise InvalidInput(
+            f"{seen.file.name}: the target {raw.target_name} has {len(raw.classes):,} different texts, but most "
+            f"look like numbers or dates, such as {example!r}",
+            f"{_how_to_write(example)}; if these are classes: {written('kind', 'classification')}",
+        )
 
 
 def _keys(seen: Survey, by: Sequence[str]) -> Hashes:
