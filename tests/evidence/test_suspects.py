@@ -27,6 +27,7 @@ from podium.data.preprocessing import TablePreprocessing
 from podium.data.schema import Column, InputDescription
 from podium.data.split import Split
 from podium.data.suspects import find_answers, near_duplicates
+from podium.data.values import twin_names
 from podium.errors import InvalidInput
 from podium.steps.examples import _shown as shown_item
 from podium.steps.prepare_data import DataSettings, prepare_data
@@ -471,6 +472,11 @@ def test_names_that_are_other_numbers_are_other_groups(prepare: Prepare, tmp_pat
     )
     table.to_csv(tmp_path / "a.csv", index=False)
     assert "2 groups of dose" in prepare(f"table:{tmp_path / 'a.csv'}", group="dose")[1]
+    twins = twin_names(
+        "x", ["New York", "New\xa0 York", "new-york", "St. Ann", "St Ann", "P-1", "P1"]
+    )
+    assert twins.startswith("3 x may be one under two names")
+    assert not twin_names("x", ["1-2", "12", "1.2", "A+", "A-", "A", "v1.1", "v11", "é", "e"])
 
 
 def test_plain_pictures_are_not_called_copies(prepare: Prepare, tmp_path: Path) -> None:

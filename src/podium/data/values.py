@@ -6,6 +6,7 @@ same. Numbers are float64; a whole number that float64 cannot hold stays a text.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -651,6 +652,11 @@ class Guess:
         return "text" if not fitting or (ambiguous and "date" not in fitting) else fitting[0]
 
 
+_GAP = r"[\s._-]+"
+_GAPS = rf"(?<=[^\W\d]){_GAP}(?=\w)|(?<=\d){_GAP}(?=[^\W\d])"
+"""What some programs write between the words of a name; between digits it tells numbers apart."""
+
+
 def are_flags(names: Iterable[str]) -> bool:
     """Return whether the different values of a column are booleans: all are in FLAGS, but not n for
     near beside f for far."""
@@ -659,14 +665,15 @@ def are_flags(names: Iterable[str]) -> bool:
 
 
 def twin_names(what: str, names: Sequence[str]) -> str:
-    """Say that some names are probably one: P1 and p1, 1 and 01 and 1.0; nothing where none are.
+    """Say that some names are probably one: P1 and p-1, 1 and 01 and 1.0; nothing where none are.
 
     Args:
         what: ``groups of COLUMN``.
     """
     alike: dict[str, list[str]] = {}
     for name in names:
-        bare = re.sub(r"\.0+$", "", name.casefold().strip())
+        bare = unicodedata.normalize("NFKC", name).casefold().replace("\u200b", "").strip()
+        bare = re.sub(_GAPS, "", re.sub(r"\.0+$", "", bare))
         alike.setdefault(re.sub(r"(^|[^\d.])0+(?=\d)", r"\1", bare), []).append(name)
     twins = [group for group in alike.values() if len(group) > 1]
     if not twins:
