@@ -16,6 +16,7 @@ from podium.data.blocks import Selection
 from podium.data.contract_check import differences
 from podium.data.hashes import hash_labels
 from podium.data.held_out import HeldOut
+from podium.data.hidden_groups import names_groups
 from podium.data.leaks import MOST_VALUES, find_leaks
 from podium.data.near import NearItems
 from podium.data.option_text import of_pipeline, written
@@ -361,6 +362,14 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
                 f"{'column' if described.columns else 'array'} {column} looks like the answer, since it predicts "
                 f"{raw.target_name} alone; unless it is known when the model is used, leave it out{hint}"
             )
+        if described.columns and raw.groups is raw.times is raw.given is None:
+            said += [
+                f"rows with the same {column.name} mostly have the same {raw.target_name}: if they belong "
+                f"together, keep them in one part: {written('group', column.name)}"
+                for at, column in enumerate(columns)
+                if column.name not in answers
+                and names_groups(rows[:, at], target, is_number=column.kind == "number")
+            ]
         if not answers:
             said += find_leaks(parts, name, columns, raw.target_name)
     return said
