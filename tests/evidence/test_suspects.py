@@ -586,6 +586,22 @@ def test_a_share_and_a_percentage_in_one_column_are_said(prepare: Prepare, tmp_p
     assert "column part holds" not in said
 
 
+@pytest.mark.parametrize("mark", [-999, 9999, -32768, 1e20])
+def test_a_number_for_a_missing_value_is_named(
+    mark: float, prepare: Prepare, tmp_path: Path
+) -> None:
+    table = frame()
+    table["income"] = np.where(
+        table["b"] > 0.5, 0, 40_000 + table["a"] * 9_000
+    )  # some earn nothing
+    table.loc[table.index % 7 == 0, "c"] = mark
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert f"column c is {mark:g} in " in said
+    assert said.count("leave these cells empty") == 1
+    assert f"column c is {mark:g} in " in prepare(f"table:{tmp_path / 'a.csv'}", "c")[1]
+
+
 def test_a_word_for_a_missing_value_is_named(prepare: Prepare, tmp_path: Path) -> None:
     table = frame().assign(country=["NA", "DE", "US"] * 100)
     table.to_csv(tmp_path / "a.csv", index=False)

@@ -79,6 +79,10 @@ FEWEST = 20
 _MOST_OUTPUTS = 10
 """Numbers of a target that columns are compared with, the first ones."""
 
+_FEWEST_OTHERS, _LEAST_MARKED = 10, 0.01
+"""Other numbers of a column, and the share of its rows, from which a number far from them all means
+that they are missing."""
+
 _REPEATED = 5
 """Items of each value, on average, from which values are taken as categories."""
 
@@ -161,6 +165,23 @@ def _is_answer(column: Column, values: NDArray[np.float64], labels: Array) -> bo
         return False
     tell = _area if len(np.unique(labels)) == 2 else _runs
     return tell(values, labels) >= _SURE
+
+
+def missing_mark(values: NDArray[np.float64]) -> tuple[float, int] | None:
+    """Return a number that probably means missing, and how often: -999 or 9999, far from all
+    others."""
+    different, counts = np.unique(values, return_counts=True)
+    if len(different) <= _FEWEST_OTHERS:
+        return None
+    for mark, count, others in (
+        (different[0], counts[0], different[1:]),
+        (different[-1], counts[-1], different[:-1]),
+    ):
+        far, span = np.abs(others - mark).min(), np.ptp(others)
+        is_mark = set(f"{abs(mark):g}") == {"9"} or mark < 0 <= others[0] or far > 100 * span
+        if mark and is_mark and far > span and count >= max(3, _LEAST_MARKED * len(values)):
+            return float(mark), int(count)
+    return None
 
 
 def tells_class(values: Sequence[str], labels: Sequence[str]) -> bool:

@@ -21,7 +21,7 @@ from podium.data.leaks import MOST_VALUES, find_leaks
 from podium.data.near import NearItems
 from podium.data.option_text import of_pipeline, written
 from podium.data.profile import Profile
-from podium.data.schema import Hashes
+from podium.data.schema import Array, Hashes
 from podium.data.seen import SeenItems
 from podium.data.sources.fetching import is_small
 from podium.data.sources.known import DATASETS
@@ -33,6 +33,7 @@ from podium.data.suspects import (
     columns_of,
     find_answers,
     find_overlaps,
+    missing_mark,
     near_duplicates,
     near_sentences,
     sample,
@@ -349,6 +350,13 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
         most = min(MOST_ROWS, MOST_VALUES // max(1, width))
         rows, target = (sample(parts["train"], of, most) for of in (name, "target"))
         columns = described.columns or columns_of(name, rows)
+        if described.columns:
+            numbers = {
+                column.name: rows[:, at] + column.center
+                for at, column in enumerate(columns)
+                if column.kind == "number"
+            }
+            said += _of_marks(numbers | ({} if raw.classes else {raw.target_name: target}))
         answers = find_answers(rows.reshape(len(rows), -1), target, columns)
         for column in answers:
             hint = f": {written('drop', column)}" if described.columns else ""
@@ -373,6 +381,17 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
         if not answers:
             said += find_leaks(parts, name, columns, raw.target_name)
     return said
+
+
+def _of_marks(numbers: Mapping[str, Array]) -> list[str]:
+    """Say which columns have a number that probably means missing."""
+    marks = {name: missing_mark(values) for name, values in numbers.items()}
+    return [
+        f"column {name} is {mark[0]:g} in {mark[1]:,} of {len(numbers[name]):,} training rows, far from all its "
+        "other numbers: if it means missing, leave these cells empty"
+        for name, mark in marks.items()
+        if mark
+    ]
 
 
 def _of_sentences(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
