@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from podium.errors import InvalidInput
 from podium.steps.prepare_data import DataSettings, prepare_data
@@ -71,6 +72,23 @@ def test_two_things_in_either_order_are_no_windows(
     home, away = DRAW.integers(30, size=(2, ROWS))
     games = pd.DataFrame(np.hstack([of_team[home], of_team[away]])).add_prefix("x").assign(y=LABELS)
     assert "overlap" not in warned(caplog, tmp_path, games, "y")
+
+
+@pytest.mark.parametrize("is_video", [True, False])
+def test_frames_of_videos_in_two_parts_are_named(
+    is_video: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    draw = np.random.default_rng(5)
+    for clip in range(20):
+        (tmp_path / "frames" / "ab"[clip % 2]).mkdir(parents=True, exist_ok=True)
+        scene, drift = draw.integers(0, 200, (2, 8, 8)) / [[[1]], [[8]]]
+        for at in range(15):
+            scene = scene + drift if is_video else draw.integers(0, 200, (8, 8))
+            pixels = (scene + draw.normal(size=(8, 8))) % 256
+            file = tmp_path / "frames" / "ab"[clip % 2] / f"frame{clip * 15 + at:04}.png"
+            Image.fromarray(pixels.astype(np.uint8)).resize((32, 32)).save(file)
+    prepare_data(DataSettings(dataset=f"images:{tmp_path / 'frames'}"), tmp_path / "data")
+    assert ("test pictures are nearest to a training picture" in caplog.text) == is_video
 
 
 def test_infinity_in_an_array_is_refused_in_words(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from podium.data.blocks import Selection, are_numbers
-from podium.data.near import mix, project
+from podium.data.near import mix, picture_grid, project
 from podium.data.option_text import written
 from podium.data.schema import Array, Column
 from podium.data.suspects import FEWEST
@@ -105,6 +105,31 @@ def find_leaks(
             f"{written('time', 'COLUMN')} or {written('group', 'COLUMN')}"
         )
     return said
+
+
+def find_frames(parts: Mapping[str, Selection], name: str) -> list[str]:
+    """Say how many test pictures are nearest to training pictures beside them, in sentences.
+
+    Args:
+        name: The input, pictures.
+    """
+    if not all(map(len, parts.values())):
+        return []
+    spots = {
+        part: np.concatenate(
+            [picture_grid(block).reshape(len(block), -1) for block in of.blocks(name)]
+        )
+        for part, of in parts.items()
+    }
+    targets = {part: np.asarray(of.array("target")[_all(of)]) for part, of in parts.items()}
+    if not (beside := _beside(parts, spots, targets)):
+        return []
+    return [
+        f"{beside[0]:,} of {beside[1]:,} test pictures are nearest to a training picture whose file is at most "
+        f"{_BESIDE} places from theirs by name, which tells what they show as no other does: frames of one video or "
+        "pictures of one patient are in both parts, so a model may know them by heart; keep them together: "
+        f"{written('group', 'folder')}, or a pattern"
+    ]
 
 
 def _all(part: Selection) -> NDArray[np.int64]:

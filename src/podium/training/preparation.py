@@ -17,7 +17,7 @@ from podium.data.contract_check import differences
 from podium.data.hashes import hash_labels
 from podium.data.held_out import HeldOut
 from podium.data.hidden_groups import names_groups
-from podium.data.leaks import MOST_VALUES, find_leaks
+from podium.data.leaks import MOST_VALUES, find_frames, find_leaks
 from podium.data.near import NearItems
 from podium.data.option_text import of_pipeline, written
 from podium.data.profile import Profile
@@ -342,6 +342,8 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
     """Say which columns and numbers of arrays give the target away."""
     said = list[str]()
     for name, described in raw.descriptions.items():
+        if described.meaning == "image" and not raw.published:
+            said += find_frames(parts, name)
         if described.meaning not in ("table", "array"):
             continue
         width = parts["train"].array(name)[:1].size
