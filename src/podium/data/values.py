@@ -94,10 +94,14 @@ _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 GROUPS = "'\u2019\u00a0\u202f"
 """Signs that group digits in any notation."""
 
-_CURRENCY = r"[$€£¥₹₩₽]|USD|EUR|GBP|CHF|JPY|CNY|INR"
+_CURRENCY = (
+    r"(?:US|CA|HK|NZ|[ACR])?\$|[€£¥₹₩₽₺₴₪₫₦฿₱円元원]|USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CZK|HUF|BRL|CAD"
+    r"|AUD|MXN|ZAR|TRY|Rs\.?|kr|zł|Kč|руб\.?"
+)
 _WRITTEN = (
     rf"^(?P<sign>[+-]?)(?P<before>{_CURRENCY})?\s?(?P<minus>-?)"
-    rf"(?P<digits>[1-9]\d{{0,2}}(?:[,{GROUPS}]\d{{3}})+(?:\.\d+)?|\d+\.?\d*|\.\d+)"
+    rf"(?P<digits>[1-9]\d{{0,2}}(?:[,{GROUPS}]\d{{3}})+(?:\.\d+)?|\d+\.?\d*|\.\d+"
+    r"|[1-9]\d?(?:,\d\d)+,\d{3}(?:\.\d+)?)"  # 1,23,456 in India
     rf"\s?(?P<after>{_CURRENCY}|%)?$"
 )
 """Money, per cent, and thousands in groups."""
