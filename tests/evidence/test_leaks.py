@@ -65,6 +65,17 @@ def test_a_target_hidden_in_the_rows_is_named(
     assert sentence in warned(caplog, tmp_path, table, "y")
 
 
+@pytest.mark.parametrize("name", ["features of a series", "visits of patients"])
+def test_rows_divided_as_the_hint_says_are_apart(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    TABLES[name][0].assign(at=np.arange(ROWS), who=PATIENT).to_csv(tmp_path / "a.csv")
+    options = {"time": "at"} if "series" in name else {"group": "who"}
+    dataset = f"table:{tmp_path / 'a.csv'}"
+    prepare_data(DataSettings(dataset=dataset, target="y", data_options=options), tmp_path / "data")
+    assert "nearest to" not in caplog.text
+
+
 def test_two_things_in_either_order_are_no_windows(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
