@@ -113,16 +113,22 @@ def find_frames(parts: Mapping[str, Selection], name: str) -> list[str]:
     Args:
         name: The input, pictures.
     """
-    if not all(map(len, parts.values())):
+    train = parts["train"].part
+    first = {
+        part: Selection(part=train, index=_all(of)[_all(of) < _FIRST])
+        for part, of in parts.items()
+        if of.part is train
+    }
+    if "test" not in first or not all(map(len, first.values())):
         return []
     spots = {
         part: np.concatenate(
             [picture_grid(block).reshape(len(block), -1) for block in of.blocks(name)]
         )
-        for part, of in parts.items()
+        for part, of in first.items()
     }
-    targets = {part: np.asarray(of.array("target")[_all(of)]) for part, of in parts.items()}
-    if not (beside := _beside(parts, spots, targets)):
+    targets = {part: np.asarray(of.array("target")[_all(of)]) for part, of in first.items()}
+    if not (beside := _beside(first, spots, targets)):
         return []
     return [
         f"{beside[0]:,} of {beside[1]:,} test pictures are nearest to a training picture whose file is at most "
