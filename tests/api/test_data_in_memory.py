@@ -59,6 +59,7 @@ def test_a_table_in_memory_is_a_dataset(what: str, home: Path) -> None:
         (FRAME[["size", "city"]], FRAME["sold"]),
         (FRAME[["size", "city"]].to_dict("list"), list(FRAME["sold"])),
         (FRAME[["size", "city"]], FRAME[["sold"]]),
+        (FRAME[["size", "city"]].set_index(np.arange(200) + 7), FRAME["sold"]),
         (FRAME[["size", "city"]], (np.arange(200) % 2)[:, None]),
         (ARRAY, np.array(["yes", "no"] * 100)),
         (ARRAY, FRAME["sold"]),
@@ -77,6 +78,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a number": (3, "data cannot be of type int"),
     "another number of targets": ((ARRAY, [1, 2]), "X has 200 items, but y has 2"),
     "columns of several lengths": ({"a": [1, 2], "b": [1]}, "these columns are no table"),
+    "targets in another order": (
+        (FRAME[["size"]], FRAME["sold"][::-1]),
+        "rows would get the targets of others",
+    ),
     "two targets": ((FRAME[["size"]], FRAME[["city", "sold"]]), "y has 2 columns"),
     "a target alone": ((FRAME, 3), "y cannot be of type int"),
     "mixed targets": ((ARRAY, ["yes", None] * 100), "target holds objects"),

@@ -16,6 +16,8 @@ TYPES: dict[str, tuple[Any, str]] = {
     "numbers": (["1", "2.5", "NA", "1e-3"], "number"),
     "postal codes": (["01067", "53113"], "text"),
     "truth": (["True", "false", "?"], "boolean"),
+    "near and far": (["n", "f", "F"], "text"),
+    "no and yes": (["n", "Y", "no", "1"], "boolean"),
     "dates": (["2026-01-31", "2026-02-01T12:00:00", "2026-02-01T12:00:00Z"], "date"),
     "words": (["1", "2", "two"], "text"),
     "nothing": (["", "NA", "null"], "empty"),
@@ -118,6 +120,13 @@ def test_money_percent_and_thousands_are_numbers() -> None:
     numbers, bad = to_numbers(pa.array([*written, "1,23", "$", "5 cats"]))
     np.testing.assert_array_equal(numbers[:8], [5, -5, 1234.5, 0.45, 1234, 5, 2000, 1500])
     assert bad.drop_null().to_pylist() == ["1,23", "$", "5 cats"]
+    abroad = ["1200 zł", "R$ 1,200", "US$1,200.00", "1200 руб.", "1,200円", "Rs. 1,200", "1200 kr"]
+    assert to_numbers(pa.array(abroad))[0].tolist() == [1200] * len(abroad)
+    indian, bad = to_numbers(
+        pa.array(["1,23,456", "12,34,56,789.5", "₹ 1,00,000", "1,2,345", "1,23,45"])
+    )
+    np.testing.assert_array_equal(indian, [123456, 123456789.5, 100000, np.nan, np.nan])
+    assert bad.drop_null().to_pylist() == ["1,2,345", "1,23,45"]
 
 
 def test_negative_numbers_of_bookkeepers_are_numbers() -> None:

@@ -61,6 +61,9 @@ def test_parquet_keeps_its_types(tmp_path: Path) -> None:
 def test_quoted_text_may_hold_delimiters_and_lines(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", 'text,label\n"one, two\nthree ""four""",1\n')
     assert values(path) == {"text": ['one, two\nthree "four"'], "label": ["1"]}
+    for text in ('"one, two\nthree" ,1', '"half \\"inch\\"",1', '"one ""two\nthree"" four",1'):
+        write(path, f"text,label\n{text}\n" + '3" pipe,2\n')
+        assert values(path)["label"][-1] == "2"
 
 
 def test_latin_1_is_read_when_asked(tmp_path: Path) -> None:
@@ -112,6 +115,11 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
     "equal names": ("a.csv", "a,b,a\n1,2,3\n", "column 3 is called 'a', as column 1 is"),
     "no name": ("a.csv", "a,\n1,2\n", "column 2 has no name"),
     "header again": ("a.csv", "a,b\n1,2\na,b\n3,4\n", "a.csv, row 2: is the header again"),
+    "a mark of inches": (
+        "a.csv",
+        'name,size,label\npipe,"3,x\nrod,4,y\nbar,"5,x\nbolt,6,y\n',
+        "a.csv, line 2: a quotation mark begins a text that goes on to line 4",
+    ),
     "empty": ("a.csv", "", "a.csv is empty"),
     "blank": ("a.csv", "\n \n", "a.csv is empty"),
     "latin-1": (

@@ -87,6 +87,24 @@ def test_a_column_that_tells_the_answer_may_be_a_group(prepare: Prepare, tmp_pat
     assert "as a patient does: group=patient" in said
 
 
+@pytest.mark.parametrize("prefix", ["", "P"])
+def test_a_name_that_is_learned_from_may_be_a_group(
+    prefix: str, prepare: Prepare, tmp_path: Path
+) -> None:
+    draw = np.random.default_rng(3)
+    numbers = draw.permutation(900)[:60]
+    rows = table(np.where(draw.random(len(PATIENTS)) < 0.1, 1 - SICK, SICK)).drop(columns="id")
+    rows["age"] = (
+        20 + 3 * SICK * draw.integers(9, 12, 60)[PATIENTS] + draw.integers(0, 20, 60)[PATIENTS]
+    )
+    rows["patient"] = [f"{prefix}{number}" for number in numbers[PATIENTS]]
+    rows.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")
+    assert "rows with the same patient mostly have the same sick" in said
+    assert "rows with the same age" not in said
+    assert "rows with the same" not in prepare(f"table:{tmp_path / 'a.csv'}", group="patient")
+
+
 def test_names_of_unrelated_rows_are_no_groups(prepare: Prepare, tmp_path: Path) -> None:
     table(np.random.default_rng(1).integers(0, 2, len(PATIENTS))).to_csv(
         tmp_path / "a.csv", index=False

@@ -27,6 +27,7 @@ from podium.data.preprocessing import TablePreprocessing
 from podium.data.schema import Column, InputDescription
 from podium.data.split import Split
 from podium.data.suspects import find_answers, near_duplicates
+from podium.data.values import twin_names
 from podium.errors import InvalidInput
 from podium.steps.examples import _shown as shown_item
 from podium.steps.prepare_data import DataSettings, prepare_data
@@ -471,6 +472,11 @@ def test_names_that_are_other_numbers_are_other_groups(prepare: Prepare, tmp_pat
     )
     table.to_csv(tmp_path / "a.csv", index=False)
     assert "2 groups of dose" in prepare(f"table:{tmp_path / 'a.csv'}", group="dose")[1]
+    twins = twin_names(
+        "x", ["New York", "New\xa0 York", "new-york", "St. Ann", "St Ann", "P-1", "P1"]
+    )
+    assert twins.startswith("3 x may be one under two names")
+    assert not twin_names("x", ["1-2", "12", "1.2", "A+", "A-", "A", "v1.1", "v11", "é", "e"])
 
 
 def test_plain_pictures_are_not_called_copies(prepare: Prepare, tmp_path: Path) -> None:
@@ -580,6 +586,22 @@ def test_a_share_and_a_percentage_in_one_column_are_said(prepare: Prepare, tmp_p
     assert "column part holds" not in said
 
 
+@pytest.mark.parametrize("mark", [-999, 9999, -32768, 1e20])
+def test_a_number_for_a_missing_value_is_named(
+    mark: float, prepare: Prepare, tmp_path: Path
+) -> None:
+    table = frame()
+    table["income"] = np.where(
+        table["b"] > 0.5, 0, 40_000 + table["a"] * 9_000
+    )  # some earn nothing
+    table.loc[table.index % 7 == 0, "c"] = mark
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert f"column c is {mark:g} in " in said
+    assert said.count("leave these cells empty") == 1
+    assert f"column c is {mark:g} in " in prepare(f"table:{tmp_path / 'a.csv'}", "c")[1]
+
+
 def test_a_word_for_a_missing_value_is_named(prepare: Prepare, tmp_path: Path) -> None:
     table = frame().assign(country=["NA", "DE", "US"] * 100)
     table.to_csv(tmp_path / "a.csv", index=False)
@@ -652,6 +674,13 @@ def test_a_target_of_names_is_refused(prepare: Prepare, tmp_path: Path) -> None:
     frame().assign(label=[f"n{at}" for at in range(300)]).to_csv(tmp_path / "a.csv", index=False)
     with pytest.raises(InvalidInput, match=r"label has 300 different values in 300 rows"):
         prepare(f"table:{tmp_path / 'a.csv'}")
+    commas = [f"{at % 90 / 10:.2f}".replace(".", ",") for at in range(300)]
+    frame().assign(label=commas).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(
+        InvalidInput, match=r"label has 90 different texts.*\nhint: 'decimal=\",\"'"
+    ):
+        prepare(f"table:{tmp_path / 'a.csv'}")
+    assert prepare(f"table:{tmp_path / 'a.csv'}", decimal=",")[0].kind == "regression"
 
 
 def test_classes_that_may_be_one_or_a_quantity_are_said(prepare: Prepare, tmp_path: Path) -> None:
@@ -688,6 +717,26 @@ def test_a_target_on_another_scale_is_an_answer(prepare: Prepare, tmp_path: Path
     assert "column near looks like the answer" not in said
 
 
+def test_a_category_may_tell_a_number(prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()
+    shop = np.random.default_rng(1).integers(12, size=len(table))
+    price = np.random.default_rng(2).permutation(12) + 0.5
+    table["shop"], table["number"] = [f"shop {at}" for at in shop], shop
+    table.assign(label=price[shop]).to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert "column shop looks like the answer" in said
+    assert "column number looks like the answer" in said
+    assert "column city looks" not in said
+
+
+def test_one_of_several_targets_may_be_an_input(prepare: Prepare, tmp_path: Path) -> None:
+    inputs = np.random.default_rng(0).normal(size=(300, 4))
+    np.savez(tmp_path / "a.npz", x=inputs, y=np.stack([inputs[:, 1] ** 2, inputs[:, 2]], axis=1))
+    said = prepare(f"npz:{tmp_path / 'a.npz'}", "y")[1]
+    assert "array x[2] looks like the answer" in said
+    assert "x[1]" not in said
+
+
 def test_rows_that_meet_by_chance_are_no_copies(prepare: Prepare, tmp_path: Path) -> None:
     warned = 0
     for seed in range(20):
@@ -717,6 +766,29 @@ def test_copies_in_other_letters_are_copies(prepare: Prepare, tmp_path: Path) ->
     assert near is not None
     again = NearItems.from_arrays(near.to_arrays())
     assert again.holds(parts["test"].inputs).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"city": str.upper}, "city is (unknown) in 100%, not 0%, of its items: are both written"),
+        ({"a": lambda value: value * 25.4, "b": lambda value: value * 25.4}, "; b is "),
+        ({"a": lambda value: None}, "the test part is unlike the validation part, as a is from "),
+        ({}, ""),
+    ],
+)
+def test_a_test_file_written_otherwise_is_said(
+    change: dict[str, Any], sentence: str, prepare: Prepare, tmp_path: Path
+) -> None:
+    rows = frame(1000)
+    rows[:700].to_csv(tmp_path / "a.csv", index=False)
+    held_out = rows[700:].copy()
+    for name, written in change.items():
+        held_out[name] = held_out[name].map(written)
+    held_out.to_csv(tmp_path / "b.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}", test=str(tmp_path / "b.csv"))[1]
+    assert sentence in said
+    assert ("unlike" in said) == bool(change)
 
 
 def test_nothing_is_near_a_single_item(prepare: Prepare, tmp_path: Path) -> None:

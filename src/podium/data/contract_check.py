@@ -15,7 +15,7 @@ from podium.data.preprocessing.table import Field, TableColumn, TablePreprocessi
 from podium.data.profile import MISSING, UNKNOWN, Bins, Profile
 from podium.data.rows import Rows
 from podium.data.schema import DATES
-from podium.data.values import FLAGS, LOOSE, Guess
+from podium.data.values import LOOSE, Guess, are_flags
 from podium.display.text import are, exact, plural
 
 _MOST_CATEGORIES = 50
@@ -46,9 +46,8 @@ def draft_target(classes: tuple[str, ...], values: NDArray[np.float64]) -> Expec
     """Return what a target held: its classes, or else its numbers."""
     if not classes:
         return Expected(type="number", other=_OTHER, **_limits(Bins.of_numbers("target", values)))
-    boolean = all(name.lower() in FLAGS for name in classes)
     listed = classes if len(classes) <= _MOST_CATEGORIES else ()
-    return Expected(type="boolean" if boolean else "category", categories=listed)
+    return Expected(type="boolean" if are_flags(classes) else "category", categories=listed)
 
 
 def _drafted(column: TableColumn, bins: Bins | None, train: int) -> Expected:

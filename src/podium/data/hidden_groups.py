@@ -29,6 +29,10 @@ _AGREEMENT = 0.5
 _DEVIATIONS = 4.0
 """Standard deviations above chance, which are at most one over the root of the groups."""
 
+_LEAST_NAMES, _LEAST_ITEMS, _MOST_NEXT = 30, 3, 0.2
+"""Names, items of each on average, and agreement with items of the next number, from which and to
+which a column that is learned from names a group, as that of a patient's number does."""
+
 _FIFTHS = (0.2, 0.4, 0.6, 0.8)
 
 
@@ -42,8 +46,7 @@ def share_targets(groups: Sequence[object] | Array, target: Array) -> bool:
     """
     if target.ndim > 1 or not len(target):
         return False
-    bounds = np.quantile(target, _FIFTHS) if target.dtype.kind == "f" else None
-    labels = target if bounds is None else np.searchsorted(bounds, target)
+    labels = _labels(target)
     sizes, of_item = _sizes(groups.tolist() if isinstance(groups, np.ndarray) else groups)
     of_class, classes = _sizes(labels.tolist())
     several = sizes > 1
@@ -57,6 +60,30 @@ def share_targets(groups: Sequence[object] | Array, target: Array) -> bool:
     same, pairs, chance = _pairs(both), _pairs(sizes), np.square(of_class / len(labels)).sum()
     least = max(_AGREEMENT, _DEVIATIONS / np.sqrt(several.sum()))
     return bool(same / pairs - chance >= least * (1 - chance) > 0)
+
+
+def names_groups(values: Array, target: Array, *, is_number: bool) -> bool:
+    """Return whether equal values of a column share their target, as a patient's do, and those of
+    the next number do not, as those of an age would.
+
+    Args:
+        values: Floats, or codes of categories, [n].
+        target: As share_targets takes it.
+        is_number: Whether values have an order.
+    """
+    different, codes = np.unique(values, return_inverse=True)
+    if (
+        not _LEAST_NAMES <= len(different) <= len(values) / _LEAST_ITEMS
+        or (is_number and (different != np.rint(different)).any())
+        or not share_targets(values, target)
+    ):
+        return False
+    labels = np.unique(_labels(target), return_inverse=True)[1]
+    counts = np.zeros((len(different), labels.max() + 1))
+    np.add.at(counts, (codes, labels), 1)
+    sizes, chance = counts.sum(1), np.square(counts.sum(0) / len(labels)).sum()
+    next_to = (counts[1:] * counts[:-1]).sum() / (sizes[1:] * sizes[:-1]).sum()
+    return not is_number or bool(next_to - chance <= _MOST_NEXT * (1 - chance))
 
 
 def find_beginning(names: Sequence[str], target: Array) -> tuple[str, str] | None:
@@ -76,6 +103,12 @@ def find_beginning(names: Sequence[str], target: Array) -> tuple[str, str] | Non
         if share_targets(groups, target):
             return after, Counter(groups).most_common(1)[0][0]
     return None
+
+
+def _labels(target: Array) -> Array:
+    if target.dtype.kind != "f":
+        return target
+    return np.searchsorted(np.quantile(target, _FIFTHS), target)
 
 
 def _sizes(names: Iterable[object]) -> tuple[Array, Array]:

@@ -54,6 +54,13 @@ def located(data: Any, target: str = "") -> tuple[str, str]:
 
 def _joined(items: Any, targets: Any, target: str) -> tuple[Any, str]:
     """Return items with their targets, and the name of these."""
+    if all(hasattr(side, "iloc") for side in (items, targets)):
+        own, other = items.index, targets.index
+        if not own.equals(other) and own.is_unique and set(own) == set(other):
+            raise InvalidInput(
+                "the index of y is that of X in another order: rows would get the targets of others",
+                "y.loc[X.index] puts them in order",
+            )
     if hasattr(targets, "columns"):  # a frame of one column
         columns = to_table(targets)
         if columns.num_columns != 1:

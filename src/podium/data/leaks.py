@@ -1,13 +1,14 @@
 """Warnings about columns that only together, or only over all rows, give the target away: sums,
-means of the target, windows of a series that overlap."""
+means of the target, rows of one series or group."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from podium.data.blocks import Selection, are_numbers
-from podium.data.near import mix
+from podium.data.near import mix, picture_grid, project
 from podium.data.option_text import written
 from podium.data.schema import Array, Column
 from podium.data.suspects import FEWEST
@@ -35,6 +36,19 @@ _LEAST_BLOCK = 4
 
 _LEAST_WINDOWS = 0.05
 """Share of the test rows that overlap training rows, from which they are windows of a series."""
+
+_BESIDE, _AROUND = 5, 0.05
+"""Places of a file that are beside a row, and the share of the file in which a series may go on."""
+
+_FIRST, _ASKED = 50_000, 500
+"""Rows of a file that are looked at for what stands beside them, and test rows of them."""
+
+_LEAST_BESIDE = 0.3
+"""Share of the test rows, without those by chance, that are nearest to a row beside them."""
+
+_LEAST_SKILL, _LEAST_GAIN, _DEVIATIONS = 0.4, 0.25, 3.0
+"""Agreement of targets with those of the nearest rows, the part of it that is lost without the rows
+around, and in how many standard deviations that shows."""
 
 _Floats = NDArray[np.float64]
 
@@ -83,7 +97,45 @@ def find_leaks(
             "series do: a model may know them by heart; divide them by time, with a gap as long as a window: "
             f"{written('time', 'COLUMN')}"
         )
+    elif beside := _beside(parts, rows, targets):
+        said.append(
+            f"{beside[0]:,} of {beside[1]:,} test rows are nearest to a training row at most {_BESIDE} places from "
+            f"them in the file, which tells their {target} as no row from elsewhere does: rows of one series or one "
+            f"patient are in both parts, so a model may know them by heart; divide them by time or by group: "
+            f"{written('time', 'COLUMN')} or {written('group', 'COLUMN')}"
+        )
     return said
+
+
+def find_frames(parts: Mapping[str, Selection], name: str) -> list[str]:
+    """Say how many test pictures are nearest to training pictures beside them, in sentences.
+
+    Args:
+        name: The input, pictures.
+    """
+    train = parts["train"].part
+    first = {
+        part: Selection(part=train, index=_all(of)[_all(of) < _FIRST])
+        for part, of in parts.items()
+        if of.part is train
+    }
+    if "test" not in first or not all(map(len, first.values())):
+        return []
+    spots = {
+        part: np.concatenate(
+            [picture_grid(block).reshape(len(block), -1) for block in of.blocks(name)]
+        )
+        for part, of in first.items()
+    }
+    targets = {part: np.asarray(of.array("target")[_all(of)]) for part, of in first.items()}
+    if not (beside := _beside(first, spots, targets)):
+        return []
+    return [
+        f"{beside[0]:,} of {beside[1]:,} test pictures are nearest to a training picture whose file is at most "
+        f"{_BESIDE} places from theirs by name, which tells what they show as no other does: frames of one video or "
+        "pictures of one patient are in both parts, so a model may know them by heart; keep them together: "
+        f"{written('group', 'folder')}, or a pattern"
+    ]
 
 
 def _all(part: Selection) -> NDArray[np.int64]:
@@ -165,6 +217,71 @@ def _overlapping(known: _Floats, new: _Floats) -> int:
         elsewhere = times[at] > sum(np.isin(wanted, blocks_of) for blocks_of in apart)
         found |= is_telling & (blocks[at] == wanted) & elsewhere
     return int(found.sum())
+
+
+def _beside(
+    parts: Mapping[str, Selection], rows: Mapping[str, _Floats], targets: Mapping[str, Array]
+) -> tuple[int, int] | None:
+    """Return how many test rows are nearest to a training row beside them in the file, and of how
+    many; None where this is chance, or the nearest rows from elsewhere tell the target as well.
+
+    Columns are compared by their ranks, those that the file is sorted by not at all.
+    """
+    own = [part for part in parts if parts[part].part is parts["train"].part]
+    if "test" not in own:
+        return None
+    is_test = np.concatenate([np.full(len(parts[part]), part == "test") for part in own])
+    places = np.concatenate([_all(parts[part]) for part in own])
+    order = np.argsort(places)[:_FIRST]
+    numbers, target = (
+        np.concatenate([side[part] for part in own])[order] for side in (rows, targets)
+    )
+    target = target.reshape(len(target), -1)[:, 0]  # of several outputs the first
+    steps = np.diff(numbers, axis=0)
+    mixed = (steps > 0).any(0) & (steps < 0).any(0)
+    asked, known = (np.flatnonzero(side[order]) for side in (is_test, ~is_test))
+    if mixed.sum() < 2 or min(len(asked), len(known)) < FEWEST:
+        return None
+    points = project(rankdata(numbers[:, mixed], axis=0) / len(numbers))
+    labels = rankdata(target) / len(target) if target.dtype.kind == "f" else target
+    asked = asked[:: -(-len(asked) // _ASKED)]
+    count = _known_by_place(points, labels, places[order], asked, known)
+    return (count, len(asked)) if count else None
+
+
+def _known_by_place(
+    points: _Floats, labels: Array, places: Array, asked: Array, known: Array
+) -> int:
+    """Count rows asked for whose nearest known row is beside them; 0 where this does not matter.
+
+    Args:
+        points: [n, dimensions].
+        labels: Classes, or ranks of numbers, [n].
+        places: Of the rows in the file, [n].
+        asked: Positions of some rows.
+        known: Positions of the others.
+    """
+    squares, around = np.square(points[known]).sum(1), _AROUND * len(places)
+    found = np.empty((len(asked), 5))
+    for at, row in enumerate(asked):
+        distances = squares - 2 * points[known] @ points[row]
+        apart = np.abs(places[known] - places[row])
+        nearest = distances.argmin()
+        elsewhere = np.where(apart > around, distances, np.inf).argmin()
+        off = np.abs(labels[known] - labels[row])
+        off = off if labels.dtype.kind == "f" else np.sign(off)
+        by_chance = (apart[off <= off[nearest]] <= _BESIDE).mean()
+        found[at] = apart[nearest] <= _BESIDE, by_chance, off[nearest], off[elsewhere], off.mean()
+    share, chance, near, far, any_row = found.mean(0)
+    lost = found[:, 3] - found[:, 2]
+    skill = 1 - near / any_row if any_row else 0.0
+    matters = (
+        share - chance > _LEAST_BESIDE * (1 - chance)
+        and skill >= _LEAST_SKILL
+        and far - near >= _LEAST_GAIN * skill * any_row
+        and lost.mean() >= _DEVIATIONS * lost.std() / np.sqrt(len(lost))
+    )
+    return int(found[:, 0].sum()) if matters else 0
 
 
 def _blocks(rows: _Floats, size: int) -> list[NDArray[np.uint64]]:

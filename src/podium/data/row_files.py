@@ -305,9 +305,33 @@ def _first_lines(
     try:
         delimiter = delimiter or _find_delimiter(lines)
         cells = [line for line in csv.reader(lines, delimiter=delimiter) if line]
+        _check_quotes(head, delimiter, name)
         return cells, delimiter, int(said is not None)
     except csv.Error as error:
         raise Damaged(f"{name} is not readable as CSV: {error}") from None
+
+
+def _check_quotes(head: str, delimiter: str, name: str) -> None:
+    """Refuse a quotation mark that nothing closes: all rows up to the next one are in its cell.
+
+    Raises:
+        InvalidInput: Within a cell of several lines, text follows what would close it.
+    """
+    lines = io.StringIO(head, newline="").readlines()
+    records = csv.reader(lines, delimiter=delimiter, strict=True)
+    while '"' in head:
+        above = records.line_num
+        try:
+            if next(records, None) is None:
+                return
+        except csv.Error:
+            after = re.match(r'(?:[^"]|"")*" *([^" \r\n])', lines[records.line_num - 1])
+            if records.line_num - above > 1 and after and after[1] != delimiter:
+                raise InvalidInput(
+                    f"{name}, line {above + 1}: a quotation mark begins a text that goes on to line "
+                    f"{records.line_num}, where more text follows its end",
+                    'write a mark within a text twice, and the text in marks: "a 3"" pipe"',
+                ) from None
 
 
 def _find_delimiter(lines: Sequence[str]) -> str:

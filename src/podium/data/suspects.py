@@ -14,7 +14,7 @@ from podium.data.artifact import PARTS
 from podium.data.blocks import Selection, are_numbers, blocks
 from podium.data.near import NearItems, letter_cases, mix, one_case, picture_grid
 from podium.data.option_text import written
-from podium.data.profile import MISSING
+from podium.data.profile import MISSING, Profile
 from podium.data.schema import Array, Column, Hashes, InputDescription
 from podium.data.split import Split
 from podium.display.text import are, plural
@@ -76,6 +76,13 @@ alone."""
 FEWEST = 20
 """Fewer items tell nothing about a column."""
 
+_MOST_OUTPUTS = 10
+"""Numbers of a target that columns are compared with, the first ones."""
+
+_FEWEST_OTHERS, _LEAST_MARKED = 10, 0.01
+"""Other numbers of a column, and the share of its rows, from which a number far from them all means
+that they are missing."""
+
 _REPEATED = 5
 """Items of each value, on average, from which values are taken as categories."""
 
@@ -104,6 +111,13 @@ often where it has few rows, so many in all."""
 _MOST_BY_CHANCE = 0.01
 """Probability of a report where rows meet by chance alone."""
 
+_MOST_MEASURED, _LEAST_OF_BIN = 1000, 4
+"""Items of a part whose values are counted in bins, and how many there are for each bin at least."""
+
+_UNLIKE = 0.5
+"""Share of the test items that would have to be moved to another bin for a column to be as it is in
+validation, from which this is no chance."""
+
 _LEAST_STEPS = 14
 """Spots of a picture, of 64, whose brightness differs from that of their neighbor; plain paper has
 fewer, and pages look alike."""
@@ -123,32 +137,51 @@ def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[
         rows: Some of the training part, [n, columns].
         target: Class indices or floats, [n] or [n, k].
     """
-    if target.ndim > 1 or len(rows) < FEWEST:
+    if len(rows) < FEWEST:
         return []
-    some, labels = rows.astype(np.float64), target
-    if not (are_numbers(some).all() and are_numbers(labels).all()):
+    some = rows.astype(np.float64)
+    if not (are_numbers(some).all() and are_numbers(target).all()):
         return []  # refused in words, where they are written
-    found = []
-    for at, column in enumerate(columns):
-        values = some[:, at]
-        different = len(np.unique(values))
-        if (
-            column.missing
-            and labels.dtype.kind != "f"
-            and _majority(_absent(values, column), labels) >= _SURE
-        ):
-            sure = True
-        elif labels.dtype.kind == "f":
-            sure = column.kind == "number" and different > 2 and _explained(values, labels) >= _SURE
-        elif different * _REPEATED <= len(values):
-            sure = different > 1 and _majority(values, labels) >= _SURE
-        elif len(np.unique(labels)) == 2:
-            sure = column.kind == "number" and _area(values, labels) >= _SURE
-        else:
-            sure = column.kind == "number" and _runs(values, labels) >= _SURE
-        if sure:
-            found.append(column.name)
-    return found
+    outputs = target.reshape(len(target), -1).T[:_MOST_OUTPUTS]
+    return [
+        column.name
+        for column, values in zip(columns, some.T, strict=True)
+        if any(_is_answer(column, values, labels) for labels in outputs)
+    ]
+
+
+def _is_answer(column: Column, values: NDArray[np.float64], labels: Array) -> bool:
+    different = len(np.unique(values))
+    is_repeated = 1 < different <= len(values) / _REPEATED
+    if labels.dtype.kind == "f":
+        return (is_repeated and _between(values, labels) >= _SURE) or (
+            column.kind == "number" and different > 2 and _explained(values, labels) >= _SURE
+        )
+    if column.missing and _majority(_absent(values, column), labels) >= _SURE:
+        return True
+    if different * _REPEATED <= len(values):
+        return is_repeated and _majority(values, labels) >= _SURE
+    if column.kind != "number":
+        return False
+    tell = _area if len(np.unique(labels)) == 2 else _runs
+    return tell(values, labels) >= _SURE
+
+
+def missing_mark(values: NDArray[np.float64]) -> tuple[float, int] | None:
+    """Return a number that probably means missing, and how often: -999 or 9999, far from all
+    others."""
+    different, counts = np.unique(values, return_counts=True)
+    if len(different) <= _FEWEST_OTHERS:
+        return None
+    for mark, count, others in (
+        (different[0], counts[0], different[1:]),
+        (different[-1], counts[-1], different[:-1]),
+    ):
+        far, span = np.abs(others - mark).min(), np.ptp(others)
+        is_mark = set(f"{abs(mark):g}") == {"9"} or mark < 0 <= others[0] or far > 100 * span
+        if mark and is_mark and far > span and count >= max(3, _LEAST_MARKED * len(values)):
+            return float(mark), int(count)
+    return None
 
 
 def tells_class(values: Sequence[str], labels: Sequence[str]) -> bool:
@@ -175,6 +208,15 @@ def _explained(values: NDArray[np.float64], labels: Array) -> float:
         return 0.0
     ranks = [np.unique(side, return_inverse=True)[1] for side in (values, labels)]
     return float(max(np.corrcoef(*pair)[0, 1] ** 2 for pair in ((values, labels), ranks)))
+
+
+def _between(values: NDArray[np.float64], labels: Array) -> float:
+    """Return the share of the variance that lies between the means of labels of equal values."""
+    if labels.std() == 0:
+        return 0.0
+    _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
+    means = np.bincount(codes, labels) / counts
+    return float(1 - np.square(labels - means[codes]).mean() / labels.var())
 
 
 def _majority(values: NDArray[np.float64], labels: Array) -> float:
@@ -245,6 +287,42 @@ def near_duplicates(
                     f"{together}"
                 )
     return said
+
+
+def unlike_columns(
+    parts: Mapping[str, Selection], descriptions: Mapping[str, InputDescription]
+) -> list[str]:
+    """Say which columns of a given test part are unlike those of validation, in a sentence: of
+    another notation, unit or spelling, or without values."""
+    if not all(map(len, parts.values())):
+        return []  # refused in words, where they are written
+    sides = [
+        {name: sample(parts[part], name, _MOST_MEASURED) for name in descriptions}
+        for part in ("train", "validation", "test")
+    ]
+    profile = Profile.of(
+        (name, described.meaning, described.columns, [sides[0][name]])
+        for name, described in descriptions.items()
+    )
+    counts, wanted = (profile.count(side, np.zeros(1)) for side in (sides[2], sides[1]))
+    said = []
+    for key, bins in profile.bins().items():
+        sizes = [int(of[key].sum()) for of in (counts, wanted)]
+        if min(sizes) < _LEAST_OF_BIN * len(bins.labels):
+            continue
+        shares = [of[key] / size for of, size in zip((counts, wanted), sizes, strict=True)]
+        more = shares[0] - shares[1]
+        if np.abs(more).sum() / 2 >= _UNLIKE:
+            at = int(more.argmax())
+            test, learned = (f"{share[at]:.0%}" for share in shares)
+            said.append(f"{bins.name} is {bins.labels[at]} in {test}, not {learned}, of its items")
+    if not said:
+        return []
+    others = f"; and {len(said) - _EXAMPLES} more" if len(said) > _EXAMPLES else ""
+    return [
+        f"the test part is unlike the validation part, as {'; '.join(said[:_EXAMPLES])}{others}: are both written "
+        "alike, in the same units?"
+    ]
 
 
 def near_sentences(

@@ -6,7 +6,8 @@ same. Numbers are float64; a whole number that float64 cannot hold stays a text.
 """
 
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -93,10 +94,14 @@ _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 GROUPS = "'\u2019\u00a0\u202f"
 """Signs that group digits in any notation."""
 
-_CURRENCY = r"[$€£¥₹₩₽]|USD|EUR|GBP|CHF|JPY|CNY|INR"
+_CURRENCY = (
+    r"(?:US|CA|HK|NZ|[ACR])?\$|[€£¥₹₩₽₺₴₪₫₦฿₱円元원]|USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CZK|HUF|BRL|CAD"
+    r"|AUD|MXN|ZAR|TRY|Rs\.?|kr|zł|Kč|руб\.?"
+)
 _WRITTEN = (
     rf"^(?P<sign>[+-]?)(?P<before>{_CURRENCY})?\s?(?P<minus>-?)"
-    rf"(?P<digits>[1-9]\d{{0,2}}(?:[,{GROUPS}]\d{{3}})+(?:\.\d+)?|\d+\.?\d*|\.\d+)"
+    rf"(?P<digits>[1-9]\d{{0,2}}(?:[,{GROUPS}]\d{{3}})+(?:\.\d+)?|\d+\.?\d*|\.\d+"
+    r"|[1-9]\d?(?:,\d\d)+,\d{3}(?:\.\d+)?)"  # 1,23,456 in India
     rf"\s?(?P<after>{_CURRENCY}|%)?$"
 )
 """Money, per cent, and thousands in groups."""
@@ -506,6 +511,9 @@ class Guess:
     units: set[str] = field(default_factory=set)
     """Currencies and %, as written, of the values that are numbers; empty for a number alone."""
 
+    flags: set[str] = field(default_factory=set)
+    """Different values in lower case, while all may be booleans."""
+
     huge: bool = False
     """Whether there is a whole number that float64 cannot hold: these are names, not quantities."""
 
@@ -572,8 +580,9 @@ class Guess:
             wrong["integer"] = max(wrong["number"], len(broken))
             self._keep("integer", broken)
         if "boolean" in self.others:
-            flags = pc.is_in(pc.utf8_lower(present), pa.array(FLAGS.keys(), pa.string()))
-            wrong["boolean"] = 0 if pc.all(flags).as_py() else count
+            flags = pc.unique(pc.utf8_lower(present))
+            self.flags |= set(flags[: len(FLAGS) + 1].to_pylist())
+            wrong["boolean"] = 0 if are_flags(self.flags) else count
         for kind in DATES.keys() & self.others.keys():
             like_a_date = pc.match_substring_regex(unmarked, _DATED[kind])
             bad = unmarked.filter(pc.invert(like_a_date))
@@ -647,15 +656,28 @@ class Guess:
         return "text" if not fitting or (ambiguous and "date" not in fitting) else fitting[0]
 
 
+_GAP = r"[\s._-]+"
+_GAPS = rf"(?<=[^\W\d]){_GAP}(?=\w)|(?<=\d){_GAP}(?=[^\W\d])"
+"""What some programs write between the words of a name; between digits it tells numbers apart."""
+
+
+def are_flags(names: Iterable[str]) -> bool:
+    """Return whether the different values of a column are booleans: all are in FLAGS, but not n for
+    near beside f for far."""
+    spellings = {name.lower() for name in names}
+    return FLAGS.keys() >= spellings and not (spellings & {"n", "y"} and spellings & {"f", "t"})
+
+
 def twin_names(what: str, names: Sequence[str]) -> str:
-    """Say that some names are probably one: P1 and p1, 1 and 01 and 1.0; nothing where none are.
+    """Say that some names are probably one: P1 and p-1, 1 and 01 and 1.0; nothing where none are.
 
     Args:
         what: ``groups of COLUMN``.
     """
     alike: dict[str, list[str]] = {}
     for name in names:
-        bare = re.sub(r"\.0+$", "", name.casefold().strip())
+        bare = unicodedata.normalize("NFKC", name).casefold().replace("\u200b", "").strip()
+        bare = re.sub(_GAPS, "", re.sub(r"\.0+$", "", bare))
         alike.setdefault(re.sub(r"(^|[^\d.])0+(?=\d)", r"\1", bare), []).append(name)
     twins = [group for group in alike.values() if len(group) > 1]
     if not twins:

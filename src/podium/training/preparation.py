@@ -16,11 +16,12 @@ from podium.data.blocks import Selection
 from podium.data.contract_check import differences
 from podium.data.hashes import hash_labels
 from podium.data.held_out import HeldOut
-from podium.data.leaks import MOST_VALUES, find_leaks
+from podium.data.hidden_groups import names_groups
+from podium.data.leaks import MOST_VALUES, find_frames, find_leaks
 from podium.data.near import NearItems
 from podium.data.option_text import of_pipeline, written
 from podium.data.profile import Profile
-from podium.data.schema import Hashes
+from podium.data.schema import Array, Hashes
 from podium.data.seen import SeenItems
 from podium.data.sources.fetching import is_small
 from podium.data.sources.known import DATASETS
@@ -32,10 +33,12 @@ from podium.data.suspects import (
     columns_of,
     find_answers,
     find_overlaps,
+    missing_mark,
     near_duplicates,
     near_sentences,
     sample,
     telling_words,
+    unlike_columns,
 )
 from podium.data.values import twin_names
 from podium.errors import InvalidInput
@@ -315,6 +318,8 @@ def _report(
     said += _of_sentences(parts, raw) if is_text else _of_columns(parts, raw)
     if not raw.published:
         said += near_duplicates(parts, raw.descriptions)
+        if raw.times is None and (raw.test is not None or raw.given is not None):
+            said += unlike_columns(parts, raw.descriptions)
     if raw.keys is not None and is_text:
         said += near_sentences(raw.keys, hashes, division.index)
     said.append(small_test_part(len(parts["test"]), counts["test"], raw.kind))
@@ -337,6 +342,8 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
     """Say which columns and numbers of arrays give the target away."""
     said = list[str]()
     for name, described in raw.descriptions.items():
+        if described.meaning == "image" and not raw.published:
+            said += find_frames(parts, name)
         if described.meaning not in ("table", "array"):
             continue
         width = parts["train"].array(name)[:1].size
@@ -345,6 +352,13 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
         most = min(MOST_ROWS, MOST_VALUES // max(1, width))
         rows, target = (sample(parts["train"], of, most) for of in (name, "target"))
         columns = described.columns or columns_of(name, rows)
+        if described.columns:
+            numbers = {
+                column.name: rows[:, at] + column.center
+                for at, column in enumerate(columns)
+                if column.kind == "number"
+            }
+            said += _of_marks(numbers | ({} if raw.classes else {raw.target_name: target}))
         answers = find_answers(rows.reshape(len(rows), -1), target, columns)
         for column in answers:
             hint = f": {written('drop', column)}" if described.columns else ""
@@ -358,9 +372,28 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
                 f"{'column' if described.columns else 'array'} {column} looks like the answer, since it predicts "
                 f"{raw.target_name} alone; unless it is known when the model is used, leave it out{hint}"
             )
+        if described.columns and raw.groups is raw.times is raw.given is None:
+            said += [
+                f"rows with the same {column.name} mostly have the same {raw.target_name}: if they belong "
+                f"together, keep them in one part: {written('group', column.name)}"
+                for at, column in enumerate(columns)
+                if column.name not in answers
+                and names_groups(rows[:, at], target, is_number=column.kind == "number")
+            ]
         if not answers:
             said += find_leaks(parts, name, columns, raw.target_name)
     return said
+
+
+def _of_marks(numbers: Mapping[str, Array]) -> list[str]:
+    """Say which columns have a number that probably means missing."""
+    marks = {name: missing_mark(values) for name, values in numbers.items()}
+    return [
+        f"column {name} is {mark[0]:g} in {mark[1]:,} of {len(numbers[name]):,} training rows, far from all its "
+        "other numbers: if it means missing, leave these cells empty"
+        for name, mark in marks.items()
+        if mark
+    ]
 
 
 def _of_sentences(parts: Mapping[str, Selection], raw: Raw) -> list[str]:

@@ -34,7 +34,7 @@ summary = logging.getLogger("podium.data.summary")
 _MANY_CATEGORIES = 20
 """More of them are looked at: they may be names, or numbers in another notation."""
 
-_UNIT = r"(?P<unit>[a-zµ°][A-Za-z/²³]{0,8}|[A-Z][a-z]{1,8}|[KMGT]?B?|[KMGT])"
+_UNIT = r"(?P<unit>[a-zµ°][A-Za-z/²³]{0,8}|[A-Z][a-z]{1,8}|[KMGT]?B?|[KMGT]|[^\W\d_a-zA-Z][^\W\d_]{0,7})"
 _LIKE_NUMBER = re.compile(
     rf"[<>~≤≥≈ ]*{BEFORE}(?!0\d)\d+([., {GROUPS}]\d{{3}})*([.,]\d+)?\s?{_UNIT}{AFTER}\.?|(?P<clock>\d\d?:\d\d(:\d\d)?)"
 )
@@ -51,7 +51,22 @@ other single letter, as of house numbers and school classes."""
 _LETTERS = set("kKMGTBmglshLWVAJNCF°")
 """Units of one letter."""
 
-_CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR"}
+_CURRENCIES = {
+    "$": "USD",
+    "US$": "USD",
+    "€": "EUR",
+    "£": "GBP",
+    "¥": "JPY",
+    "円": "JPY",
+    "₩": "원",
+    "₹": "INR",
+    "Rs": "INR",
+    "R$": "BRL",
+    "zł": "PLN",
+    "Kč": "CZK",
+    "₽": "руб",
+    "₺": "TRY",
+}
 
 
 def read(location: str, options: DataOptions, scratch: Path) -> Raw:
@@ -72,9 +87,25 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     _report(seen, fields, options)
     by = options.split_by or [field.name for field in fields]
     raw = seen.unfitted(location, options, _keys(seen, by))
+    if not options.kind and len(raw.classes) > _MANY_CATEGORIES:
+        _refuse_like_numbers(seen, raw)
     if not (options.group or options.time or options.part or seen.held_out):
         _warn_of_groups(seen, options, raw.items.target)
     return replace(raw, fit=lambda train: _fit(raw, seen, fields, options, train, scratch))
+
+
+def _refuse_like_numbers(seen: Survey, raw: Raw) -> None:
+    """Refuse classes that look like numbers in another notation.
+
+    Raises:
+        InvalidInput: They do.
+    """
+    if example := _like_numbers(raw.classes):
+        raise InvalidInput(
+            f"{seen.file.name}: the target {raw.target_name} has {len(raw.classes):,} different texts, but most "
+            f"look like numbers or dates, such as {example!r}",
+            f"{_how_to_write(example)}; if these are classes: {written('kind', 'classification')}",
+        )
 
 
 def _keys(seen: Survey, by: Sequence[str]) -> Hashes:
@@ -239,7 +270,10 @@ def _warn_of_dates(fields: Sequence[Field], options: DataOptions) -> None:
 def _warn_of_units(guesses: Sequence[Guess]) -> None:
     """Warn of numbers with different currencies, or with and without a per cent sign."""
     for guess in guesses:
-        money = {unit: _CURRENCIES.get(unit, unit) for unit in sorted(guess.units - {"", "%"})}
+        money = {
+            unit: _CURRENCIES.get(unit.strip("."), unit.strip("."))
+            for unit in sorted(guess.units - {"", "%"})
+        }
         if guess.type not in NUMBERS:
             continue
         if "%" in guess.units and len(guess.units) > 1:
@@ -371,7 +405,7 @@ def _is_day(match: re.Match[str]) -> bool:
 
 
 def _is_unit(word: str) -> bool:
-    return word not in _ORDINALS and (len(word) > 1 or word in _LETTERS)
+    return word not in _ORDINALS and (len(word) > 1 or word in _LETTERS or not word.isascii())
 
 
 def _how_to_write(example: str) -> str:
