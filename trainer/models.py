@@ -279,6 +279,17 @@ class Mirrored(nn.Module):
         return self.layers(torch.cat([value, value.flip(-1)])).unflatten(0, (2, -1)).mean(0)
 
 
+class _BatchNorm(nn.BatchNorm2d):
+    """Batch normalization that takes a single item of small pictures by the running statistics: one
+    value of a channel has no deviation."""
+
+    def forward(self, value: Tensor) -> Tensor:
+        if self.training and value.numel() == self.num_features:
+            running = self.running_mean, self.running_var
+            return F.batch_norm(value, *running, self.weight, self.bias, eps=self.eps)
+        return super().forward(value)
+
+
 def _residual(channels: int) -> Residual:
     return Residual(*_convolution(channels, channels), *_convolution(channels, channels))
 
@@ -298,7 +309,7 @@ def _convolution(
     return [
         *layers,
         *([nn.MaxPool2d(2)] if pool else []),
-        nn.BatchNorm2d(outputs, momentum=0.3),
+        _BatchNorm(outputs, momentum=0.3),
         nn.ReLU(inplace=True),
     ]
 
