@@ -27,7 +27,7 @@ from podium.data import artifact
 from podium.data.artifact import DatasetInfo, Split
 from podium.data.validated import Validated
 from podium.errors import InvalidInput
-from podium.metrics import format_metrics
+from podium.metrics import metric_line
 from podium.storage import Storage, connect
 from podium.trainer.ranks import Ranks, is_first, read
 from podium.trainer.seen import Seen
@@ -101,11 +101,11 @@ def report(*, epoch: int | None = None, epochs: int | None = None, **metrics: fl
             objective.
 
     Raises:
-        InvalidInput: A number is not finite.
+        InvalidInput: A number is not finite, or Katib would not read a name.
     """
     number = len(_epochs) + 1 if epoch is None else epoch
     if is_first(os.environ):
-        print(format_metrics(time=None, **metrics), flush=True)
+        print(metric_line(metrics), flush=True)
         _status.report(number, epochs, metrics)
     _epochs.append({"epoch": number, **{name: float(value) for name, value in metrics.items()}})
 
@@ -125,7 +125,7 @@ def save_onnx(
             classes], class indices [n], or numbers. The leaderboard says from them which trials
             cannot be told from the best.
     """
-    content = Path(model).read_bytes() if isinstance(model, str | os.PathLike) else model
+    content = _read_onnx(Path(model)) if isinstance(model, str | os.PathLike) else model
     if not isinstance(content, bytes):
         content = content.SerializeToString()
     if is_first(os.environ):
@@ -153,7 +153,8 @@ def save_model(
         validated: Its predictions of the validation part, as in save_onnx.
 
     Raises:
-        InvalidInput: It holds neither model.onnx nor model.json, and no command is given.
+        InvalidInput: It holds no files, or neither model.onnx nor model.json, and no command is
+            given.
     """
     source = Path(directory)
     files = {
@@ -161,6 +162,8 @@ def save_model(
         for file in sorted(source.rglob("*"))
         if file.is_file()
     }
+    if not files:
+        raise InvalidInput(f"there are no files in {source}", "the directory that holds the model")
     if not predict and not files.keys() & {"model.onnx", "model.json"}:
         hint = 'save_model(directory, predict=["python", "predict.py"])'
         raise InvalidInput(f"{source} holds neither model.onnx nor model.json", hint)
@@ -171,6 +174,17 @@ def save_model(
         if predict:
             target.put("model.json", json.dumps({"predict": list(predict)}).encode())
         _save_metrics(target, epoch, weights, validated)
+
+
+def _read_onnx(file: Path) -> Any:
+    """Return the model of a file, with the weights that torch's exporter puts beside it."""
+    from google.protobuf.message import DecodeError
+    from onnx import checker, load
+
+    try:
+        return load(file)
+    except (OSError, DecodeError, checker.ValidationError) as error:
+        raise InvalidInput(f"{file} cannot be read: {error}", "an ONNX file") from None
 
 
 def _save_metrics(target: Storage, epoch: int | None, weights: str, validated: Any) -> None:

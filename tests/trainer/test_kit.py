@@ -13,6 +13,7 @@ from kit_trainer import TRAIN
 
 from podium.data.artifact import describe, load
 from podium.data.seen import read_seen
+from podium.files.onnx_files import read_model
 from podium.metrics import parse_line
 from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.storage import connect
@@ -126,7 +127,7 @@ def test_only_the_first_rank_reports_and_saves(tmp_path: Path, tiny_dataset: Pat
     )
     assert [
         (reading.name, reading.value) for reading in parse_line(first.stdout.strip(), ["accuracy"])
-    ] == [("accuracy", "0.5000")]
+    ] == [("accuracy", "0.5")]
     assert json.loads((tmp_path / "out/metrics.json").read_text())["epoch"] == 3
     assert (tmp_path / "out/model.onnx").read_bytes() == b"x"
 
@@ -156,7 +157,10 @@ def test_a_model_with_a_predict_command_is_saved_whole(tmp_path: Path, tiny_data
     [
         ("kit.load('test')", "a trainer reads train and validation"),
         ("kit.report(accuracy=float('nan'))", "accuracy is nan, not a finite number"),
-        ("kit.save_model('.')", "holds neither model.onnx nor model.json"),
+        ("kit.report(**{'f1 macro': 0.5})", "not a metric's name: 'f1 macro'"),
+        ("kit.save_model('made', predict=['python', 'p.py'])", "there are no files in made"),
+        ("kit.save_onnx('made.onnx')", "made.onnx cannot be read"),
+        ("open('a', 'w'); kit.save_model('.')", "holds neither model.onnx nor model.json"),
         ("kit.save_onnx(b'x', epoch=4)", "epoch 4 was not reported"),
         ("kit.output()", "neither --output nor PODIUM_OUTPUT is given"),
     ],
@@ -172,6 +176,34 @@ def test_a_mistake_is_reported_in_a_sentence(
     )
     assert done.returncode == 1
     assert expected in done.stderr
+
+
+def test_weights_beside_a_model_file_are_saved_with_it(tmp_path: Path, tiny_dataset: Path) -> None:
+    code = (
+        "import numpy as np, onnx; from onnx import helper, numpy_helper\n"
+        "weights = numpy_helper.from_array(np.arange(4, dtype=np.float32), 'w')\n"
+        "items = helper.make_tensor_value_info('x', 1, ['n', 4])\n"
+        "values = helper.make_tensor_value_info('y', 1, ['n', 4])\n"
+        "node = helper.make_node('Mul', ['x', 'w'], ['y'])\n"
+        "graph = helper.make_graph([node], 'g', [items], [values], [weights])\n"
+        "onnx.save(helper.make_model(graph), 'model.onnx', save_as_external_data=True, "
+        "location='model.onnx.data', size_threshold=0)\n"
+        "from podium.trainer import kit; kit.save_onnx('model.onnx')"
+    )
+    places = {"PODIUM_DATA": str(tiny_dataset), "PODIUM_OUTPUT": str(tmp_path / "out")}
+    done = python(f"import os\nos.chdir({str(tmp_path)!r})\n{code}", **places)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "model.onnx.data").exists()
+    assert read_model(tmp_path / "out/model.onnx", "model.onnx")
+
+
+def test_any_name_of_a_metric_is_reported(tiny_dataset: Path) -> None:
+    done = python("from podium.trainer import kit; kit.report(time=1.5, loss=0.123456789)")
+    readings = parse_line(done.stdout.strip(), ["time", "loss"])
+    assert [(each.name, each.value) for each in readings] == [
+        ("time", "1.5"),
+        ("loss", "0.123456789"),
+    ], done.stderr
 
 
 def test_the_kit_loads_no_torch(tiny_dataset: Path) -> None:
