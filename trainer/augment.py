@@ -105,7 +105,7 @@ def _erase(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
         line = torch.arange(size, device=images.device)
         inside.append((line >= first[:, None]) & (line < first[:, None] + config.erase))
     square = inside[0][:, :, None] & inside[1][:, None, :]
-    return images.masked_fill(square if images.ndim == 3 else square[..., None], 0)
+    return torch.where(square if images.ndim == 3 else square[..., None], 0, images)
 
 
 def _transforms(config: TrainConfig, size: tuple[int, int]) -> Transform:

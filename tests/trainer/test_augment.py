@@ -120,6 +120,13 @@ def test_a_picture_changes_alike_in_any_batch_and_rank(flags: dict[str, Any]) ->
         assert torch.equal(augmentation.apply(PICTURES[some], some), whole[some])
 
 
+def test_pictures_of_16_bits_change_as_those_of_8() -> None:
+    flags = {"shift": 3, "rotate": 9.0, "flip": True, "erase": 6}
+    deep = changed(PICTURES.to(torch.uint16), **flags)
+    assert deep.dtype == torch.uint16
+    assert torch.equal(deep.int(), changed(PICTURES, **flags).int())
+
+
 @pytest.mark.parametrize("flags", [{"augment": "crop"}, {"shift": 3}], ids=str)
 def test_each_epoch_and_seed_has_other_changes(flags: dict[str, Any]) -> None:
     first, second, other = (
