@@ -503,6 +503,27 @@ def test_a_trap_in_a_pytorchjob_is_pointed_out(rule: str, level: str, change: Ch
 
 
 @pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        (
+            "secret-in-plain-text",
+            put(
+                f"{MASTER}.env",
+                [
+                    {"name": "TOKENIZERS_PARALLELISM", "value": "false"},
+                    {"name": "MAX_NEW_TOKENS", "value": "256"},
+                    {"name": "AWS_WEB_IDENTITY_TOKEN_FILE", "value": "/var/run/token"},
+                ],
+            ),
+        ),
+        ("launcher-disagrees", put(f"{MASTER}.command", ["torchrun", "--nnodes=1:4", "t.py"])),
+    ],
+)
+def test_what_only_looks_like_a_trap_is_not_pointed_out(rule: str, change: Change) -> None:
+    assert rule not in examine(PYTORCHJOB, change)
+
+
+@pytest.mark.parametrize(
     ("algorithm", "distribution", "ignored"),
     [
         ("random", "logNormal", False),
