@@ -144,7 +144,9 @@ class TrainingLoop:
                 raise
             if self.world.rank == 0:
                 track(self.progress.history[-1])
-                if not self.is_done() or self.config.inherit:  # else it would inherit its own weights
+                if (
+                    not self.is_done() or self.config.inherit
+                ):  # else it would inherit its own weights
                     save(self.state())
 
     def is_done(self) -> bool:
