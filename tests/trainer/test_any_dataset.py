@@ -207,6 +207,20 @@ def test_a_table_is_refused_by_what_needs_pictures(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("model", ["mlp", "trees", "linear"])
+def test_a_target_of_which_float32_keeps_nothing_is_refused(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, price, columns = houses(60)
+    moments = 1.7e9 + price / price.max()
+    dataset = write(tmp_path / "data", {"table": table}, moments, "table", columns=columns)
+    flags = ["--data", str(dataset), "--model", model, "--batch-size", "8", *FLAGS]
+    assert main(flags) == 2
+    said = capsys.readouterr().err
+    assert "the target outcome lies around 1.7e+09 and differs by 0.2" in said
+    assert "hint: subtract a number near 1.7e+09 from it" in said
+
+
 def test_sentences_and_several_inputs_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
