@@ -55,7 +55,8 @@ class Normalize(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         pixels = pixels.permute(0, 3, 1, 2) if self.has_channels else pixels.unsqueeze(1)
-        return pixels.float().mul_(self.scale).add_(self.shift)
+        copy = pixels.to(torch.float32, copy=True)  # floats are those of the dataset itself
+        return copy.mul_(self.scale).add_(self.shift)
 
 
 class Columns(nn.Module):

@@ -130,6 +130,17 @@ def test_several_numbers_are_scored_as_by_scikit_learn(tmp_path: Path) -> None:
         assert metrics[name] == pytest.approx(compute(target, values), rel=2e-3), name
 
 
+def test_pictures_of_floats_are_learned_as_their_bytes_are(tmp_path: Path) -> None:
+    images, labels = striped_pictures(240, 20, 28)
+    found = {}
+    for name, pixels in (("bytes", images), ("floats", images.astype(np.float32) / 255)):
+        dataset = write(tmp_path / name, {"images": pixels}, labels, "image")
+        flags = ("--model", "fast", "--epochs", "3", "--batch-size", "32", "--lr", "0.1")
+        found[name] = train(dataset, tmp_path / f"{name}-out", *flags)["epochs"]
+    for bytes_, floats in zip(found["bytes"], found["floats"], strict=True):
+        assert floats["loss"] == pytest.approx(bytes_["loss"], rel=0.1)
+
+
 def test_a_brightness_is_learned_from_pictures(tmp_path: Path) -> None:
     images, _ = striped_pictures(360, 16, 16)
     brightness = images.reshape(len(images), -1).mean(1) / 1000
