@@ -76,6 +76,13 @@ def test_a_turn_keeps_the_middle_and_moves_the_rim() -> None:
     assert out.flatten(1).sum(1).mean().item() == pytest.approx(image.sum().item(), rel=0.1)
 
 
+def test_a_picture_that_may_lie_any_way_keeps_about_its_size() -> None:
+    image = torch.zeros(28, 28, dtype=torch.uint8)
+    image[11:17, 11:17] = 200
+    areas = (distorted(image, rotate=180) > 100).flatten(1).sum(1)
+    assert 36 / 4 <= areas.min().item() < areas.max().item() <= 5 * 36
+
+
 @pytest.mark.parametrize(
     "flags", [{"shift": 3, "flip": True}, {"rotate": 15.0}, {"erase": 6}], ids=str
 )
