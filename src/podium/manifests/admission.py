@@ -98,6 +98,12 @@ def _amounts(path: str, resources: Any, kind: str) -> Iterator[Violation]:
                 # by the schema of their CRDs
                 rule = "must be a whole number or in quotes"
                 yield broken(where, rule, given, f'{name}: "{given}"')
+    limits = mapping(mapping(resources).get("limits"))
+    for name, given in mapping(mapping(resources).get("requests")).items():
+        asked, most = quantity(given), quantity(limits.get(name))
+        if asked is not None and most is not None and asked > most:
+            rule, both = "must be at most the limit", f"{given} > {limits[name]}"
+            yield broken(f"{path}.requests.{name}", rule, both, "raise the limit, or ask for less")
 
 
 def _variables(path: str, env: Any) -> Iterator[Violation]:
