@@ -762,6 +762,14 @@ def test_a_container_without_an_image_is_refused() -> None:
     assert found["refused-by-operator"].where.endswith(".containers[0].image")
 
 
+def test_a_mount_of_a_volume_that_the_pod_lacks_is_refused() -> None:
+    found = examine(
+        PYTORCHJOB, put(f"{MASTER}.volumeMounts", [{"name": "data", "mountPath": "/data"}])
+    )
+    assert found["refused-by-operator"].what == "must be a volume of the pod, but got 'data'"
+    assert found["refused-by-operator"].where.endswith("containers[0].volumeMounts[0].name")
+
+
 def test_a_name_too_long_for_pods_fails() -> None:
     finding = pytorchjob(lambda m: m["metadata"].update(name="a" * 60))["refused-by-operator"]
     assert finding.where == "metadata.name"

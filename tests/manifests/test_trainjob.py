@@ -214,7 +214,11 @@ def test_nodes_and_image_default_to_the_runtimes() -> None:
             r"resourcesPerNode\.limits\.cpu: must be a whole number or in quotes",
         ),
         (
-            {"trainer": {"resourcesPerNode": {"requests": {"cpu": "2"}, "limits": {"cpu": "500m"}}}},
+            {
+                "trainer": {
+                    "resourcesPerNode": {"requests": {"cpu": "2"}, "limits": {"cpu": "500m"}}
+                }
+            },
             r"requests\.cpu: must be at most the limit, but got '2 > 500m'",
         ),
         ({"runtimeRef": None}, r"runtimeRef\.name"),

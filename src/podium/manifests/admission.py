@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from podium.errors import suggestion
 from podium.manifests.conditions import Manifest
 from podium.manifests.fields import (
     integer,
@@ -370,6 +371,12 @@ def _containers(job: Workload) -> Iterator[Violation]:
             if not container.name:
                 yield broken(f"{container.path}.name", "must be given", container.name)
             yield from _variables(f"{container.path}.env", container.manifest.get("env"))
+            volumes = [volume.name for volume in pod.volumes]
+            for at, mount in enumerate(container.mounts):
+                if mount.volume not in volumes:
+                    where = f"{container.path}.volumeMounts[{at}].name"
+                    hint = suggestion(mount.volume, volumes) or "declare it in the pod's volumes"
+                    yield broken(where, "must be a volume of the pod", mount.volume, hint)
             given = container.manifest.get("resources")
             yield from _amounts(f"{container.path}.resources", given, job.kind)
 
