@@ -762,7 +762,7 @@ def test_a_container_without_an_image_is_refused() -> None:
     assert found["refused-by-operator"].where.endswith(".containers[0].image")
 
 
-def test_a_mount_of_a_volume_that_the_pod_lacks_is_refused() -> None:
+def test_a_mount_of_a_missing_volume_is_refused() -> None:
     found = examine(
         PYTORCHJOB, put(f"{MASTER}.volumeMounts", [{"name": "data", "mountPath": "/data"}])
     )

@@ -137,7 +137,7 @@ def test_what_a_trainjob_has_no_field_for_is_said(field: str) -> None:
     )
 
 
-def test_a_field_with_the_value_that_an_absent_one_has_needs_no_note() -> None:
+def test_a_field_with_its_default_value_needs_no_note() -> None:
     usual = {"enableServiceLinks": True, "hostNetwork": False, "automountServiceAccountToken": True}
     migrated = migrate(pytorchjob(pod=usual, tty=False))
     assert notes(migrated) == notes(migrate(pytorchjob()))

@@ -178,7 +178,7 @@ def test_an_empty_environment_is_none() -> None:
     assert as_job_with(None) == as_job_with([])
 
 
-def test_a_name_outside_of_the_command_is_refused_with_its_label() -> None:
+def test_a_name_outside_of_the_command_is_refused() -> None:
     with pytest.raises(InvalidInput, match="outside of command and args") as refused:
         as_job_with([{"name": "OUT", "value": "s3://a/${trialParameters.trial}"}])
     assert "jobset.sigs.k8s.io/jobset-name" in str(refused.value.hint)

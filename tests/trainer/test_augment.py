@@ -76,7 +76,7 @@ def test_a_turn_keeps_the_middle_and_moves_the_rim() -> None:
     assert out.flatten(1).sum(1).mean().item() == pytest.approx(image.sum().item(), rel=0.1)
 
 
-def test_a_picture_that_may_lie_any_way_keeps_about_its_size() -> None:
+def test_a_picture_turned_any_way_keeps_about_its_size() -> None:
     image = torch.zeros(28, 28, dtype=torch.uint8)
     image[11:17, 11:17] = 200
     areas = (distorted(image, rotate=180) > 100).flatten(1).sum(1)

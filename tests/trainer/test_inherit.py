@@ -159,7 +159,7 @@ def test_finished_metrics_of_other_types_are_refused_by_name(
     assert "metrics.json" in capsys.readouterr().err
 
 
-def test_a_kill_before_the_end_does_not_train_the_saved_weights_again(
+def test_a_late_kill_trains_no_weights_twice(
     tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def end(*_: object) -> None:

@@ -159,7 +159,7 @@ class _Script(NamedTuple):
 def split_script(script: str) -> _Script:
     """Cut a script at the operators that stand outside quotes, brackets and braces; comments are left
     out."""
-    commands, operators = [""], []
+    commands, operators = [""], list[str]()
     index, quote, depth = 0, "", 0
     while index < len(script):
         here = script[index]

@@ -48,7 +48,7 @@ def _starts_launcher(words: Sequence[str]) -> bool:
             return False
         if _PYTHON.fullmatch(name):
             module = _MODULE.search(" ".join(words))
-            return bool(module) and module[1] in _LAUNCHERS
+            return module is not None and module[1] in _LAUNCHERS
     return False
 
 
