@@ -125,13 +125,14 @@ def save_onnx(
             classes], class indices [n], or numbers. The leaderboard says from them which trials
             cannot be told from the best.
     """
+    if not is_first(os.environ):  # whose file it may be
+        return
     content = _read_onnx(Path(model)) if isinstance(model, str | os.PathLike) else model
     if not isinstance(content, bytes):
         content = content.SerializeToString()
-    if is_first(os.environ):
-        target = connect(output())
-        target.put("model.onnx", content)
-        _save_metrics(target, epoch, weights, validated)
+    target = connect(output())
+    target.put("model.onnx", content)
+    _save_metrics(target, epoch, weights, validated)
 
 
 def save_model(
@@ -156,6 +157,8 @@ def save_model(
         InvalidInput: It holds no files, or neither model.onnx nor model.json, and no command is
             given.
     """
+    if not is_first(os.environ):
+        return
     source = Path(directory)
     files = {
         file.relative_to(source).as_posix(): file
@@ -167,13 +170,12 @@ def save_model(
     if not predict and not files.keys() & {"model.onnx", "model.json"}:
         hint = 'save_model(directory, predict=["python", "predict.py"])'
         raise InvalidInput(f"{source} holds neither model.onnx nor model.json", hint)
-    if is_first(os.environ):
-        target = connect(output())
-        for name, file in files.items():
-            target.put(name, file)
-        if predict:
-            target.put("model.json", json.dumps({"predict": list(predict)}).encode())
-        _save_metrics(target, epoch, weights, validated)
+    target = connect(output())
+    for name, file in files.items():
+        target.put(name, file)
+    if predict:
+        target.put("model.json", json.dumps({"predict": list(predict)}).encode())
+    _save_metrics(target, epoch, weights, validated)
 
 
 def _read_onnx(file: Path) -> Any:

@@ -119,8 +119,12 @@ def test_a_sweep_tunes_a_trainer_made_with_the_kit(tmp_path: Path, tiny_dataset:
 
 
 def test_only_the_first_rank_reports_and_saves(tmp_path: Path, tiny_dataset: Path) -> None:
-    code = "from podium.trainer import kit; kit.report(accuracy=0.5, epoch=3); kit.save_onnx(b'x')"
+    code = (
+        "from podium.trainer import kit; kit.report(accuracy=0.5, epoch=3)\n"
+        "kit.save_onnx(b'x' if kit.ranks().rank == 0 else 'file-of-the-first.onnx')"
+    )
     places = {"PODIUM_DATA": str(tiny_dataset), "PODIUM_OUTPUT": f"file://{tmp_path}/out"}
+    places |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
     second, first = python(code, RANK="1", **places), python(code, RANK="0", **places)
     assert (second.returncode, second.stdout, first.returncode) == (0, "", 0), (
         first.stderr + second.stderr
