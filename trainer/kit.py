@@ -103,7 +103,7 @@ def report(*, epoch: int | None = None, epochs: int | None = None, **metrics: fl
     Raises:
         InvalidInput: A number is not finite, or Katib would not read a name.
     """
-    number = len(_epochs) + 1 if epoch is None else epoch
+    number = len(_epochs) + 1 if epoch is None else int(epoch)
     if is_first(os.environ):
         print(metric_line(metrics), flush=True)
         _status.report(number, epochs, metrics)

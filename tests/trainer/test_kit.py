@@ -201,6 +201,19 @@ def test_weights_beside_a_model_file_are_saved_with_it(tmp_path: Path, tiny_data
     assert read_model(tmp_path / "out/model.onnx", "model.onnx")
 
 
+def test_numbers_of_numpy_count_as_epochs(tmp_path: Path, tiny_dataset: Path) -> None:
+    code = (
+        "import numpy as np; from podium.trainer import kit\n"
+        "for epoch in np.arange(2): kit.report(epoch=epoch, accuracy=np.float32(epoch / 2))\n"
+        "kit.save_onnx(b'x', epoch=np.argmax([1, 0]))"
+    )
+    places = {"PODIUM_DATA": str(tiny_dataset), "PODIUM_OUTPUT": str(tmp_path / "out")}
+    done = python(code, **places)
+    assert done.returncode == 0, done.stderr
+    kept = json.loads((tmp_path / "out/metrics.json").read_text())
+    assert (kept["epoch"], kept["accuracy"], len(kept["epochs"])) == (0, 0.0, 2)
+
+
 def test_any_name_of_a_metric_is_reported(tiny_dataset: Path) -> None:
     done = python("from podium.trainer import kit; kit.report(time=1.5, loss=0.123456789)")
     readings = parse_line(done.stdout.strip(), ["time", "loss"])
