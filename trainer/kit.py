@@ -17,6 +17,7 @@ import argparse
 import atexit
 import json
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,8 @@ def save_model(
     for name, file in files.items():
         target.put(name, file)
     if predict:
-        target.put("model.json", json.dumps({"predict": list(predict)}).encode())
+        words = shlex.split(predict) if isinstance(predict, str) else list(predict)
+        target.put("model.json", json.dumps({"predict": words}).encode())
     _save_metrics(target, epoch, weights, validated)
 
 

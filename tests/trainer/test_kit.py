@@ -136,13 +136,16 @@ def test_only_the_first_rank_reports_and_saves(tmp_path: Path, tiny_dataset: Pat
     assert (tmp_path / "out/model.onnx").read_bytes() == b"x"
 
 
-def test_a_model_with_a_predict_command_is_saved_whole(tmp_path: Path, tiny_dataset: Path) -> None:
+@pytest.mark.parametrize("command", ["['python', 'predict.py']", "'python predict.py'"])
+def test_a_model_with_a_predict_command_is_saved_whole(
+    command: str, tmp_path: Path, tiny_dataset: Path
+) -> None:
     (tmp_path / "made/inner").mkdir(parents=True)
     (tmp_path / "made/inner/trees.npy").write_bytes(b"trees")
     code = (
         "import sys; from podium.trainer import kit\n"
         "for epoch in (1, 2): kit.report(rmse=1.0 / epoch)\n"
-        "kit.save_model(sys.argv[1], predict=['python', 'predict.py'], epoch=1)"
+        f"kit.save_model(sys.argv[1], predict={command}, epoch=1)"
     )
     done = python(
         code, str(tmp_path / "made"), "--data", str(tiny_dataset), f"--output={tmp_path / 'out'}"
