@@ -17,6 +17,9 @@ from podium.trainer.task import Task
 
 DRAWS = 7  # random numbers per image: down, right, angle, scale, mirror, and where to erase
 
+MOST_ZOOM = 50.0
+"""Most per cent by which a picture is scaled: by 100 it would be one pixel."""
+
 Transform = Callable[[Tensor], Tensor]
 
 
@@ -79,7 +82,7 @@ def _shift(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
 def _rotate(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
     """Rotate and scale about the center, bilinear."""
     angle = (draws[:, 2] * 2 - 1) * math.radians(config.rotate)
-    zoom = 1 + (draws[:, 3] * 2 - 1) * config.rotate / 100
+    zoom = 1 + (draws[:, 3] * 2 - 1) * min(config.rotate, MOST_ZOOM) / 100
     cosine, sine, zero = angle.cos() * zoom, angle.sin() * zoom, torch.zeros_like(angle)
     aspect = images.shape[1] / images.shape[2]  # coordinates run from -1 to 1 in both directions
     matrix = torch.stack([cosine, -sine * aspect, zero, sine / aspect, cosine, zero], 1).view(
@@ -105,7 +108,7 @@ def _erase(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
         line = torch.arange(size, device=images.device)
         inside.append((line >= first[:, None]) & (line < first[:, None] + config.erase))
     square = inside[0][:, :, None] & inside[1][:, None, :]
-    return images.masked_fill(square if images.ndim == 3 else square[..., None], 0)
+    return torch.where(square if images.ndim == 3 else square[..., None], 0, images)
 
 
 def _transforms(config: TrainConfig, size: tuple[int, int]) -> Transform:

@@ -149,7 +149,7 @@ class TrainConfig:
 
     rotate: float = 0.0
     """Rotate each training image by up to this many degrees, and scale it by up to a hundredth per
-    degree."""
+    degree, at most by half."""
 
     flip: bool = False
     """Mirror half of the training images, and answer with the mean for image and mirror image;

@@ -17,6 +17,7 @@ import argparse
 import atexit
 import json
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from podium.data import artifact
 from podium.data.artifact import DatasetInfo, Split
 from podium.data.validated import Validated
 from podium.errors import InvalidInput
-from podium.metrics import format_metrics
+from podium.metrics import metric_line
 from podium.storage import Storage, connect
 from podium.trainer.ranks import Ranks, is_first, read
 from podium.trainer.seen import Seen
@@ -101,11 +102,11 @@ def report(*, epoch: int | None = None, epochs: int | None = None, **metrics: fl
             objective.
 
     Raises:
-        InvalidInput: A number is not finite.
+        InvalidInput: A number is not finite, or Katib would not read a name.
     """
-    number = len(_epochs) + 1 if epoch is None else epoch
+    number = len(_epochs) + 1 if epoch is None else int(epoch)
     if is_first(os.environ):
-        print(format_metrics(time=None, **metrics), flush=True)
+        print(metric_line(metrics), flush=True)
         _status.report(number, epochs, metrics)
     _epochs.append({"epoch": number, **{name: float(value) for name, value in metrics.items()}})
 
@@ -125,13 +126,14 @@ def save_onnx(
             classes], class indices [n], or numbers. The leaderboard says from them which trials
             cannot be told from the best.
     """
-    content = Path(model).read_bytes() if isinstance(model, str | os.PathLike) else model
+    if not is_first(os.environ):  # whose file it may be
+        return
+    content = _read_onnx(Path(model)) if isinstance(model, str | os.PathLike) else model
     if not isinstance(content, bytes):
         content = content.SerializeToString()
-    if is_first(os.environ):
-        target = connect(output())
-        target.put("model.onnx", content)
-        _save_metrics(target, epoch, weights, validated)
+    target = connect(output())
+    target.put("model.onnx", content)
+    _save_metrics(target, epoch, weights, validated)
 
 
 def save_model(
@@ -153,24 +155,40 @@ def save_model(
         validated: Its predictions of the validation part, as in save_onnx.
 
     Raises:
-        InvalidInput: It holds neither model.onnx nor model.json, and no command is given.
+        InvalidInput: It holds no files, or neither model.onnx nor model.json, and no command is
+            given.
     """
+    if not is_first(os.environ):
+        return
     source = Path(directory)
     files = {
         file.relative_to(source).as_posix(): file
         for file in sorted(source.rglob("*"))
         if file.is_file()
     }
+    if not files:
+        raise InvalidInput(f"there are no files in {source}", "the directory that holds the model")
     if not predict and not files.keys() & {"model.onnx", "model.json"}:
         hint = 'save_model(directory, predict=["python", "predict.py"])'
         raise InvalidInput(f"{source} holds neither model.onnx nor model.json", hint)
-    if is_first(os.environ):
-        target = connect(output())
-        for name, file in files.items():
-            target.put(name, file)
-        if predict:
-            target.put("model.json", json.dumps({"predict": list(predict)}).encode())
-        _save_metrics(target, epoch, weights, validated)
+    target = connect(output())
+    for name, file in files.items():
+        target.put(name, file)
+    if predict:
+        words = shlex.split(predict) if isinstance(predict, str) else list(predict)
+        target.put("model.json", json.dumps({"predict": words}).encode())
+    _save_metrics(target, epoch, weights, validated)
+
+
+def _read_onnx(file: Path) -> Any:
+    """Return the model of a file, with the weights that torch's exporter puts beside it."""
+    from google.protobuf.message import DecodeError
+    from onnx import checker, load
+
+    try:
+        return load(file)
+    except (OSError, DecodeError, checker.ValidationError) as error:
+        raise InvalidInput(f"{file} cannot be read: {error}", "an ONNX file") from None
 
 
 def _save_metrics(target: Storage, epoch: int | None, weights: str, validated: Any) -> None:

@@ -124,8 +124,9 @@ class TrainingLoop:
         """Train to the last epoch.
 
         Args:
-            save: Stores a state; called after each epoch but the last, and before stopping early on
-                SIGTERM or because another rank is gone. Only called in rank 0.
+            save: Stores a state; called after each epoch, the last one only if its weights are
+                inherited, and before stopping early on SIGTERM or because another rank is gone.
+                Only called in rank 0.
             track: Takes the record of each finished epoch. Only called in rank 0.
 
         Raises:
@@ -143,7 +144,9 @@ class TrainingLoop:
                 raise
             if self.world.rank == 0:
                 track(self.progress.history[-1])
-                if not self.is_done():
+                if (
+                    not self.is_done() or self.config.inherit
+                ):  # else it would inherit its own weights
                     save(self.state())
 
     def is_done(self) -> bool:

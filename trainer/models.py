@@ -55,7 +55,8 @@ class Normalize(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         pixels = pixels.permute(0, 3, 1, 2) if self.has_channels else pixels.unsqueeze(1)
-        return pixels.float().mul_(self.scale).add_(self.shift)
+        copy = pixels.to(torch.float32, copy=True)  # floats are those of the dataset itself
+        return copy.mul_(self.scale).add_(self.shift)
 
 
 class Columns(nn.Module):
@@ -279,6 +280,17 @@ class Mirrored(nn.Module):
         return self.layers(torch.cat([value, value.flip(-1)])).unflatten(0, (2, -1)).mean(0)
 
 
+class _BatchNorm(nn.BatchNorm2d):
+    """Batch normalization that takes a single item of small pictures by the running statistics: one
+    value of a channel has no deviation."""
+
+    def forward(self, value: Tensor) -> Tensor:
+        if self.training and value.numel() == self.num_features:
+            running = self.running_mean, self.running_var
+            return F.batch_norm(value, *running, self.weight, self.bias, eps=self.eps)
+        return super().forward(value)
+
+
 def _residual(channels: int) -> Residual:
     return Residual(*_convolution(channels, channels), *_convolution(channels, channels))
 
@@ -298,7 +310,7 @@ def _convolution(
     return [
         *layers,
         *([nn.MaxPool2d(2)] if pool else []),
-        nn.BatchNorm2d(outputs, momentum=0.3),
+        _BatchNorm(outputs, momentum=0.3),
         nn.ReLU(inplace=True),
     ]
 

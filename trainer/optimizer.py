@@ -147,7 +147,7 @@ def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
     if config.schedule == "step":
         return config.lr * config.gamma ** (step // steps)
     total = steps * config.epochs
-    warmup = WARMUP * total
+    warmup = max(1.0, WARMUP * total)
     if step < warmup:
         return config.lr * (step + 1) / warmup
     return config.lr * (1 - (step - warmup) / (total - warmup))

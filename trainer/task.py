@@ -13,6 +13,10 @@ from podium.trainer.config import TrainConfig
 SMALLEST = 8
 """Least height and width of a picture."""
 
+LEAST_SPREAD = 1e-6
+"""Least standard deviation of a target, by its mean: beneath it float32, in which models answer, loses
+more than a thousandth of the variance."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
@@ -85,8 +89,8 @@ def read(config: TrainConfig, info: DatasetInfo) -> Task:
     """Return what is to be learned from a dataset with a configured network.
 
     Raises:
-        InvalidInput: The network does not take such a dataset, or a setting does not fit its
-            pictures.
+        InvalidInput: The network does not take such a dataset, a setting does not fit its pictures,
+            or a target's values are equal as float32.
     """
     name, source = _only_input(config.model, info)
     if info.kind == "classification":
@@ -96,6 +100,13 @@ def read(config: TrainConfig, info: DatasetInfo) -> Task:
         )
     else:
         mean, std = info.target.mean or (0.0,), info.target.std or (1.0,)
+        for average, deviation in zip(mean, std, strict=True):
+            if 0 < deviation < LEAST_SPREAD * abs(average):
+                raise InvalidInput(
+                    f"the target {info.target.name} lies around {average:g} and differs by "
+                    f"{deviation:.2g}: float32, in which models answer, cannot tell its values apart",
+                    f"subtract a number near {average:g} from it",
+                )
         task = Task(
             kind=info.kind,
             input=name,

@@ -1,6 +1,7 @@
 """Weights from a file or URI to start from, as torchvision and this trainer store them."""
 
 import io
+import re
 from collections.abc import Mapping
 
 import torch
@@ -12,6 +13,9 @@ from podium.trainer.seen import split
 
 AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
 """Parts of GoogLeNet and Inception that only serve their own training and are not built here."""
+
+_OLD_DENSE = re.compile(r"(denselayer\d+\.(?:norm|conv))\.(\d)")
+"""Names in the files of DenseNets that torchvision publishes; its networks have no second dot."""
 
 
 def read(uri: str) -> dict[str, Tensor]:
@@ -64,7 +68,7 @@ def fill(model: nn.Module, state: Mapping[str, Tensor], uri: str) -> bool:
     Raises:
         InvalidInput: Weights are missing, have other shapes, or belong to another network.
     """
-    own = model.state_dict()
+    own, state = model.state_dict(), {_OLD_DENSE.sub(r"\1\2", key): state[key] for key in state}
     names = [name for name, _ in model.named_modules()]
     starts = [f"{name}." if name else "" for name in names]
     prefix = max(starts, key=lambda start: sum(start + key in own for key in state))

@@ -503,6 +503,27 @@ def test_a_trap_in_a_pytorchjob_is_pointed_out(rule: str, level: str, change: Ch
 
 
 @pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        (
+            "secret-in-plain-text",
+            put(
+                f"{MASTER}.env",
+                [
+                    {"name": "TOKENIZERS_PARALLELISM", "value": "false"},
+                    {"name": "MAX_NEW_TOKENS", "value": "256"},
+                    {"name": "AWS_WEB_IDENTITY_TOKEN_FILE", "value": "/var/run/token"},
+                ],
+            ),
+        ),
+        ("launcher-disagrees", put(f"{MASTER}.command", ["torchrun", "--nnodes=1:4", "t.py"])),
+    ],
+)
+def test_what_only_looks_like_a_trap_is_not_pointed_out(rule: str, change: Change) -> None:
+    assert rule not in examine(PYTORCHJOB, change)
+
+
+@pytest.mark.parametrize(
     ("algorithm", "distribution", "ignored"),
     [
         ("random", "logNormal", False),
@@ -739,6 +760,14 @@ def test_a_container_without_an_image_is_refused() -> None:
     found = pytorchjob(lambda m: master(m).pop("image"))
     assert found["refused-by-operator"].what == "must be given, but got ''"
     assert found["refused-by-operator"].where.endswith(".containers[0].image")
+
+
+def test_a_mount_of_a_missing_volume_is_refused() -> None:
+    found = examine(
+        PYTORCHJOB, put(f"{MASTER}.volumeMounts", [{"name": "data", "mountPath": "/data"}])
+    )
+    assert found["refused-by-operator"].what == "must be a volume of the pod, but got 'data'"
+    assert found["refused-by-operator"].where.endswith("containers[0].volumeMounts[0].name")
 
 
 def test_a_name_too_long_for_pods_fails() -> None:

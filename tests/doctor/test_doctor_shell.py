@@ -87,6 +87,8 @@ def test_a_script_is_cut_where_its_commands_end() -> None:
     assert split_script("{ a; b; }").commands == ("{ a; b; }",)
     assert split_script("a 2>&1").operators == ()
     assert split_script("a\n").commands == ("a", "")
+    assert split_script("# don't; wait\na # b; c\nd#e '#f'").commands == ("", "a", "d#e '#f'")
+    assert split_script("a # don't").commands == ("a", "")
 
 
 def job(

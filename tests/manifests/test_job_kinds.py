@@ -79,6 +79,15 @@ def test_a_job_with_workers_cannot_be_a_job() -> None:
         as_kind(*with_workers(*a_job("PyTorchJob"), 1), "Job")
 
 
+def test_a_job_of_several_pods_loses_none_of_them() -> None:
+    job, container = a_job("Job")
+    several = {"parallelism": 3, "completions": 3, "completionMode": "Indexed"}
+    indexed = Workload.parse({**job.manifest, "spec": {**job.spec, **several}})
+    assert as_kind(indexed, container, "TrainJob")[0].pod_count == 3
+    with pytest.raises(InvalidInput, match="has 3 pods"):
+        as_kind(indexed, container, "PyTorchJob")
+
+
 def test_another_kind_runs_as_itself_only() -> None:
     tfjob = Workload.parse({"kind": "TFJob", "spec": {}})
     assert as_kind(tfjob, "tensorflow", "TFJob") == (tfjob, "tensorflow")

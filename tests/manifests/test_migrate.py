@@ -109,6 +109,8 @@ LEFT_OUT: dict[str, Any] = {
     "elasticPolicy": {"spec": {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 3}}},
     "restartPolicy": {"master": {"restartPolicy": "ExitCode"}},
     "hostIPC": {"pod": {"hostIPC": True}},
+    "automountServiceAccountToken": {"pod": {"automountServiceAccountToken": False}},
+    "enableServiceLinks": {"pod": {"enableServiceLinks": False}},
     "priorityClassName": {"pod": {"priorityClassName": "high"}},
     "initContainers[0]": {"pod": {"initContainers": [{"name": "fetch", "image": "busybox:1"}]}},
     "containers[1]": {"pod": {"containers": [container(), {"name": "logs", "image": "fluentd:1"}]}},
@@ -133,6 +135,18 @@ def test_what_a_trainjob_has_no_field_for_is_said(field: str) -> None:
     assert field.split("[")[0] not in str(migrate(job).resource.manifest).replace(
         "'containers'", ""
     )
+
+
+def test_a_field_with_its_default_value_needs_no_note() -> None:
+    usual = {"enableServiceLinks": True, "hostNetwork": False, "automountServiceAccountToken": True}
+    migrated = migrate(pytorchjob(pod=usual, tty=False))
+    assert notes(migrated) == notes(migrate(pytorchjob()))
+
+
+def test_no_time_to_end_in_stays_none() -> None:
+    migrated = migrate(pytorchjob(pod={"terminationGracePeriodSeconds": 0}))
+    pod = migrated.resource.replicas[0].pod
+    assert pod.grace_seconds == 0
 
 
 def test_another_template_of_the_workers_is_said() -> None:

@@ -11,6 +11,7 @@ from podium.errors import InvalidInput
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.source import bundled, load
 from podium.manifests.experiment.trial import Trial, best_trial, leaderboard
+from podium.manifests.names import named
 from podium.manifests.workload import Workload
 
 
@@ -129,6 +130,23 @@ def test_changing_one_replica_leaves_its_twin_alone() -> None:
     changed = job.changed_job(lambda editor: next(iter(editor.containers()))[1].update(image="new"))
     assert [container.image for _, container in changed.containers()] == ["new", ""]
     assert [container.image for _, container in job.containers()] == ["", ""]
+
+
+def test_roles_in_lower_case_get_workers_like_their_master() -> None:
+    pod = {"spec": {"containers": [{"name": "pytorch", "image": "i"}]}}
+    job = Workload.parse(
+        {"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {"master": {"template": pod}}}}
+    )
+    more = job.changed_job(lambda editor: editor.set_workers(2))
+    fewer = more.changed_job(lambda editor: editor.set_workers(1))
+    assert [(more.workers, fewer.workers), len(fewer.replicas)] == [(2, 1), 2]
+    assert fewer.images == ("i", "i")
+
+
+@pytest.mark.parametrize("given", ["../a-", ".a-", "a/"])
+def test_a_generated_name_is_a_name_too(given: str) -> None:
+    with pytest.raises(InvalidInput, match=r"metadata\.name must be a name"):
+        named(Workload.parse({"kind": "Job", "metadata": {"generateName": given}}))
 
 
 @pytest.mark.parametrize("wrong", [7, "x", ["a"], {"containers": 5}, {"containers": [3]}, None])

@@ -19,6 +19,7 @@ from podium.manifests.experiment.optimization_job import (
     with_status,
 )
 from podium.manifests.experiment.rules import findings_of
+from podium.manifests.experiment.source import load
 from podium.manifests.labels import OPTIMIZATION_JOB
 
 SCRIPT = (
@@ -164,6 +165,23 @@ def test_katib_reads_the_launcher_of_an_mpi_runtime() -> None:
     rules = {finding.rule: finding for finding in findings_of(Experiment.parse(made))}
     ((name, value),) = launcher.items()
     assert rules["no-pod-is-primary"].hint.endswith(f"primaryPodLabels: {{{name}: {value}}}")
+
+
+def as_job_with(env: Any) -> dict[str, Any]:
+    manifest = load("random-trainjob")
+    manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["trainer"]["env"] = env
+    experiment = check(Experiment.parse(manifest))
+    return as_optimization_job({**experiment.manifest, "spec": experiment.defaulted})[0]
+
+
+def test_an_empty_environment_is_none() -> None:
+    assert as_job_with(None) == as_job_with([])
+
+
+def test_a_name_outside_of_the_command_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="outside of command and args") as refused:
+        as_job_with([{"name": "OUT", "value": "s3://a/${trialParameters.trial}"}])
+    assert "jobset.sigs.k8s.io/jobset-name" in str(refused.value.hint)
 
 
 def test_an_edited_annotation_is_refused_with_its_name() -> None:

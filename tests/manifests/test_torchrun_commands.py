@@ -19,6 +19,8 @@ from podium.manifests.torchrun import launches, with_torchrun
         (["bash", "-ec", "cd /app && exec python -u -m train"], ["bash", "-ec", "cd /app && exec torchrun -m train"]),
         (["sh", "-c", "python -m pip install x; A=b python train.py"],
          ["sh", "-c", "python -m pip install x; A=b torchrun train.py"]),
+        (["sh", "-c", "pip install accelerate deepspeed && python train.py"],
+         ["sh", "-c", "pip install accelerate deepspeed && torchrun train.py"]),
         (["sh", "-c", "set -e\npython -O train.py"], ["sh", "-c", "set -e\ntorchrun --no-python python -O train.py"]),
         (["sh", "-c", "python -u -W error t.py"], ["sh", "-c", "torchrun --no-python python -u -W error t.py"]),
     ],
@@ -54,6 +56,10 @@ def test_what_is_not_one_python_stays_as_it_is(command: list[str]) -> None:
         ["env", "A=b", "accelerate", "launch", "train.py"],
         ["sh", "-c", "cd /app && torchrun train.py"],
         ["sh", "-c", "(torchrun train.py)"],
+        ["sh", "-c", "python \\\n  -m torch.distributed.run train.py"],
+        ["uv", "run", "--no-sync", "deepspeed", "train.py"],
+        ["python", "-m", "accelerate.commands.launch", "train.py"],
+        ["sh", "-c", "pip install accelerate; accelerate launch train.py"],
     ],
 )
 def test_launchers_are_known_wherever_they_stand(command: list[str]) -> None:
@@ -67,6 +73,7 @@ def test_launchers_are_known_wherever_they_stand(command: list[str]) -> None:
         ["python", "train.py", "--output=/models/torchrun"],
         ["python", "train.py", "--output", "s3://models/deepspeed-1"],
         ["python", "accelerate_training.py"],
+        ["python", "train.py", "--strategy", "deepspeed"],
     ],
 )
 def test_a_launchers_name_in_another_word_starts_nothing(command: list[str]) -> None:

@@ -213,6 +213,14 @@ def test_nodes_and_image_default_to_the_runtimes() -> None:
             {"trainer": {"resourcesPerNode": {"limits": {"cpu": 0.5}}}},
             r"resourcesPerNode\.limits\.cpu: must be a whole number or in quotes",
         ),
+        (
+            {
+                "trainer": {
+                    "resourcesPerNode": {"requests": {"cpu": "2"}, "limits": {"cpu": "500m"}}
+                }
+            },
+            r"requests\.cpu: must be at most the limit, but got '2 > 500m'",
+        ),
         ({"runtimeRef": None}, r"runtimeRef\.name"),
         ({"runtimeRef": {"name": "t", "kind": "Runtime"}}, r"runtimeRef\.kind"),
         ({"activeDeadlineSeconds": 0}, "activeDeadlineSeconds >= 1"),
@@ -364,3 +372,10 @@ def test_an_experiment_changes_the_trainjob_of_its_trials() -> None:
     ((_, container),) = job.containers()
     assert container.words == ("python", "train.py", "--lr=${trialParameters.lr}", "--epochs=2")
     assert job.spec["trainer"]["resourcesPerNode"] == {"limits": {"cpu": "1"}}
+
+
+@pytest.mark.parametrize("program", ["mpirun", "/usr/local/mpi/bin/mpirun"])
+def test_mpirun_of_another_runtime_runs_in_its_launcher(program: str) -> None:
+    spec = {"runtimeRef": {"name": "our-mpi"}}
+    job = Workload.parse(trainjob(spec=spec, command=[program, "python", "train.py"]))
+    assert [replica.role for replica in job.replicas] == ["Launcher"]

@@ -130,6 +130,17 @@ def test_several_numbers_are_scored_as_by_scikit_learn(tmp_path: Path) -> None:
         assert metrics[name] == pytest.approx(compute(target, values), rel=2e-3), name
 
 
+def test_pictures_of_floats_are_learned_as_their_bytes_are(tmp_path: Path) -> None:
+    images, labels = striped_pictures(240, 20, 28)
+    found = {}
+    for name, pixels in (("bytes", images), ("floats", images.astype(np.float32) / 255)):
+        dataset = write(tmp_path / name, {"images": pixels}, labels, "image")
+        flags = ("--model", "fast", "--epochs", "3", "--batch-size", "32", "--lr", "0.1")
+        found[name] = train(dataset, tmp_path / f"{name}-out", *flags)["epochs"]
+    for bytes_, floats in zip(found["bytes"], found["floats"], strict=True):
+        assert floats["loss"] == pytest.approx(bytes_["loss"], rel=0.1)
+
+
 def test_a_brightness_is_learned_from_pictures(tmp_path: Path) -> None:
     images, _ = striped_pictures(360, 16, 16)
     brightness = images.reshape(len(images), -1).mean(1) / 1000
@@ -205,6 +216,20 @@ def test_a_table_is_refused_by_what_needs_pictures(
     assert main(["--data", str(prices), "--output", str(tmp_path / "out"), *flags, *FLAGS]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("model", ["mlp", "trees", "linear"])
+def test_a_target_of_which_float32_keeps_nothing_is_refused(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, price, columns = houses(60)
+    moments = 1.7e9 + price / price.max()
+    dataset = write(tmp_path / "data", {"table": table}, moments, "table", columns=columns)
+    flags = ["--data", str(dataset), "--model", model, "--batch-size", "8", *FLAGS]
+    assert main(flags) == 2
+    said = capsys.readouterr().err
+    assert "the target outcome lies around 1.7e+09 and differs by 0.2" in said
+    assert "hint: subtract a number near 1.7e+09 from it" in said
 
 
 def test_sentences_and_several_inputs_are_refused(

@@ -76,6 +76,13 @@ def test_a_turn_keeps_the_middle_and_moves_the_rim() -> None:
     assert out.flatten(1).sum(1).mean().item() == pytest.approx(image.sum().item(), rel=0.1)
 
 
+def test_a_picture_turned_any_way_keeps_about_its_size() -> None:
+    image = torch.zeros(28, 28, dtype=torch.uint8)
+    image[11:17, 11:17] = 200
+    areas = (distorted(image, rotate=180) > 100).flatten(1).sum(1)
+    assert 36 / 4 <= areas.min().item() < areas.max().item() <= 5 * 36
+
+
 @pytest.mark.parametrize(
     "flags", [{"shift": 3, "flip": True}, {"rotate": 15.0}, {"erase": 6}], ids=str
 )
@@ -118,6 +125,13 @@ def test_a_picture_changes_alike_in_any_batch_and_rank(flags: dict[str, Any]) ->
     for some in (torch.tensor([7]), torch.tensor([11, 2, 7, 0])):
         torch.manual_seed(int(some[0]))  # whatever was drawn before
         assert torch.equal(augmentation.apply(PICTURES[some], some), whole[some])
+
+
+def test_pictures_of_16_bits_change_as_those_of_8() -> None:
+    flags = {"shift": 3, "rotate": 9.0, "flip": True, "erase": 6}
+    deep = changed(PICTURES.to(torch.uint16), **flags)
+    assert deep.dtype == torch.uint16
+    assert torch.equal(deep.int(), changed(PICTURES, **flags).int())
 
 
 @pytest.mark.parametrize("flags", [{"augment": "crop"}, {"shift": 3}], ids=str)

@@ -65,6 +65,13 @@ def test_the_metrics_are_the_means_of_the_folds(
     assert "accuracy_se=" in capfd.readouterr().out, "a finished training repeats its lines"
 
 
+def test_folds_just_above_and_below_what_is_kept_are_joined() -> None:
+    shares = np.array([[0.2, 0.8], [0.9, 0.1]])
+    parts = [(np.array([1, 1]), shares), (np.array([0, 1, 1]), np.array([0, 0, 1]))]
+    joined = Validated.joined(parts, has_groups=False)
+    assert joined.predictions.tolist() == [1, 0, 0, 0, 1]
+
+
 def test_the_model_is_fitted_to_all_items(tmp_path: Path) -> None:
     data, folder = rows(tmp_path, 120, 1), tmp_path / "model"
     output = str(folder)

@@ -157,3 +157,20 @@ def test_finished_metrics_of_other_types_are_refused_by_name(
     (again / "output/metrics.json").write_text(spoiled)
     assert train(tiny_dataset, again, "output") == 2
     assert "metrics.json" in capsys.readouterr().err
+
+
+def test_a_late_kill_trains_no_weights_twice(
+    tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr("podium.trainer.output.write", end)
+        with pytest.raises(KeyboardInterrupt):
+            train(tiny_dataset, tmp_path, "output")
+    assert train(tiny_dataset, tmp_path, "output") == 0
+    shutil.rmtree(tmp_path / "family")
+    assert train(tiny_dataset, tmp_path, "whole") == 0
+    models = (tmp_path / name / "model.safetensors" for name in ("output", "whole"))
+    assert len({model.read_bytes() for model in models}) == 1

@@ -13,6 +13,7 @@ from kit_trainer import TRAIN
 
 from podium.data.artifact import describe, load
 from podium.data.seen import read_seen
+from podium.files.onnx_files import read_model
 from podium.metrics import parse_line
 from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.storage import connect
@@ -118,26 +119,33 @@ def test_a_sweep_tunes_a_trainer_made_with_the_kit(tmp_path: Path, tiny_dataset:
 
 
 def test_only_the_first_rank_reports_and_saves(tmp_path: Path, tiny_dataset: Path) -> None:
-    code = "from podium.trainer import kit; kit.report(accuracy=0.5, epoch=3); kit.save_onnx(b'x')"
+    code = (
+        "from podium.trainer import kit; kit.report(accuracy=0.5, epoch=3)\n"
+        "kit.save_onnx(b'x' if kit.ranks().rank == 0 else 'file-of-the-first.onnx')"
+    )
     places = {"PODIUM_DATA": str(tiny_dataset), "PODIUM_OUTPUT": f"file://{tmp_path}/out"}
+    places |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
     second, first = python(code, RANK="1", **places), python(code, RANK="0", **places)
     assert (second.returncode, second.stdout, first.returncode) == (0, "", 0), (
         first.stderr + second.stderr
     )
     assert [
         (reading.name, reading.value) for reading in parse_line(first.stdout.strip(), ["accuracy"])
-    ] == [("accuracy", "0.5000")]
+    ] == [("accuracy", "0.5")]
     assert json.loads((tmp_path / "out/metrics.json").read_text())["epoch"] == 3
     assert (tmp_path / "out/model.onnx").read_bytes() == b"x"
 
 
-def test_a_model_with_a_predict_command_is_saved_whole(tmp_path: Path, tiny_dataset: Path) -> None:
+@pytest.mark.parametrize("command", ["['python', 'predict.py']", "'python predict.py'"])
+def test_a_model_with_a_predict_command_is_saved_whole(
+    command: str, tmp_path: Path, tiny_dataset: Path
+) -> None:
     (tmp_path / "made/inner").mkdir(parents=True)
     (tmp_path / "made/inner/trees.npy").write_bytes(b"trees")
     code = (
         "import sys; from podium.trainer import kit\n"
         "for epoch in (1, 2): kit.report(rmse=1.0 / epoch)\n"
-        "kit.save_model(sys.argv[1], predict=['python', 'predict.py'], epoch=1)"
+        f"kit.save_model(sys.argv[1], predict={command}, epoch=1)"
     )
     done = python(
         code, str(tmp_path / "made"), "--data", str(tiny_dataset), f"--output={tmp_path / 'out'}"
@@ -156,7 +164,10 @@ def test_a_model_with_a_predict_command_is_saved_whole(tmp_path: Path, tiny_data
     [
         ("kit.load('test')", "a trainer reads train and validation"),
         ("kit.report(accuracy=float('nan'))", "accuracy is nan, not a finite number"),
-        ("kit.save_model('.')", "holds neither model.onnx nor model.json"),
+        ("kit.report(**{'f1 macro': 0.5})", "not a metric's name: 'f1 macro'"),
+        ("kit.save_model('made', predict=['python', 'p.py'])", "there are no files in made"),
+        ("kit.save_onnx('made.onnx')", "made.onnx cannot be read"),
+        ("open('a', 'w'); kit.save_model('.')", "holds neither model.onnx nor model.json"),
         ("kit.save_onnx(b'x', epoch=4)", "epoch 4 was not reported"),
         ("kit.output()", "neither --output nor PODIUM_OUTPUT is given"),
     ],
@@ -172,6 +183,47 @@ def test_a_mistake_is_reported_in_a_sentence(
     )
     assert done.returncode == 1
     assert expected in done.stderr
+
+
+def test_weights_beside_a_model_file_are_saved_with_it(tmp_path: Path, tiny_dataset: Path) -> None:
+    code = (
+        "import numpy as np, onnx; from onnx import helper, numpy_helper\n"
+        "weights = numpy_helper.from_array(np.arange(4, dtype=np.float32), 'w')\n"
+        "items = helper.make_tensor_value_info('x', 1, ['n', 4])\n"
+        "values = helper.make_tensor_value_info('y', 1, ['n', 4])\n"
+        "node = helper.make_node('Mul', ['x', 'w'], ['y'])\n"
+        "graph = helper.make_graph([node], 'g', [items], [values], [weights])\n"
+        "onnx.save(helper.make_model(graph), 'model.onnx', save_as_external_data=True, "
+        "location='model.onnx.data', size_threshold=0)\n"
+        "from podium.trainer import kit; kit.save_onnx('model.onnx')"
+    )
+    places = {"PODIUM_DATA": str(tiny_dataset), "PODIUM_OUTPUT": str(tmp_path / "out")}
+    done = python(f"import os\nos.chdir({str(tmp_path)!r})\n{code}", **places)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "model.onnx.data").exists()
+    assert read_model(tmp_path / "out/model.onnx", "model.onnx")
+
+
+def test_numbers_of_numpy_count_as_epochs(tmp_path: Path, tiny_dataset: Path) -> None:
+    code = (
+        "import numpy as np; from podium.trainer import kit\n"
+        "for epoch in np.arange(2): kit.report(epoch=epoch, accuracy=np.float32(epoch / 2))\n"
+        "kit.save_onnx(b'x', epoch=np.argmax([1, 0]))"
+    )
+    places = {"PODIUM_DATA": str(tiny_dataset), "PODIUM_OUTPUT": str(tmp_path / "out")}
+    done = python(code, **places)
+    assert done.returncode == 0, done.stderr
+    kept = json.loads((tmp_path / "out/metrics.json").read_text())
+    assert (kept["epoch"], kept["accuracy"], len(kept["epochs"])) == (0, 0.0, 2)
+
+
+def test_any_name_of_a_metric_is_reported(tiny_dataset: Path) -> None:
+    done = python("from podium.trainer import kit; kit.report(time=1.5, loss=0.123456789)")
+    readings = parse_line(done.stdout.strip(), ["time", "loss"])
+    assert [(each.name, each.value) for each in readings] == [
+        ("time", "1.5"),
+        ("loss", "0.123456789"),
+    ], done.stderr
 
 
 def test_the_kit_loads_no_torch(tiny_dataset: Path) -> None:

@@ -65,6 +65,14 @@ def test_any_picture_goes_through_network_and_onnx(name: str, shape: tuple[int, 
     np.testing.assert_allclose(logits, expected, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", OWN)
+def test_the_last_item_of_an_epoch_may_be_alone(name: str) -> None:
+    task = pictures(8, 8, outputs=3)
+    model = models.build(parse(["--model", name]), task)
+    model(items(task, 1)).sum().backward()
+    assert all(buffer.isfinite().all() for buffer in model.buffers())
+
+
 @pytest.mark.parametrize(
     "name", [name for name in OWN if name not in networks.DENSE]
 )  # these have one for each pixel

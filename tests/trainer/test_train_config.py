@@ -9,6 +9,7 @@ import pytest
 from podium.errors import InvalidInput
 from podium.trainer.config import TrainConfig, parse
 from podium.trainer.networks import RECIPES
+from podium.trainer.optimizer import learning_rate
 
 FLAGS = """
     data output inherit dataset model weights width depth epochs batch-size optimizer lr schedule gamma momentum weight-decay
@@ -132,3 +133,11 @@ def test_only_fields_that_determine_the_weights_are_decisive() -> None:
     other = TrainConfig(data="c", output="d", log_interval=7)
     assert one.decisive == other.decisive
     assert one.decisive != TrainConfig(lr=0.5).decisive
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_few_steps_do_not_exceed_the_learning_rate(steps: int) -> None:
+    config = parse(["--model", "fast", "--lr", "0.4", "--epochs", "1"])
+    rates = [learning_rate(config, step, steps) for step in range(steps)]
+    assert max(rates) <= 0.4
+    assert min(rates) > 0

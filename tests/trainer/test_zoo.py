@@ -1,5 +1,6 @@
 """Networks of torchvision: their names, any picture, ONNX, and weights from a file."""
 
+import re
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -110,6 +111,20 @@ def test_weights_of_another_task_get_a_new_last_layer(ending: str, tmp_path: Pat
     assert torch.equal(model[-1].fc.weight, before)
     assert torch.equal(model[-1].layer4[1].conv2.weight, theirs["layer4.1.conv2.weight"])
     assert torch.equal(model[-1].bn1.running_var, theirs["bn1.running_var"])
+
+
+def test_torchvisions_own_files_of_a_densenet_fill_it() -> None:
+    model = build("densenet121", pictures(64, 64, 3, outputs=5))
+    state = model[-1].state_dict()
+    published = {
+        re.sub(r"(denselayer\d+\.(?:norm|conv))(\d)", r"\1.\2", key): value + 1
+        for key, value in state.items()
+    }
+    assert published.keys() != state.keys()
+    assert weights.fill(model, published, "densenet121-a639ec97.pth")
+    name = "features.denseblock2.denselayer3.conv1.weight"
+    after = model[-1].state_dict()
+    assert torch.equal(after[name], published[name.replace("conv1", "conv.1")])
 
 
 def test_weights_of_the_same_task_fill_every_layer(tmp_path: Path) -> None:

@@ -44,9 +44,14 @@ class Validated:
     ) -> "Self":
         """Return targets and predictions of several folds together."""
         numbers = [np.full(len(target), at) for at, (target, _) in enumerate(parts, 1)]
+        predictions = [predicted for _, predicted in parts]
+        if (
+            len({each.ndim for each in predictions}) > 1
+        ):  # of larger folds the classes alone are kept
+            predictions = [each.argmax(1) if each.ndim == 2 else each for each in predictions]
         return cls(
             target=np.concatenate([target for target, _ in parts]),
-            predictions=np.concatenate([predicted for _, predicted in parts]),
+            predictions=np.concatenate(predictions),
             folds=np.concatenate(numbers),
             has_groups=has_groups,
         )

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from podium.errors import suggestion
 from podium.manifests.conditions import Manifest
 from podium.manifests.fields import (
     integer,
@@ -98,6 +99,12 @@ def _amounts(path: str, resources: Any, kind: str) -> Iterator[Violation]:
                 # by the schema of their CRDs
                 rule = "must be a whole number or in quotes"
                 yield broken(where, rule, given, f'{name}: "{given}"')
+    limits = mapping(mapping(resources).get("limits"))
+    for name, given in mapping(mapping(resources).get("requests")).items():
+        asked, most = quantity(given), quantity(limits.get(name))
+        if asked is not None and most is not None and asked > most:
+            rule, both = "must be at most the limit", f"{given} > {limits[name]}"
+            yield broken(f"{path}.requests.{name}", rule, both, "raise the limit, or ask for less")
 
 
 def _variables(path: str, env: Any) -> Iterator[Violation]:
@@ -364,6 +371,12 @@ def _containers(job: Workload) -> Iterator[Violation]:
             if not container.name:
                 yield broken(f"{container.path}.name", "must be given", container.name)
             yield from _variables(f"{container.path}.env", container.manifest.get("env"))
+            volumes = [volume.name for volume in pod.volumes]
+            for at, mount in enumerate(container.mounts):
+                if mount.volume not in volumes:
+                    where = f"{container.path}.volumeMounts[{at}].name"
+                    hint = suggestion(mount.volume, volumes) or "declare it in the pod's volumes"
+                    yield broken(where, "must be a volume of the pod", mount.volume, hint)
             given = container.manifest.get("resources")
             yield from _amounts(f"{container.path}.resources", given, job.kind)
 

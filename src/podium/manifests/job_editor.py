@@ -139,7 +139,11 @@ class JobEditor:
                 "use a PyTorchJob or TrainJob",
             )
         if isinstance(replicas, dict):
-            like = replicas.pop("Worker", None) or unshared(replicas.get("Master")) or {}
+            roles = {
+                str(role).capitalize(): role for role in replicas
+            }  # the operator takes any case
+            like = replicas.pop(roles.get("Worker"), None)
+            like = like or unshared(replicas.get(roles.get("Master"))) or {}
             replicas |= {"Worker": {**like, "replicas": workers}} if workers else {}
 
     def identify(self, name: str, owner: Mapping[str, Any] | None) -> None:

@@ -178,6 +178,9 @@ def as_kind(job: Workload, container: str, kind: str) -> tuple[Workload, str]:
     if kind == "Job":
         return _as_job(job), container
     if kind == "PyTorchJob":
+        if job.kind == "Job" and job.pod_count > 1:
+            problem = f"a Job whose pods know no rank cannot run as a {kind}, but this one has {job.pod_count} pods"
+            raise InvalidInput(problem, "leave job_kind=auto, or set parallelism: 1 and workers")
         return _as_pytorchjob(job, container), CONTAINER
     builtin = any(
         body.uses_builtin_trainer for _, body in job.containers() if body.name == container

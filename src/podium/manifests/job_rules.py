@@ -27,7 +27,11 @@ rule = JOB_RULES.rule
 
 _LONGEST_REPLICATED_JOB = 20
 
-_SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|TOKEN|API_?KEY|ACCESS_KEY", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(?!.*_(?:FILE|PATH|DIR)$).*(?:SECRET|PASSWORD|PASSWD|TOKEN(?!IZ|S)|API_?KEY|ACCESS_KEY)",
+    re.IGNORECASE,
+)
+"""Names of variables that hold a secret, and no file with one; nor tokens of a text."""
 
 
 @rule(
@@ -94,7 +98,7 @@ def _launcher_disagrees(job: Workload) -> Iterator[Violation]:
     processes = job.processes_per_replica or job.spec.get("nprocPerNode") or 1
     flags = {
         r"--nproc[-_]per[-_]node[= ](\d+)": str(processes),
-        r"--nnodes[= ](\d+)": str(job.pod_count),
+        r"--nnodes[= ](\d+)(?![\d:])": str(job.pod_count),
     }
     for _, container in job.containers():
         for pattern, given in flags.items() if launches(container.words) else ():
@@ -184,7 +188,7 @@ def _image_may_change(job: Workload) -> Iterator[Violation]:
 def _secret_in_plain_text(job: Workload) -> Iterator[Violation]:
     for _, container in job.containers():
         for name, variable in container.env.items():
-            if _SECRET.search(name) and variable.value:
+            if _SECRET.match(name) and variable.value:
                 yield Violation(f"{name} is written into the manifest", f"{container.path}.env")
 
 

@@ -59,6 +59,8 @@ _OF_A_JOB = (
 _DEFAULTS = {
     "dnsPolicy": "ClusterFirst",
     "enableServiceLinks": True,
+    "automountServiceAccountToken": True,
+    "hostUsers": True,
     "schedulerName": "default-scheduler",
     "imagePullPolicy": "IfNotPresent",
     "terminationMessagePath": "/dev/termination-log",
@@ -240,6 +242,7 @@ _POLICY = {
         "as spec.podGroupPolicy of a TrainingRuntime",
     ),
     "podFailurePolicy": (_IN_JOBSET, OWN_RUNTIME),
+    "podReplacementPolicy": (_IN_JOBSET, OWN_RUNTIME),
     "successPolicy": (_IN_JOBSET, OWN_RUNTIME),
     "backoffLimitPerIndex": (_IN_JOBSET, OWN_RUNTIME),
     "maxFailedIndexes": (_IN_JOBSET, OWN_RUNTIME),
@@ -271,10 +274,11 @@ def _template_notes(job: Workload, first: Replica, container: Container) -> Iter
 
 
 def _own_fields(manifest: Mapping[str, Any], carried: set[str]) -> list[str]:
+    given = {*with_values(manifest), *(_DEFAULTS.keys() & manifest.keys())}  # false says something
     return [
         name
-        for name in sorted(with_values(manifest) - carried)
-        if manifest[name] != _DEFAULTS.get(name)
+        for name in sorted(given - carried)
+        if manifest[name] not in (None, "", _DEFAULTS.get(name))
     ]
 
 
@@ -379,7 +383,11 @@ def _node_template(
         for name, values in (("labels", labels), ("annotations", first.pod.annotations))
         if values
     }
-    spec = {name: value for name, value in first.pod.spec.items() if name in PATCHED_POD and value}
+    spec = {
+        name: value
+        for name, value in first.pod.spec.items()
+        if name in PATCHED_POD and value not in (None, "", [], {})
+    }
     if account := first.pod.spec.get("serviceAccount"):
         spec.setdefault("serviceAccountName", account)
     spec.pop("initContainers", None)

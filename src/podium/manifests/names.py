@@ -65,13 +65,11 @@ def named(resource: R) -> R:
         raise InvalidInput(
             f"metadata must be an object, but got {shorten(metadata)}", "metadata: {name: …}"
         )
-    name = metadata.get("name")
-    if not name and isinstance(metadata.get("generateName"), str):
-        return resource.with_metadata(
-            {**metadata, "name": metadata["generateName"] + random_suffix()}
-        )
+    name, beginning = metadata.get("name"), metadata.get("generateName")
+    if not name and isinstance(beginning, str):
+        name = beginning + random_suffix()
     # The name becomes a folder, so it is checked before the rules of each kind are.
     if not isinstance(name, str) or not name or "/" in name or name[0] == ".":
         hint = "lower case letters, digits and dashes"
         raise InvalidInput(f"metadata.name must be a name, but got {shorten(name)}", hint)
-    return resource
+    return resource.with_metadata({**metadata, "name": name})

@@ -70,6 +70,13 @@ class Pods:
             kind = setting.type if isinstance(setting.type, type) else setting.type.__origin__  # type: ignore[union-attr]
             if type(given := getattr(self, setting.name)) is not kind:
                 raise InvalidInput(f"{setting.name} must be {TYPE_NAMES[kind]}, not {given!r:.80}")
+        for name in ("env", "secret_env", "claims", "node_selector", "labels"):
+            for key, value in getattr(self, name).items():
+                if not isinstance(key, str) or not isinstance(value, str):
+                    hint = f'put both in quotes: {name}: {{"{key}": "…"}}'
+                    raise InvalidInput(
+                        f"{name} holds texts by name, but {key!r} or its value is no text", hint
+                    )
         for name in ("cpu", "memory"):
             _amount(name, getattr(self, name))
         for name, reference in self.secret_env.items():

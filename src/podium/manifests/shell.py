@@ -153,12 +153,13 @@ class _Script(NamedTuple):
     commands: tuple[str, ...]
 
     operators: tuple[str, ...]
-    """``;``, ``&&``, ``||``, ``|``, ``&`` or a line break between and after them."""
+    """``;``, ``&&``, ``||``, ``|``, ``&``, a line break, or at the end ``#`` between and after them."""
 
 
 def split_script(script: str) -> _Script:
-    """Cut a script at the operators that stand outside quotes, brackets and braces."""
-    commands, operators = [""], []
+    """Cut a script at the operators that stand outside quotes, brackets and braces; comments are left
+    out."""
+    commands, operators = [""], list[str]()
     index, quote, depth = 0, "", 0
     while index < len(script):
         here = script[index]
@@ -169,6 +170,11 @@ def split_script(script: str) -> _Script:
             continue
         if quote:
             quote = "" if here == quote else quote
+        elif here == "#" and (not index or script[index - 1] in " \t\n;&|()"):
+            index = script.find("\n", index)
+            if index < 0:
+                return _Script((*map(str.strip, commands), ""), (*operators, "#"))
+            continue
         elif here in "'\"`":
             quote = here
         elif here in "({":

@@ -10,12 +10,15 @@ _LAUNCHERS = (
     "torchrun",
     "torch.distributed.run",
     "torch.distributed.launch",
+    "accelerate.commands.launch",
     "accelerate",
     "deepspeed",
     "mpirun",
     "horovodrun",
 )
 _PYTHON = re.compile(r"(?:\S*/)?python(?:\d+(?:\.\d+)?)?")
+_MODULE = re.compile(r"\s-m\s+(\S+)")
+_END = re.compile(r"[;&|\n]+")
 _IN_SCRIPT = re.compile(
     rf"(?P<before>(?:^|[;&|(\n])\s*(?:(?:exec|then|do|else|time|env)\s+)*(?:\w+=\S*\s+)*)"
     rf"(?P<python>{_PYTHON.pattern})(?P<options>(?:\s+-u)*)(?=\s)(?!\s+-m\s+(?:pip|venv|ensurepip)\b)"
@@ -30,8 +33,23 @@ def launches(words: Sequence[str]) -> bool:
 
     It is a word of its own, there or in a script: ``--output=/models/torchrun`` starts nothing.
     """
-    named = (name.strip("();&|'\"") for word in words for name in word.split())
-    return any(name in _LAUNCHERS or name.partition("/bin/")[2] in _LAUNCHERS for name in named)
+    commands = _END.split(" ".join(words).replace("\\\n", " "))
+    return any(_starts_launcher(command.split()) for command in commands)
+
+
+def _starts_launcher(words: Sequence[str]) -> bool:
+    """Return whether a launcher is among the words of one command: not as an argument of Python, nor
+    as a package that is installed."""
+    for word in words:
+        name = word.strip("()'\"")
+        if name in _LAUNCHERS or name.partition("/bin/")[2] in _LAUNCHERS:
+            return True
+        if name == "install":
+            return False
+        if _PYTHON.fullmatch(name):
+            module = _MODULE.search(" ".join(words))
+            return module is not None and module[1] in _LAUNCHERS
+    return False
 
 
 def _script_of(words: Sequence[str]) -> int | None:

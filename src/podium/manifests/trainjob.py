@@ -9,6 +9,7 @@ pkg/runtime/core/trainingruntime.go and pkg/runtime/framework/plugins/mpi/mpi.go
 """
 
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 from podium.errors import InvalidInput
@@ -98,7 +99,7 @@ def uses_mpi(spec: Mapping[str, Any]) -> bool:
     if runtime in (TORCH, *OTHER_RUNTIMES):
         return False
     command = strings(mapping(spec.get("trainer")).get("command"))
-    return runtime in MPI_RUNTIMES or command[:1] == ("mpirun",)
+    return runtime in MPI_RUNTIMES or PurePosixPath(*command[:1]).name == "mpirun"
 
 
 def training_job(spec: Mapping[str, Any]) -> str:

@@ -365,15 +365,19 @@ def _with_variables(spec: Mapping[str, Any], references: Mapping[str, str]) -> d
 
     changed: dict[str, Any] = unshared(spec)
     trainer: dict[str, Any] = changed.get("trainer") or {}  # the runtime's, where it has none
-    for field in {"command", "args"} & trainer.keys():
-        trainer[field] = [PLACEHOLDER.sub(variable, word) for word in trainer[field]]
+    for field in ("command", "args"):
+        if field in trainer:
+            trainer[field] = [PLACEHOLDER.sub(variable, word) for word in trainer[field] or ()]
     own = {_variable(name) for name in references.values()}  # which as_experiment has put there
-    env = [entry for entry in trainer.pop("env", ()) if entry.get("name") not in own]
+    env = [entry for entry in trainer.pop("env", None) or () if entry.get("name") not in own]
     if env := [*env, *used.values()]:
         trainer["env"] = env
     if left := PLACEHOLDER.search(json.dumps(changed)):
         problem = f"spec.trialTemplate.trialSpec: {left[0]} stands outside of command and args"
-        hint = f"an {KIND} hands values to a trial as variables only: read {_variable(references[left[1]])} there"
+        reference = references[left[1]]
+        hint = f"an {KIND} hands values to a trial as variables only: read {_variable(reference)} there"
+        if meta_key(reference) == ("Name", None):
+            hint = f"a trial's pods have its name in their label {JOBSET_NAME}"
         raise InvalidInput(problem, hint)
     return changed
 

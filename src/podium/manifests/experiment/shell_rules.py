@@ -149,8 +149,7 @@ def _last_command_only(experiment: Experiment) -> Iterator[Violation]:
 )
 def _output_not_collected(experiment: Experiment) -> Iterator[Violation]:
     for path, script in _scripts(experiment):
-        last = split_script(script).commands[-1]
-        if not last or re.search(r"(^|\s)#[^'\"]*$", last):
+        if not split_script(script).commands[-1]:
             yield Violation(f"the script ends with `…{repr(script[-12:])[1:-1]}`", path)
 
 
