@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.store import write_json
-from podium.errors import PodiumError
+from podium.errors import InvalidInput, NotFound, PodiumError
+from podium.files.documents import load_json
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.optimization_job import with_status
 from podium.manifests.labels import OPTIMIZATION_JOB
@@ -160,6 +161,15 @@ class StateCopy:
                 if time.monotonic() > end or leadership is None:
                     raise
                 leadership.lost.wait(1.0)
+
+    def holds(self, directory: Path, uid: str) -> bool:
+        """Return whether the storage has no other object in a directory's place than this one."""
+        key = str((directory / OBJECT).relative_to(self._directory))
+        try:
+            stored = load_json(self._storage.get(key), key) if self._storage else {}
+        except (NotFound, InvalidInput):
+            return True
+        return not stored or stored["metadata"]["uid"] == uid
 
     def drop(self, directories: Sequence[Path]) -> None:
         if self._storage is None:

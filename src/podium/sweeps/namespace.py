@@ -514,15 +514,22 @@ class _Loops(LocalSweeps):
         experiment = self.experiment(name) if kind == "Experiment" else None
         if experiment and pool_size(experiment):
             self.pool_store(experiment).clear(whole=True)
-        for job in jobs_of_trials(self.namespace, name, trials):
+
+        def is_own() -> bool:
+            """Another process may have deleted it too, and begun its next one, while this one
+            waited."""
+            path = self.store.path(kind, name)
+            return experiment is None or self.copy.holds(path, experiment.uid)
+
+        jobs, names = jobs_of_trials(self.namespace, name, trials), {each.name for each in trials}
+        for job in jobs if is_own() else {job for job in jobs if job[1] in names}:
             self.namespace.api.delete(*job)
         for trial in trials:
             self.store.remove("Trial", trial.name)
         super().remove(kind, name)
-        self.copy.drop(
-            [self.store.path("Trial", trial.name) for trial in trials]
-            + [self.store.path(kind, name)]
-        )
+        self.copy.drop([self.store.path("Trial", trial.name) for trial in trials])
+        if is_own():
+            self.copy.drop([self.store.path(kind, name)])
 
     @property
     def _patience(self) -> float:
