@@ -121,6 +121,7 @@ def test_a_failed_notification_is_a_warning_without_the_url(
     [
         ("file:///etc/passwd", "begins with http:// or https://"),
         ("ftp://host/x", "begins with http:// or https://"),
+        ("http://[host/x", "begins with http:// or https://"),
         ("http:///x", "names a host"),
         ("http://h:99999/secret", "a number from 1 to 65535"),
         ("http://h:port/secret", "a number from 1 to 65535"),
