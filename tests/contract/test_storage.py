@@ -149,7 +149,21 @@ def test_deleting_is_final_and_can_be_repeated(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["", "/a", "a//b", "a/", "../a", "a/../b", "./a", "a\nb", "a\\b", ".podium-x", "k" * 901]
+    "key",
+    [
+        "",
+        "/a",
+        "a//b",
+        "a/",
+        "../a",
+        "a/../b",
+        "./a",
+        "a\nb",
+        "a\\b",
+        ".podium-x",
+        "k" * 901,
+        "\udcff",
+    ],
 )
 def test_a_key_that_one_storage_cannot_hold_is_refused_everywhere(
     storage: Storage, key: str
