@@ -104,6 +104,27 @@ def test_differences_without_a_bound_are_cut_and_counted() -> None:
         assert decision.promote == (name == "mae"), decision
 
 
+@pytest.mark.parametrize("margin", ["", "=0.005"])
+def test_models_that_rarely_differ_are_bet_on_by_size(margin: str) -> None:
+    target = np.zeros(2000)
+    champion, challenger = target.copy(), target.copy()
+    champion[100::10], challenger[105::100] = 1.0, 50.0  # better ten times as often, by a fiftieth
+    rule = PromotionRule.parse(f"fresh{margin},metric=mae")
+    decision = decide(rule, METRICS["mae"], target, challenger, champion, earlier=new_items(2000))
+    assert decision.figures["fresh"]["units"] == 1899
+    assert decision.figures["fresh"]["scale"] == pytest.approx(3, rel=0.01)
+
+
+def test_too_few_units_for_a_scale_wait_for_the_next_night() -> None:
+    target = np.arange(20.0)
+    rule = PromotionRule.parse("fresh,metric=mae")
+    few = decide(rule, METRICS["mae"], target, target, target + 1, earlier=new_items(20))
+    assert (few.promote, few.figures["fresh"]["spent"]) == (False, "")
+    target = np.arange(100.0)
+    equal = decide(rule, METRICS["mae"], target, target, target, earlier=new_items(100))
+    assert (equal.promote, equal.figures["fresh"]["spent"]) == (False, "")
+
+
 @pytest.mark.parametrize("name", ["roc_auc", "f1_macro", "r2"])
 def test_metrics_that_are_no_means_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match=f"fresh bets on means over items, which {name} is not"):
