@@ -37,6 +37,7 @@ from podium.scoring import (
 )
 from podium.scoring.comparison import figure_interval
 from podium.scoring.threshold import THRESHOLD
+from podium.storage import absolute
 
 if TYPE_CHECKING:
     from podium.models.championship import Championship
@@ -291,7 +292,8 @@ def contest(
     part = facts.test_part or facts.test_digest
     judged = judge(data, PromotionRule.parse(rule), None, live=live)
     if data:
-        part = describe(data).test_part
+        # An approval compares on it once more, perhaps from another directory.
+        evidence, part = {**evidence, "data": absolute(data)}, describe(data).test_part
     if live:
         evidence, part = {**evidence, "live": live.evidence}, live.test_part
     return model.challenge(version, judged, {**evidence, "test_part": part})
