@@ -660,6 +660,20 @@ def test_a_pinned_version_stays(numbers: Model, tmp_path: Path) -> None:
         assert server.http.get("/v2/models/numbers").json()["versions"] == ["v1"]
 
 
+def test_other_files_under_the_same_id_take_over(numbers: Model, tmp_path: Path) -> None:
+    (model,) = find_models(["numbers@v2"], str(tmp_path / "store"))
+
+    async def replace() -> float:
+        model.open()
+        numbers.delete("v2")
+        numbers.upload({"model.onnx": constant(9)}, {"run_id": "v2"})
+        await model.follow()
+        said = await model.now.batcher.ask({"table": np.zeros((1, 2), np.float32)})
+        return float(said["number"][0, 0])
+
+    assert asyncio.run(replace()) == 9
+
+
 def test_a_token_is_needed_where_one_is_set(tmp_path: Path) -> None:
     (tmp_path / "trained").mkdir()
     (tmp_path / "trained/model.onnx").write_bytes(constant(7))

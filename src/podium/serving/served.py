@@ -243,7 +243,7 @@ class Served:
             PodiumError: There is none, or it cannot be opened.
         """
         version, digest, opened = self._find()
-        if self._now and self._now.version == version:
+        if self._now and (self._now.version, self._now.digest) == (version, digest):
             return None
         predictor = opened()
         watch = self._watch(version, predictor)
@@ -254,9 +254,9 @@ class Served:
         part is not known."""
         if self._share is None or (profile := predictor.profile) is None:
             return None
-        watch = self.watches.pop(version, None) or Watch(
-            profile, self._share
-        )  # a version that is back counts on
+        watch = self.watches.pop(version, None)  # a version that is back counts on
+        if watch is None or watch.profile != profile:
+            watch = Watch(profile, self._share)
         self.watches = {**dict(list(self.watches.items())[1 - _MOST_WATCHES :]), version: watch}
         return watch
 
