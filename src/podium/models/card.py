@@ -147,13 +147,13 @@ def _classes(version: Version) -> list[str]:
 
 def _data(version: Version, lineage: Lineage) -> dict[str, Any]:
     metadata = _plain(version.metadata.get("dataset"))
-    warnings = metadata.get("warnings") or []
+    warnings = metadata.get("warnings")
     return {
         "data": lineage.data,
         "source": metadata.get("source"),
         "digest": version.facts.dataset.digest,
         "test part": version.facts.dataset.test_digest,
-        "warnings": "; ".join(map(str, warnings)),
+        "warnings": "; ".join(map(str, warnings)) if isinstance(warnings, list) else warnings,
     }
 
 
