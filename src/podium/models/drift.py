@@ -113,20 +113,18 @@ class Seen:
         items, others = 0, dict[str, int]()
         for url, page in pages.items():
             watched = _watched(page, version.name)
-            others |= {name: others.get(name, 0) + count for name, count in watched.items()}
             earlier = (before or {}).get(url, "")
             if earlier and _began(earlier) != _began(page):
                 notes.append(
                     f"{url} has restarted since the last time: its earlier counts are lost"
                 )
                 earlier = ""
-            if earlier and _watched(earlier, version.name).get(version.version, 0) > watched.get(
-                version.version, 0
-            ):
-                earlier = ""  # it forgot this version, and began again
-            items += watched.get(version.version, 0) - _watched(earlier, version.name).get(
-                version.version, 0
-            )
+            known = _watched(earlier, version.name)
+            if known.get(version.version, 0) > watched.get(version.version, 0):
+                earlier, known = "", {}  # it forgot this version, and began again
+            items += watched.get(version.version, 0) - known.get(version.version, 0)
+            for name, count in watched.items():
+                others[name] = others.get(name, 0) + max(0, count - known.get(name, 0))
             for sign, text in ((1, page), (-1, earlier)):
                 _add(total, text, sign, version, keys, url)
             for labels, count in read_samples(page, "podium_serve_watch_failures_total"):
