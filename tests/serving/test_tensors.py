@@ -45,6 +45,8 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "a longer name": (asked(name="x" * 1001), "is a tensor with a name"),
     "a longer id": (asked({"id": "i" * 1001}), "at most 1000 letters"),
     "no list of outputs": (asked({"outputs": "y"}), "outputs is a list of objects with a name"),
+    "a number beyond FP32": (asked(data=[1e39]), "do not fit FP32"),
+    "a number beyond FP16": (asked(datatype="FP16", data=[70000]), "do not fit FP16"),
     "the same input twice": (asked({"inputs": [ONE, ONE]}), "input 'x' is given twice"),
     "more JSON than may be": (asked().ljust(MOST_JSON + 1), "at most 8388608 bytes of JSON"),
 }

@@ -323,9 +323,9 @@ class TensorForm:
             )
         array: NDArray[Any]
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore", over="raise"):
                 array = np.array(flat, self.dtype)
-        except (OverflowError, ValueError):
+        except (OverflowError, ValueError, FloatingPointError):
             raise InvalidInput(
                 f"data of input {self.name!r} do not fit {NAMES[str(self.dtype)]}"
             ) from None
