@@ -202,6 +202,16 @@ def test_few_items_are_never_drift(churn: Model, typed: Typed) -> None:
     assert "40 items are too few to judge: at least 200 (--least)" in done.stderr
 
 
+def test_a_version_that_is_served_needs_its_store_no_more(churn: Model, tmp_path: Path) -> None:
+    with serving("churn") as server:
+        (tmp_path / "store").rename(tmp_path / "away")
+        rows = [{"age": age, "plan": "basic"} for age in (40, 900, 900, 900)]
+        answer = server.http.post("/v2/models/churn/predict", json={"rows": rows})
+    assert answer.status_code == 200, answer.text
+    assert json.loads(answer.headers["podium-unknown-values"]) == {"age": 3}
+    assert not any("warning" in line for line in server.said), server.said
+
+
 def test_versions_are_told_apart_when_the_champion_changes(
     churn: Model, typed: Typed, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ class Loaded:
             PodiumError: It cannot be opened.
         """
         model = predictor.model
+        predictor.load()
         predictor.seen = watch.note if watch else None
         if not isinstance(model, OnnxModel):
             settings = processes or Processes()
