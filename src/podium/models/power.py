@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from podium.data.schema import DatasetInfo
-from podium.display.text import figure
+from podium.display.text import figure, plural
 from podium.errors import InvalidInput
 from podium.models.comparison import chosen_metric
 from podium.models.criteria import CRITERIA
@@ -69,7 +69,7 @@ class Detectable:
         return {**vars(self), "power": [list(row) for row in self.power]}
 
     def __str__(self) -> str:
-        what = f"with {self.items:,} test items the rule {self.rule}"
+        what = f"with {plural(self.items, 'test item')} the rule {self.rule}"
         if self.least is None:
             most, share = self.power[-1]
             return (
@@ -234,17 +234,18 @@ def _of_versions(
     """
     _check_rule(rule)
     champion, other = seen.of(metric)
-    if metric.counts_hits and seen.groups is None:
-        gained, lost = only_right(seen.target, other, champion)
+    exact, drawn = metric.counts_hits and seen.groups is None, list[tuple[float, float | None]]()
+    if exact and (changed := np.logical_or(*only_right(seen.target, other, champion))).any():
         return _of_accuracy(
             rule,
             metric,
             len(seen.target),
             accuracy=metric.value(seen.target, champion),
-            disagreement=float((gained | lost).mean()),
+            disagreement=float(changed.mean()),
             earlier=earlier,
         )
-    drawn = list(_drawn(metric, seen, champion, other))
+    if not exact:
+        drawn = list(_drawn(metric, seen, champion, other))
     if not drawn:
         problem = f"the difference of {metric.name} between the two versions has no known error"
         raise InvalidInput(problem, "more test items, or other versions")
