@@ -465,6 +465,11 @@ def test_a_version_names_what_it_was_made_from(home: Path, visitor: httpx.Client
     assert event["outputs"][0]["facets"]["version"]["datasetVersion"] == version
     assert event["run"]["facets"]["podium"]["name"] == "s-1"
     assert UUID(event["run"]["runId"]).version == 5
+    by_hand = [
+        Lineage.of(model, model.upload({"model.onnx": shapes_model()}, {}, version=name)).to_json()
+        for name in ("by-hand", "by-hand-too")
+    ]
+    assert len({each["run"]["runId"] for each in (event, *by_hand)}) == 3
     page = text(visitor, f"/models/churn/versions/{version}")
     line = re.findall(r"<b>([\w.]+)</b><span>([^<]+)</span>", page)[:7]
     assert line[:4] == [

@@ -86,7 +86,8 @@ class Lineage:
         try:
             run = UUID(self.run)
         except ValueError:
-            run = uuid5(_RUNS, self.run)
+            # A version that no run made has one of its own.
+            run = uuid5(_RUNS, self.run or f"{self.model}/{version.version}")
         facets = {
             "podium": _facet(
                 run=self.run,
