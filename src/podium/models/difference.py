@@ -47,6 +47,8 @@ class Difference:
             "classes": dict(self.classes),
             "gained": [vars(change) for change in self.changes.gained],
             "lost": [vars(change) for change in self.changes.lost],
+            "items_gained": self.changes.items_gained,
+            "items_lost": self.changes.items_lost,
             "notes": list(self.notes),
         }
 
