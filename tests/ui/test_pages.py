@@ -429,6 +429,15 @@ def test_a_model_shows_its_champion_and_why(models: None, visitor: httpx.Client)
     assert 'href="/models/shapes"' in text(visitor, "/models")
 
 
+def test_metrics_that_are_no_numbers_break_no_page(home: Path, visitor: httpx.Client) -> None:
+    model = open_registry(None).model("odd")
+    metrics = {"accuracy": 0.5, "by": "hand", "per class": [0.4, 0.6]}
+    model.upload({"model.onnx": shapes_model()}, {"metrics": metrics}, version="v1")
+    model.set_champion("v1", {}, expect=None)
+    for path in ("/models/odd", "/models/odd/versions/v1", "/models/odd/versions/v1/card"):
+        assert "0.5000" in text(visitor, path)
+
+
 def test_the_champion_and_its_reason_are_of_one_look(
     models: None, visitor: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,9 +91,7 @@ def _taken(version: Version) -> list[str]:
 
 def _figures(version: Version) -> list[str]:
     facts, intervals = version.facts, _intervals(version)
-    figures = {
-        name: value for name, value in version.metrics.items() if isinstance(value, int | float)
-    }
+    figures = version.metrics
     chosen = facts.metric.name
     tests = {name: value for name, value in figures.items() if not name.startswith("validation_")}
     rows = [
