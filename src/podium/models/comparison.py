@@ -19,7 +19,7 @@ from podium.models.decision import Decision, Earlier, Promotion
 from podium.models.fresh import NewItems
 from podium.models.ledger import Ledger
 from podium.models.record import Record
-from podium.models.rule import PromotionRule, decide
+from podium.models.rule import NO_CHAMPION, PromotionRule, decide
 from podium.models.shared_items import (
     SharedItems,
     TestItems,
@@ -83,7 +83,9 @@ def judge(
         except TooFewItems as error:
             if champion is None:
                 raise
-            return decide_between(challenger, None, records).refused(error.message)
+            alone = decide_between(challenger, None, records)
+            reasons = tuple(reason.removesuffix(NO_CHAMPION) for reason in alone.reasons)
+            return replace(alone, reasons=reasons).refused(error.message)
         notes = live.notes if live else ()
         if live and champion and (sample := live.agreement(challenger, champion)):
             notes = (*notes, sample)
