@@ -33,6 +33,7 @@ from starlette.testclient import TestClient
 from podium.errors import Failed, NotFound
 from podium.models import Model, open_registry
 from podium.prediction import Predictor, open_model
+from podium.serving import app
 from podium.serving.announced import Announcement
 from podium.serving.app import Server
 from podium.serving.headers import LimitedProtocol
@@ -398,6 +399,27 @@ def infer_rows(server: Running, rows: int, size: int) -> httpx.Response:
     return server.http.post(
         "/v2/models/long/infer", content=head + bytes(rows * size * 4), headers=sized
     )
+
+
+def test_many_raw_rows_do_not_hold_the_event_loop(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = list[str]()
+
+    def read(body: bytes, media: str) -> tuple[str, bytes]:
+        threads.append(threading.current_thread().name)
+        return read_raw(body, media)
+
+    monkeypatch.setattr(app, "read_raw", read)
+    server = Server(find_models(["rows"], str(store)), token="", limits=Limits(), follow=3600)
+    server.service.models["rows"].open()
+    with TestClient(server) as http:
+        rows = [{"x": 1, "color": "green"}] * 3000
+        answer = http.post("/v2/models/rows/predict", json={"rows": rows})
+        many = http.post("/v2/models/rows/predict", json={"texts": [""] * 100_001})
+    assert len(answer.json()["predictions"]) == 3000
+    assert [name.rpartition("_")[0] for name in threads] == ["podium-request"] * 2
+    assert (many.status_code, "at most 100000 items" in many.text) == (400, True)
 
 
 def test_a_server_starts_without_pandas() -> None:
