@@ -86,7 +86,7 @@ class Detectable:
 def _promotes(
     rule: PromotionRule, compared: Comparison, units: int, earlier: Earlier | None = None
 ) -> bool:
-    """Tell whether the word of a rule that compares promotes the first of two models.
+    """Tell whether a rule promotes the first of two models, as far as their figures decide.
 
     Args:
         units: Items, or groups of them, that count.
@@ -113,8 +113,14 @@ def _promotes(
         figures=evidence,
         column=lambda name: nothing,
     )
-    words = [(name, value) for name, value in rule.words if CRITERIA[name].compares]
+    words = _judged(rule).words
     return all(holds for name, value in words for holds, _ in CRITERIA[name].judge(value, case))
+
+
+def _judged(rule: PromotionRule) -> PromotionRule:
+    """Return the part of a rule that the figures of two models decide."""
+    words = [word for word in rule.words if CRITERIA[word[0]].compares or word[0] == "minimum"]
+    return replace(rule, words=tuple(words))
 
 
 def _check_rule(rule: PromotionRule) -> None:
@@ -285,7 +291,7 @@ def _detectable(
     shown = [0.0, (least or most) / 2, least or most]
     return Detectable(
         items=items,
-        rule=str(rule),
+        rule=str(_judged(rule)),
         metric=metric.name,
         least=least,
         power=tuple((better, power(better)) for better in shown),
