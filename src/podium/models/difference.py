@@ -94,13 +94,8 @@ def difference(seen: SharedItems, metric: Metric) -> Difference:
 
 
 def _placed(changes: Changes, seen: SharedItems) -> Changes:
-    return replace(
-        changes,
-        **{
-            side: tuple(
-                replace(change, item=int(seen.items[change.item]))
-                for change in getattr(changes, side)
-            )
-            for side in ("gained", "lost")
-        },
+    gained, lost = (
+        tuple(replace(change, item=int(seen.items[change.item])) for change in side)
+        for side in (changes.gained, changes.lost)
     )
+    return replace(changes, gained=gained, lost=lost)

@@ -123,8 +123,8 @@ class Seen:
             if known.get(version.version, 0) > watched.get(version.version, 0):
                 earlier, known = "", {}  # it forgot this version, and began again
             items += watched.get(version.version, 0) - known.get(version.version, 0)
-            for name, count in watched.items():
-                others[name] = others.get(name, 0) + max(0, count - known.get(name, 0))
+            for name, many in watched.items():
+                others[name] = others.get(name, 0) + max(0, many - known.get(name, 0))
             for sign, text in ((1, page), (-1, earlier)):
                 _add(total, text, sign, version, keys, url)
             for labels, count in read_samples(page, "podium_serve_watch_failures_total"):
