@@ -115,7 +115,7 @@ def test_models_that_rarely_differ_are_bet_on_by_size(margin: str) -> None:
     assert decision.figures["fresh"]["scale"] == pytest.approx(3, rel=0.01)
 
 
-def test_too_few_units_for_a_scale_wait_for_the_next_night() -> None:
+def test_too_few_units_for_a_scale_wait() -> None:
     target = np.arange(20.0)
     rule = PromotionRule.parse("fresh,metric=mae")
     few = decide(rule, METRICS["mae"], target, target, target + 1, earlier=new_items(20))

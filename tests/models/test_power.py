@@ -120,7 +120,7 @@ def test_the_power_of_errors_is_near_a_simulated_rule() -> None:
         assert power == pytest.approx(promoted("likely", RMSE, draw, times=FEW), abs=0.15)
 
 
-def test_a_minimum_counts_and_what_is_not_judged_is_not_named() -> None:
+def test_a_minimum_counts_and_only_what_is_judged_is_named() -> None:
     rule = PromotionRule.parse("better,minimum=.95,calibration=.1,slice=city")
     found = _of_accuracy(rule, ACCURACY, 100, accuracy=0.8)
     assert found.rule == "better,minimum=0.95"
