@@ -12,7 +12,7 @@ import pyarrow.parquet as parquet
 
 from podium.data.items import Batch
 from podium.data.rows import Problem
-from podium.errors import Failed, InvalidInput, PodiumError
+from podium.errors import Damaged, Failed, InvalidInput, PodiumError
 from podium.files.documents import foreign, load_json
 from podium.prediction import Predictor
 from podium.prediction.predictions import UnknownValues
@@ -131,6 +131,8 @@ def _items(media: str, body: bytes) -> Iterator[Path]:
             yield file
         except PodiumError as error:
             error.message = error.message.replace(f"{scratch}/", "")
+            if isinstance(error, Damaged):  # what a client sent is its own fault
+                raise InvalidInput(error.message, error.hint) from None
             raise
 
 
