@@ -127,9 +127,8 @@ class Seen:
                 others[name] = others.get(name, 0) + max(0, many - known.get(name, 0))
             for sign, text in ((1, page), (-1, earlier)):
                 _add(total, text, sign, version, keys, url)
-            for labels, count in read_samples(page, "podium_serve_watch_failures_total"):
-                if count and _is(labels, version):
-                    notes.append(f"{url}: {int(count):,} calls of the model could not be counted")
+            if failed := _failures(page, version) - _failures(earlier, version):
+                notes.append(f"{url}: {failed:,} calls of the model could not be counted")
         own = others.pop(version.version, None)
         if own is None:
             told = f", but of {', '.join(sorted(others))}" if others else ""
@@ -216,6 +215,11 @@ def _is(labels: Mapping[str, str], version: Version) -> bool:
 def _watched(page: str, model: str) -> dict[str, int]:
     samples = read_samples(page, "podium_serve_watched_items_total")
     return {labels["version"]: int(count) for labels, count in samples if labels["model"] == model}
+
+
+def _failures(page: str, version: Version) -> int:
+    samples = read_samples(page, "podium_serve_watch_failures_total")
+    return sum(int(count) for labels, count in samples if _is(labels, version))
 
 
 def _began(page: str) -> float | None:
