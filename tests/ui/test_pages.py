@@ -429,6 +429,11 @@ def test_a_model_shows_its_champion_and_why(models: None, visitor: httpx.Client)
     assert 'href="/models/shapes"' in text(visitor, "/models")
 
 
+def test_a_run_that_is_not_there_cannot_go_on(home: Path, visitor: httpx.Client) -> None:
+    answer = visitor.post("/runs/none/resume", headers=HEADERS, json={})
+    assert (answer.status_code, "there is no run 'none'" in answer.text) == (404, True)
+
+
 def test_metrics_that_are_no_numbers_break_no_page(home: Path, visitor: httpx.Client) -> None:
     model = open_registry(None).model("odd")
     metrics = {"accuracy": 0.5, "by": "hand", "per class": [0.4, 0.6]}
