@@ -30,7 +30,7 @@ from PIL import Image
 from servers import Running, serving, tensor
 from starlette.testclient import TestClient
 
-from podium.errors import Failed, NotFound
+from podium.errors import Failed, InvalidInput, NotFound
 from podium.models import Model, open_registry
 from podium.prediction import Predictor, open_model
 from podium.serving import app
@@ -971,6 +971,14 @@ def test_a_model_that_is_being_opened_is_not_followed(tmp_path: Path) -> None:
     model.opens.set()
     model.open()
     assert (model.opened, model.swaps) == (True, 0)
+
+
+def test_a_model_whose_description_is_no_object_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(constant(7))
+    (tmp_path / "preprocessing.json").write_text("[]")
+    (model,) = find_models([f"{tmp_path}/"], str(tmp_path / "store"))
+    with pytest.raises(InvalidInput, match=r"preprocessing.json .* is not a JSON object"):
+        model.open()
 
 
 def test_a_server_is_ready_once_its_models_are_open(tmp_path: Path) -> None:

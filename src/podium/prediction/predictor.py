@@ -71,7 +71,10 @@ class Predictor:
 
     @cached_property
     def _described(self) -> Any:
-        return self._beside(PREPROCESSING)
+        given = self._beside(PREPROCESSING)
+        if not isinstance(given, dict):
+            raise InvalidInput(f"{PREPROCESSING} of {self.name} is not a JSON object")
+        return given
 
     @cached_property
     def profile(self) -> Profile | None:
