@@ -142,6 +142,21 @@ def test_a_wrong_target_is_refused_before_anything_runs(
     assert not (tmp_path / "podium-home").exists()
 
 
+def test_what_does_not_run_is_not_reported(tmp_path: Path, hook: tuple[str, list[Any]]) -> None:
+    (tmp_path / "train.py").write_text("print('accuracy=1')")
+    words = (
+        str(tmp_path / "train.py"),
+        "--lr",
+        "0.1..1",
+        "--no-run",
+        "--save",
+        str(tmp_path / "s.yaml"),
+    )
+    assert isinstance(run("tune", *words, "--notify", hook[0]).exception, InvalidInput)
+    assert not hook[1]
+    assert run("tune", *words).exit_code == 0
+
+
 @contextmanager
 def answering(answer: Callable[[socket.socket], None]) -> Iterator[str]:
     """Serve one connection by a function, below HTTP; yield the URL."""
