@@ -329,6 +329,13 @@ def _uploads(storage: Storage, key: str) -> list[str]:
     return [upload.upload_id for upload in listed.uploads if upload.upload_id]
 
 
+def test_sweeping_leaves_the_lock_of_a_writer(storage: Storage) -> None:
+    if not isinstance(storage, S3Storage):
+        pytest.skip("the kernel holds the locks of files")
+    storage.bucket.put(".podium/locks/key/ticket", io.BytesIO(b"1"), 1, 8 << 20, None)
+    assert list(storage.sweep("", _soon(), delete=True)) == []
+
+
 def test_a_killed_writer_leaves_no_object_and_sweep_cleans_up(
     storage: Storage, tmp_path: Path
 ) -> None:
