@@ -121,6 +121,7 @@ def test_a_failed_notification_is_a_warning_without_the_url(
     [
         ("file:///etc/passwd", "begins with http:// or https://"),
         ("ftp://host/x", "begins with http:// or https://"),
+        ("http://[host/x", "begins with http:// or https://"),
         ("http:///x", "names a host"),
         ("http://h:99999/secret", "a number from 1 to 65535"),
         ("http://h:port/secret", "a number from 1 to 65535"),
@@ -139,6 +140,21 @@ def test_a_wrong_target_is_refused_before_anything_runs(
     assert message in refused.message
     assert "secret" not in str(refused)
     assert not (tmp_path / "podium-home").exists()
+
+
+def test_what_does_not_run_is_not_reported(tmp_path: Path, hook: tuple[str, list[Any]]) -> None:
+    (tmp_path / "train.py").write_text("print('accuracy=1')")
+    words = (
+        str(tmp_path / "train.py"),
+        "--lr",
+        "0.1..1",
+        "--no-run",
+        "--save",
+        str(tmp_path / "s.yaml"),
+    )
+    assert isinstance(run("tune", *words, "--notify", hook[0]).exception, InvalidInput)
+    assert not hook[1]
+    assert run("tune", *words).exit_code == 0
 
 
 @contextmanager

@@ -114,25 +114,42 @@ def test_promotion_and_rollback_move_the_champion(
     assert "MLflow" not in capsys.readouterr().err
 
 
-def test_a_rule_that_is_not_met_keeps_the_champion(
-    storage: Path, tmp_path: Path, bars: Any
-) -> None:
+def write_bars(target: Path, bars: Any) -> None:
+    """Write pictures of bars as a dataset."""
     from podium.data import artifact, artifact_files
 
     part = artifact.Split(
         inputs={"images": np.tile(bars, (4, 1, 1))}, target=np.tile(np.array([0, 1], np.uint8), 4)
     )
     artifact_files.write(
-        tmp_path / "bars", dict.fromkeys(("train", "validation", "test"), part), name="bars", kind="classification",
+        target, dict.fromkeys(("train", "validation", "test"), part), name="bars", kind="classification",
         classes=("wide", "tall"), inputs={"images": artifact.InputDescription(meaning="image")}, target_name="shape",
         preprocessing={}, source="drawn", split="given",
     )  # fmt: skip
+
+
+def test_a_rule_that_is_not_met_keeps_the_champion(
+    storage: Path, tmp_path: Path, bars: Any
+) -> None:
+    write_bars(tmp_path / "bars", bars)
     model = podium.registry(storage)["shapes"]
     with pytest.raises(
         Failed, match="second of shapes does not meet the rule; first stays champion"
     ):
         model.promote("second", rule="likely", data=tmp_path / "bars")
     assert model.champion.version == "first"
+
+
+def test_an_approval_compares_on_the_data_that_were_named(
+    storage: Path, tmp_path: Path, bars: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_bars(tmp_path / "bars", bars)
+    model = podium.registry(storage)["shapes"]
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Failed, match="second of shapes does not meet the rule"):
+        model.promote("second", rule="not-worse,approved", data="bars")
+    monkeypatch.chdir("/")
+    assert model.approve("second", "seen").version == "second"
 
 
 def test_models_and_versions_show_themselves_as_tables(storage: Path) -> None:

@@ -211,6 +211,7 @@ def test_no_kubeconfig_is_an_error_with_a_way_out(
         "kubernetes://team?wait=3",
         "kubernetes://team?grace=soon",
         "kubernetes://team?grace=²",
+        "kubernetes://[team",
     ],
 )
 def test_a_url_with_parts_that_mean_nothing_is_refused(url: str) -> None:

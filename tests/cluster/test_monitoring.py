@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.reap import Reaper
 from podium.errors import InvalidInput
 from podium.models import open_registry
+from podium.system import exposition
 from podium.system.exposition import serve
 
 MONITORING = Path(__file__).parents[2] / "deploy/monitoring"
@@ -178,6 +180,13 @@ def test_a_storage_that_is_away_answers_with_503(registry: str) -> None:
     with pytest.raises(OSError, match="503"):
         read(port, "metrics")
     assert read(port, "healthz") == "ok\n"
+
+
+def test_a_silent_client_of_the_metrics_holds_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposition, "PATIENCE", 0.1)
+    port = serve(0, str).server_address[1]
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as silent:
+        assert silent.recv(1) == b"", "it hangs up"
 
 
 def test_alerts_and_dashboard_name_metrics_there_are(

@@ -149,7 +149,21 @@ def test_deleting_is_final_and_can_be_repeated(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["", "/a", "a//b", "a/", "../a", "a/../b", "./a", "a\nb", "a\\b", ".podium-x", "k" * 901]
+    "key",
+    [
+        "",
+        "/a",
+        "a//b",
+        "a/",
+        "../a",
+        "a/../b",
+        "./a",
+        "a\nb",
+        "a\\b",
+        ".podium-x",
+        "k" * 901,
+        "\udcff",
+    ],
 )
 def test_a_key_that_one_storage_cannot_hold_is_refused_everywhere(
     storage: Storage, key: str
@@ -313,6 +327,13 @@ def _uploads(storage: Storage, key: str) -> list[str]:
         bucket_name=storage.bucket.name, prefix=name
     )
     return [upload.upload_id for upload in listed.uploads if upload.upload_id]
+
+
+def test_sweeping_leaves_the_lock_of_a_writer(storage: Storage) -> None:
+    if not isinstance(storage, S3Storage):
+        pytest.skip("the kernel holds the locks of files")
+    storage.bucket.put(".podium/locks/key/ticket", io.BytesIO(b"1"), 1, 8 << 20, None)
+    assert list(storage.sweep("", _soon(), delete=True)) == []
 
 
 def test_a_killed_writer_leaves_no_object_and_sweep_cleans_up(

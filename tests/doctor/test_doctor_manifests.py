@@ -804,8 +804,9 @@ def test_a_file_may_hold_several_objects() -> None:
     assert [document["kind"] for document in documents(listed, "test")] == ["Experiment"]
     with pytest.raises(InvalidInput, match="not readable as YAML at line"):
         documents("a: [", "test")
-    with pytest.raises(InvalidInput, match="is an object"):
-        documents("- a", "test")
+    for wrong in ("- a", "kind: List\nitems: [1]", "kind: List\nitems: 5"):
+        with pytest.raises(InvalidInput, match="is an object"):
+            documents(wrong, "test")
 
 
 def test_the_images_of_a_manifest_are_known() -> None:

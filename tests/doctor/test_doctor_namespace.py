@@ -1,6 +1,7 @@
 """A live namespace: each rule by itself, then all of it against a small HTTP server that speaks the API."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -590,6 +591,12 @@ def test_a_store_in_another_namespace_is_looked_for_there(api: type[Namespace]) 
     assert "in namespace store" in bad(examine())["storage-reachable"].what
 
 
+@pytest.mark.parametrize("endpoint", ["http://minio:9000x", "http://[minio", "minio:99999"])
+def test_an_endpoint_that_is_no_address_fails(api: type[Namespace], endpoint: str) -> None:
+    api.world["/api/v1/namespaces/team/configmaps/podium-storage"]["data"]["endpoint"] = endpoint
+    assert "does not answer" in bad(examine())["storage-reachable"].what
+
+
 def test_the_webhook_s_own_refusal_is_shown(api: type[Namespace]) -> None:
     manifest = yaml.safe_load(GOOD)
     manifest["metadata"]["name"] = "refused"
@@ -621,6 +628,16 @@ def test_any_answer_tells_that_a_store_is_there(api: type[Namespace], tmp_path: 
     server = config["clusters"][0]["cluster"]["server"]
     assert answers(f"{server}/nothing")[0]
     assert not answers("http://127.0.0.1:9/")[0]
+    with socket.create_server(("127.0.0.1", 0)) as no_http:
+
+        def greet() -> None:
+            with no_http.accept()[0] as asked:
+                asked.sendall(b"SSH-2.0-OpenSSH\r\n")
+
+        threading.Thread(target=greet, daemon=True).start()
+        well, said = answers(f"http://127.0.0.1:{no_http.getsockname()[1]}/")
+    assert not well
+    assert "does not answer" in said
 
 
 def test_a_level_that_refuses_controllers_containers_is_said(api: type[Namespace]) -> None:

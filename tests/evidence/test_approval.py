@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,13 @@ def test_an_approval_is_of_files_not_of_a_name(model: Model) -> None:
 def test_a_deleted_version_waits_for_nobody(model: Model) -> None:
     model.delete("new")
     assert model.waiting == []
+
+
+def test_a_version_that_waits_is_not_retired(model: Model) -> None:
+    assert model.retire(keep=1, grace=timedelta(0), delete=True) == []
+    model.reject("new", "worse on sevens")
+    (retired,) = model.retire(keep=1, grace=timedelta(0), delete=True)
+    assert retired.version == "new"
 
 
 def test_a_version_that_waits_again_can_be_approved(model: Model) -> None:

@@ -75,6 +75,11 @@ def test_a_champion_that_saw_nearly_all_is_not_compared(nights: Nights) -> None:
         InvalidInput, match=r"only \d of the 30 test items are new to the models, but 10 are needed"
     ):
         nights.prepare(dataset, "label", split_seed=2)
+    nights.prepare(dataset, "label", split_seed=2, model_name="another")
+    decision = nights.train(CONSTANT)
+    assert decision["outcome"] == "kept"
+    assert "are new to the models, but 10 are needed" in decision["reasons"][0]
+    assert not any("no champion" in reason for reason in decision["reasons"])
 
 
 def test_a_file_that_grew_leaves_items_in_their_parts(nights: Nights) -> None:

@@ -78,6 +78,14 @@ def test_figures_without_stored_predictions_have_no_interval(model: Model) -> No
     assert "Not the champion." in text
 
 
+@pytest.mark.parametrize(
+    "dataset", [{"counts": [800]}, {"counts": {"train": "many"}}, {"warnings": 5}]
+)
+def test_metadata_of_other_forms_break_no_card(model: Model, dataset: dict[str, Any]) -> None:
+    model.upload({"model.onnx": shapes_model()}, {"dataset": dataset}, version="v2")
+    assert card(model.version("v2")).startswith("# shapes v2")
+
+
 @pytest.mark.parametrize("form", [None, "mlflow", "triton", "oci"])
 def test_every_exporter_leaves_the_card(model: Model, tmp_path: Path, form: str | None) -> None:
     assert {None, *FORMS} >= {form}

@@ -87,12 +87,12 @@ def test_items_of_a_group_count_once() -> None:
     assert night(60, 0, 900, grouped).figures["fresh"]["new"] == 225
 
 
-def test_differences_without_a_bound_are_cut_and_counted() -> None:
+def test_gains_without_a_bound_are_cut_and_counted() -> None:
     random = np.random.default_rng(1)
     target = random.normal(size=2000)
     champion, challenger = (
+        target + random.standard_t(2, size=2000),
         target + random.normal(size=2000),
-        target + random.standard_t(2, size=2000) * 0.5,
     )
     for name in ("mae", "rmse"):
         rule = PromotionRule.parse(f"fresh,metric={name}")
@@ -101,7 +101,42 @@ def test_differences_without_a_bound_are_cut_and_counted() -> None:
         )
         assert decision.figures["fresh"]["units"] == 1970
         assert any("of them cut to" in reason for reason in decision.reasons)
-        assert decision.promote == (name == "mae"), decision
+        assert decision.promote, decision
+
+
+def test_rare_large_losses_are_not_cut() -> None:
+    random = np.random.default_rng(2)
+    seasons, won = 40, 0
+    for _ in range(seasons):  # equal models, of which one is better most of the time
+        before = Bets()
+        for _ in range(30):
+            gains = 1 - random.exponential(1, 1000) ** 2 / 2
+            before, _, lead = bet(before, gains, np.arange(1000), 0.0, exact=False)
+            if before.capital >= 1 / LEVEL and lead > 0:
+                won += 1
+                break
+    assert won <= 0.05 * seasons
+
+
+@pytest.mark.parametrize("margin", ["", "=0.005"])
+def test_models_that_rarely_differ_are_bet_on_by_size(margin: str) -> None:
+    target = np.zeros(2000)
+    champion, challenger = target.copy(), target.copy()
+    champion[100::10], challenger[105::100] = 1.0, 50.0  # better ten times as often, by a fiftieth
+    rule = PromotionRule.parse(f"fresh{margin},metric=mae")
+    decision = decide(rule, METRICS["mae"], target, challenger, champion, earlier=new_items(2000))
+    assert decision.figures["fresh"]["units"] == 1899
+    assert decision.figures["fresh"]["scale"] == pytest.approx(3, rel=0.01)
+
+
+def test_too_few_units_for_a_scale_wait() -> None:
+    target = np.arange(20.0)
+    rule = PromotionRule.parse("fresh,metric=mae")
+    few = decide(rule, METRICS["mae"], target, target, target + 1, earlier=new_items(20))
+    assert (few.promote, few.figures["fresh"]["spent"]) == (False, "")
+    target = np.arange(100.0)
+    equal = decide(rule, METRICS["mae"], target, target, target, earlier=new_items(100))
+    assert (equal.promote, equal.figures["fresh"]["spent"]) == (False, "")
 
 
 @pytest.mark.parametrize("name", ["roc_auc", "f1_macro", "r2"])

@@ -120,6 +120,22 @@ def test_the_power_of_errors_is_near_a_simulated_rule() -> None:
         assert power == pytest.approx(promoted("likely", RMSE, draw, times=FEW), abs=0.15)
 
 
+def test_a_minimum_counts_and_only_what_is_judged_is_named() -> None:
+    rule = PromotionRule.parse("better,minimum=.95,calibration=.1,slice=city")
+    found = _of_accuracy(rule, ACCURACY, 100, accuracy=0.8)
+    assert found.rule == "better,minimum=0.95"
+    assert found.least is not None
+    assert found.least > 0.15
+
+
+@pytest.mark.parametrize("name", ["accuracy", "f1_macro"])
+def test_a_model_uploaded_twice_shows_no_difference(name: str) -> None:
+    target = np.arange(100) % 2
+    same = np.where(np.arange(100) < 90, target, 1 - target)
+    with pytest.raises(InvalidInput, match="has no known error"):
+        _of_versions(PromotionRule.parse("likely"), METRICS[name], shared(target, same, same))
+
+
 def test_items_of_groups_count_together() -> None:
     random = np.random.default_rng(3)
     target = np.ones(200, int)

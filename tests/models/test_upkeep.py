@@ -287,6 +287,12 @@ def test_retiring_keeps_the_newest_and_everything_an_alias_needs(model: Model) -
     assert model.rollback().version == "a"
 
 
+def test_a_rollback_may_be_to_an_alias(model: Model) -> None:
+    model.set_champion("b", {}, expect="a")
+    model.alias("trusted", "a")
+    assert model.rollback("trusted").version == "a"
+
+
 def test_a_version_recently_replaced_is_not_retired(model: Model) -> None:
     for version, before in (("c", "b"), ("d", "c")):
         model.set_champion(version, {}, expect=before)

@@ -72,7 +72,7 @@ def test_numbers_may_be_a_column_or_a_list() -> None:
     predictions = (target + RANDOM.normal(size=(30, 1)))[:, 0]
     assert compare(METRICS["rmse"], target, target + 0.1, predictions).gained is None
     changes = moved_errors(target, predictions, target + 0.001)
-    assert len(changes.gained) == 20
+    assert (len(changes.gained), changes.items_gained) == (20, 30)
     assert not changes.lost
 
 

@@ -17,7 +17,7 @@ from servers import Running, serving, tensor, upload_gated
 from podium.cli.serve import _beside
 from podium.data import held_out
 from podium.data.seen import SeenItems
-from podium.errors import InvalidInput, PodiumError
+from podium.errors import Damaged, InvalidInput, PodiumError
 from podium.models import Model, NotPromoted, live, open_registry
 from podium.models.recorded import Recording, digest_of
 from podium.serving.served import find_models
@@ -443,9 +443,15 @@ def test_a_version_that_failed_is_not_promoted_by_the_rest(churn: Model, tmp_pat
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     for line in lines[:7]:
         line["answers"]["v2"] = None
+    lines[7]["answers"]["v2"] = {"predicted": [], "items": []}
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     labels = write_labels(tmp_path / "labels.csv", rows)
-    with pytest.raises(InvalidInput, match="v2 has no answer to 7 of 60 labeled items"):
+    with pytest.raises(InvalidInput, match="v2 has no answer to 8 of 60 labeled items"):
+        churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
+    for line in lines:
+        line["answers"]["v2"] = {"predicted": [0.5], "items": line["answers"]["v1"]["items"]}
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(Damaged, match="recorded answers of churn v2 are not predictions"):
         churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
 
 

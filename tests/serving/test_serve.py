@@ -30,9 +30,10 @@ from PIL import Image
 from servers import Running, serving, tensor
 from starlette.testclient import TestClient
 
-from podium.errors import Failed, NotFound
+from podium.errors import Failed, InvalidInput, NotFound
 from podium.models import Model, open_registry
 from podium.prediction import Predictor, open_model
+from podium.serving import app
 from podium.serving.announced import Announcement
 from podium.serving.app import Server
 from podium.serving.headers import LimitedProtocol
@@ -154,6 +155,7 @@ def test_raw_items_are_prepared_as_the_training_data_were(server: Running, tmp_p
     [
         ("text/csv", b"x,color\nmany,red\n", "items.csv, row 1, column x: 'many' is not a number"),
         ("text/csv", b"y,color\n1,red\n", "items.csv has no column 'x'"),
+        ("text/csv", b"x,color", "items.csv cannot be read as CSV"),
         ("image/png", b"abc", "this file is items.png"),
     ],
 )
@@ -161,8 +163,9 @@ def test_errors_of_raw_items_name_no_path_of_the_server(
     server: Running, media: str, content: bytes, words: str
 ) -> None:
     where, kind = "/v2/models/rows/predict", {"content-type": media}
-    said = server.http.post(where, content=content, headers=kind).text
-    assert words in said
+    answer = server.http.post(where, content=content, headers=kind)
+    said = answer.text
+    assert (words in said, answer.status_code < 500) == (True, True), said
     assert tempfile.gettempdir() not in said
 
 
@@ -398,6 +401,27 @@ def infer_rows(server: Running, rows: int, size: int) -> httpx.Response:
     return server.http.post(
         "/v2/models/long/infer", content=head + bytes(rows * size * 4), headers=sized
     )
+
+
+def test_many_raw_rows_do_not_hold_the_event_loop(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = list[str]()
+
+    def read(body: bytes, media: str) -> tuple[str, bytes]:
+        threads.append(threading.current_thread().name)
+        return read_raw(body, media)
+
+    monkeypatch.setattr(app, "read_raw", read)
+    server = Server(find_models(["rows"], str(store)), token="", limits=Limits(), follow=3600)
+    server.service.models["rows"].open()
+    with TestClient(server) as http:
+        rows = [{"x": 1, "color": "green"}] * 3000
+        answer = http.post("/v2/models/rows/predict", json={"rows": rows})
+        many = http.post("/v2/models/rows/predict", json={"texts": [""] * 100_001})
+    assert len(answer.json()["predictions"]) == 3000
+    assert [name.rpartition("_")[0] for name in threads] == ["podium-request"] * 2
+    assert (many.status_code, "at most 100000 items" in many.text) == (400, True)
 
 
 def test_a_server_starts_without_pandas() -> None:
@@ -658,6 +682,20 @@ def test_a_pinned_version_stays(numbers: Model, tmp_path: Path) -> None:
         numbers.promote("v2")
         time.sleep(0.5)
         assert server.http.get("/v2/models/numbers").json()["versions"] == ["v1"]
+
+
+def test_other_files_under_the_same_id_take_over(numbers: Model, tmp_path: Path) -> None:
+    (model,) = find_models(["numbers@v2"], str(tmp_path / "store"))
+
+    async def replace() -> float:
+        model.open()
+        numbers.delete("v2")
+        numbers.upload({"model.onnx": constant(9)}, {"run_id": "v2"})
+        await model.follow()
+        said = await model.now.batcher.ask({"table": np.zeros((1, 2), np.float32)})
+        return float(said["number"][0, 0])
+
+    assert asyncio.run(replace()) == 9
 
 
 def test_a_token_is_needed_where_one_is_set(tmp_path: Path) -> None:
@@ -933,6 +971,14 @@ def test_a_model_that_is_being_opened_is_not_followed(tmp_path: Path) -> None:
     model.opens.set()
     model.open()
     assert (model.opened, model.swaps) == (True, 0)
+
+
+def test_a_model_whose_description_is_no_object_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(constant(7))
+    (tmp_path / "preprocessing.json").write_text("[]")
+    (model,) = find_models([f"{tmp_path}/"], str(tmp_path / "store"))
+    with pytest.raises(InvalidInput, match=r"preprocessing.json .* is not a JSON object"):
+        model.open()
 
 
 def test_a_server_is_ready_once_its_models_are_open(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ TAKEN: dict[str, tuple[bytes, tuple[int, ...]]] = {
     "a long name": (asked(name="x" * 1000), (1, 1)),
     "a long id": (asked({"id": "i" * 1000}), (1, 1)),
     "lists in lists": (asked(data=[[[[0.5]]]]), (1, 1)),
+    "lists of its rows": (asked(shape=[2, 3, 1], data=[[1, 2, 3], [4, 5, 6]]), (2, 3, 1)),
+    "lists of no rows": (asked(shape=[0, 3], data=[[], []]), (0, 3)),
     "as much JSON as may be": (asked().ljust(MOST_JSON), (1, 1)),
 }
 
@@ -45,6 +47,9 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "a longer name": (asked(name="x" * 1001), "is a tensor with a name"),
     "a longer id": (asked({"id": "i" * 1001}), "at most 1000 letters"),
     "no list of outputs": (asked({"outputs": "y"}), "outputs is a list of objects with a name"),
+    "a number beyond FP32": (asked(data=[1e39]), "do not fit FP32"),
+    "a number beyond FP16": (asked(datatype="FP16", data=[70000]), "do not fit FP16"),
+    "lists of another shape": (asked(shape=[2, 3], data=[[1, 2], [3, 4], [5, 6]]), "not of its sh"),
     "the same input twice": (asked({"inputs": [ONE, ONE]}), "input 'x' is given twice"),
     "more JSON than may be": (asked().ljust(MOST_JSON + 1), "at most 8388608 bytes of JSON"),
 }

@@ -202,7 +202,19 @@ def test_few_items_are_never_drift(churn: Model, typed: Typed) -> None:
     assert "40 items are too few to judge: at least 200 (--least)" in done.stderr
 
 
-def test_versions_are_told_apart_when_the_champion_changes(churn: Model, typed: Typed) -> None:
+def test_a_version_that_is_served_needs_its_store_no_more(churn: Model, tmp_path: Path) -> None:
+    with serving("churn") as server:
+        (tmp_path / "store").rename(tmp_path / "away")
+        rows = [{"age": age, "plan": "basic"} for age in (40, 900, 900, 900)]
+        answer = server.http.post("/v2/models/churn/predict", json={"rows": rows})
+    assert answer.status_code == 200, answer.text
+    assert json.loads(answer.headers["podium-unknown-values"]) == {"age": 3}
+    assert not any("warning" in line for line in server.said), server.said
+
+
+def test_versions_are_told_apart_when_the_champion_changes(
+    churn: Model, typed: Typed, tmp_path: Path
+) -> None:
     with serving("churn", "--watch", "--follow", "0.1") as server:
         ask(server, customers(400, 3))
         churn.promote("v2")
@@ -216,9 +228,13 @@ def test_versions_are_told_apart_when_the_champion_changes(churn: Model, typed: 
             400,
             300,
         )
-        code, said = told(typed, "--metrics", f"{server.url}/metrics", "--fail-over", "0.2")
+        words = ("--metrics", f"{server.url}/metrics", "--since", str(tmp_path / "look.json"))
+        code, said = told(typed, *words, "--fail-over", "0.2")
+        ask(server, customers(200, 5))
+        later = told(typed, *words)[1]
     assert (code, said["version"], said["items"]) == (3, "v2", 300)
     assert said["notes"] == ["items that other versions answered are left out: 400 of v1"]
+    assert (later["items"], later["notes"]) == (200, []), "v1 has answered nothing since"
 
 
 def test_the_last_four_versions_keep_their_counts(churn: Model, data: Path, tmp_path: Path) -> None:

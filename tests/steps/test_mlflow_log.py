@@ -194,7 +194,13 @@ def test_a_promotion_stands_when_mlflow_does_not_answer(
 
 @pytest.mark.parametrize(
     "uri",
-    ["mlflow:5000", "file:///mlruns", "sqlite:///mlflow.db", "http://me:pass-of-mine@mlflow:5000"],
+    [
+        "mlflow:5000",
+        "file:///mlruns",
+        "sqlite:///mlflow.db",
+        "http://me:pass-of-mine@mlflow:5000",
+        "http://me:pass-of-mine@[mlflow",
+    ],
 )
 def test_an_address_that_cannot_work_is_refused(uri: str) -> None:
     with pytest.raises(InvalidInput, match=r"address of (an )?MLflow") as refused:

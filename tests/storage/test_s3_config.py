@@ -41,7 +41,18 @@ def test_the_first_endpoint_that_is_set_decides(
     assert read_config(scheme, {**KEYS, **environ}).url == url
 
 
-@pytest.mark.parametrize("endpoint", ["ftp://a", "http://a/path", "http://user:pw@a", "http://"])
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "ftp://a",
+        "http://a/path",
+        "http://user:pw@a",
+        "http://",
+        "http://user:pw@[a",
+        "http://a:9000x",
+        "a:99999",
+    ],
+)
 def test_a_malformed_endpoint_is_named_without_its_password(endpoint: str) -> None:
     with pytest.raises(InvalidInput, match="AWS_ENDPOINT_URL") as raised:
         read_config("s3", {**KEYS, "AWS_ENDPOINT_URL": endpoint})
@@ -139,6 +150,7 @@ def test_no_secret_shows_in_a_representation() -> None:
         "s3://bucket?a=b",
         "s3://bucket/a#b",
         "s3://bucket/a\nb",
+        "s3://[bucket",
     ],
 )
 def test_a_url_without_a_proper_bucket_is_refused(

@@ -429,6 +429,20 @@ def test_a_model_shows_its_champion_and_why(models: None, visitor: httpx.Client)
     assert 'href="/models/shapes"' in text(visitor, "/models")
 
 
+def test_a_run_that_is_not_there_cannot_go_on(home: Path, visitor: httpx.Client) -> None:
+    answer = visitor.post("/runs/none/resume", headers=HEADERS, json={})
+    assert (answer.status_code, "there is no run 'none'" in answer.text) == (404, True)
+
+
+def test_metrics_that_are_no_numbers_break_no_page(home: Path, visitor: httpx.Client) -> None:
+    model = open_registry(None).model("odd")
+    metrics = {"accuracy": 0.5, "by": "hand", "per class": [0.4, 0.6]}
+    model.upload({"model.onnx": shapes_model()}, {"metrics": metrics}, version="v1")
+    model.set_champion("v1", {}, expect=None)
+    for path in ("/models/odd", "/models/odd/versions/v1", "/models/odd/versions/v1/card"):
+        assert "0.5000" in text(visitor, path)
+
+
 def test_the_champion_and_its_reason_are_of_one_look(
     models: None, visitor: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -465,6 +479,11 @@ def test_a_version_names_what_it_was_made_from(home: Path, visitor: httpx.Client
     assert event["outputs"][0]["facets"]["version"]["datasetVersion"] == version
     assert event["run"]["facets"]["podium"]["name"] == "s-1"
     assert UUID(event["run"]["runId"]).version == 5
+    by_hand = [
+        Lineage.of(model, model.upload({"model.onnx": shapes_model()}, {}, version=name)).to_json()
+        for name in ("by-hand", "by-hand-too")
+    ]
+    assert len({each["run"]["runId"] for each in (event, *by_hand)}) == 3
     page = text(visitor, f"/models/churn/versions/{version}")
     line = re.findall(r"<b>([\w.]+)</b><span>([^<]+)</span>", page)[:7]
     assert line[:4] == [

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from podium.display.text import figure, one_line
 from podium.errors import InvalidInput, PodiumError, Unavailable
+from podium.files.documents import foreign
 from podium.system.plugins import Table, blame
 
 ANSWER = 10.0
@@ -184,7 +185,9 @@ def parse_target(text: str) -> Target:
         InvalidInput: The URL is not http:// or https://, or there is no such command.
     """
     if "://" in text.split(" ")[0]:
-        return _NOTIFIERS.get(urlsplit(text).scheme, _webhook)(text)
+        with foreign("a webhook's URL begins with http:// or https:// and names a host", why=False):
+            scheme = urlsplit(text).scheme
+        return _NOTIFIERS.get(scheme, _webhook)(text)
     try:
         words = shlex.split(text)
     except ValueError as error:

@@ -173,6 +173,10 @@ def tune(
         raise InvalidInput(
             "--no-run runs nothing, and without --save nothing is written", "add --save sweep.yaml"
         )
+    if no_run and notifier.targets:
+        raise InvalidInput(
+            "--no-run runs nothing, whose end --notify could report", "leave one of both out"
+        )
     from podium.api.tune import TuneSettings, plan
 
     with notifier.about("Experiment") as notice:

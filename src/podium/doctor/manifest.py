@@ -27,17 +27,17 @@ def documents(text: str, origin: str) -> list[dict[str, Any]]:
     Raises:
         InvalidInput: It is not YAML, or holds something that is not an object.
     """
-    objects = load_yaml(text, origin)
-    for manifest in objects:
-        if not isinstance(manifest, dict):
-            raise InvalidInput(
-                f"a manifest is an object, but {origin} holds {type(manifest).__name__}"
-            )
-    return [
-        item
-        for manifest in objects
-        for item in (manifest.get("items") or [] if manifest.get("kind") == "List" else [manifest])
-    ]
+    found = list[dict[str, Any]]()
+    for manifest in load_yaml(text, origin):
+        is_list = isinstance(manifest, dict) and manifest.get("kind") == "List"
+        items = (manifest.get("items") or []) if is_list else [manifest]
+        for item in items if isinstance(items, list) else [items]:
+            if not isinstance(item, dict):
+                raise InvalidInput(
+                    f"a manifest is an object, but {origin} holds {type(item).__name__}"
+                )
+            found.append(item)
+    return found
 
 
 def with_templates(manifests: list[dict[str, Any]], origin: str) -> list[dict[str, Any]]:

@@ -5,8 +5,9 @@ import re
 from base64 import b64decode
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from http.client import HTTPException
 from typing import Any, NamedTuple
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import parse_qsl, urlencode, urlsplit
 from urllib.request import Request, urlopen
 
@@ -52,13 +53,17 @@ def service_of(address: str, namespace: str) -> _Service | None:
         address: ``http://minio-service:9000``, ``minio.store.svc:9000``; TLS unless it says http.
         namespace: Namespace of a host without one.
     """
-    url = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        url = urlsplit(address if "://" in address else f"//{address}")
+        port = url.port
+    except ValueError:  # an unclosed bracket, or a port that is no number
+        return None
     service, _, rest = (url.hostname or "").partition(".")
     if not service or (rest and not re.fullmatch(r"[a-z0-9-]+(\.svc(\..*)?)?", rest)):
         return None
     secure = url.scheme != "http"
     return _Service(
-        service, rest.partition(".")[0] or namespace, url.port or (443 if secure else 80), secure
+        service, rest.partition(".")[0] or namespace, port or (443 if secure else 80), secure
     )
 
 
@@ -77,7 +82,11 @@ def ask_for_bucket(
     access, key = (b64decode(secret[name]).decode(errors="replace").strip() for name in names)
     service = service_of(address, api.namespace)
     # The API server hands on its own host name, which the signature covers; it removes no query.
-    base = urlsplit(api.host if service else address if "://" in address else f"https://{address}")
+    address = address if "://" in address else f"https://{address}"
+    try:
+        base = urlsplit(api.host if service else address)
+    except ValueError:
+        return Answer(None, f"bucket {bucket} could not be asked for ({address} is not a URL)")
     # A list, which podium needs, of the folder that the key may be confined to.
     folder = urlsplit(storage.get("storage") or "").path.strip("/")
     asked = urlencode({"list-type": 2, "max-keys": 1, "prefix": f"{folder}/" if folder else ""})
@@ -127,7 +136,7 @@ def _from_here(url: str) -> tuple[int, str]:
             return answer.status, ""
     except HTTPError as error:
         return error.code, error.read(2000).decode(errors="replace")
-    except (URLError, OSError, ValueError):
+    except (OSError, ValueError, HTTPException):
         return 0, ""
 
 
@@ -156,5 +165,5 @@ def answers(url: str) -> tuple[bool, str]:
             return True, f"{url} answers {answer.status}"
     except HTTPError as error:
         return True, f"{url} answers {error.code}"
-    except (URLError, OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         return False, f"{url} does not answer from here: {getattr(error, 'reason', error)}"

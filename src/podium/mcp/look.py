@@ -183,9 +183,8 @@ class Look:
         versions = shown.version(first), shown.version(second)
         seen = predictions(versions, None)
         change = difference(seen, chosen_metric("", versions[1], seen.kind)).to_json()
-        counts = {f"items_{way}": len(change[way]) for way in ("gained", "lost")}
         change |= {way: change[way][:MOST_ITEMS] for way in ("gained", "lost")}
-        return {"first": versions[0].version, "second": versions[1].version, **change, **counts}
+        return {"first": versions[0].version, "second": versions[1].version, **change}
 
     def open_sweep(self, sweep: str, run: str) -> "podium.Sweep":
         """Return a sweep by its name, or that of a run."""

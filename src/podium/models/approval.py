@@ -54,11 +54,11 @@ def _keeping_waiting(decision: Decision, why: str) -> Decision:
     return replace(refused, figures={**refused.figures, _WAITING: True})
 
 
-def waiting(model: "Model") -> list[Record]:
+def waiting(ledger: Ledger) -> list[Record]:
     """Return the refusal of each version that waits for a person's word, oldest first."""
     last = {
         record.version: record
-        for record in model.ledger.distinct_records()
+        for record in ledger.distinct_records()
         if record.event in ("rejection", "promotion", "refusal", "deletion")
     }
     return [
@@ -100,7 +100,7 @@ def reject(model: "Model", version: str, reason: str, *, key: Path | None = None
 
 
 def _waits(model: "Model", version: str) -> Record:
-    refusals = {record.version: record for record in waiting(model)}
+    refusals = {record.version: record for record in waiting(model.ledger)}
     if version not in refusals:
         waits = (
             f"those that do: {', '.join(refusals)}"

@@ -91,9 +91,7 @@ def _taken(version: Version) -> list[str]:
 
 def _figures(version: Version) -> list[str]:
     facts, intervals = version.facts, _intervals(version)
-    figures = {
-        name: value for name, value in version.metrics.items() if isinstance(value, int | float)
-    }
+    figures = version.metrics
     chosen = facts.metric.name
     tests = {name: value for name, value in figures.items() if not name.startswith("validation_")}
     rows = [
@@ -147,13 +145,13 @@ def _classes(version: Version) -> list[str]:
 
 def _data(version: Version, lineage: Lineage) -> dict[str, Any]:
     metadata = _plain(version.metadata.get("dataset"))
-    warnings = metadata.get("warnings") or []
+    warnings = metadata.get("warnings")
     return {
         "data": lineage.data,
         "source": metadata.get("source"),
         "digest": version.facts.dataset.digest,
         "test part": version.facts.dataset.test_digest,
-        "warnings": "; ".join(map(str, warnings)),
+        "warnings": "; ".join(map(str, warnings)) if isinstance(warnings, list) else warnings,
     }
 
 

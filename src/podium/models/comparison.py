@@ -19,7 +19,7 @@ from podium.models.decision import Decision, Earlier, Promotion
 from podium.models.fresh import NewItems
 from podium.models.ledger import Ledger
 from podium.models.record import Record
-from podium.models.rule import PromotionRule, decide
+from podium.models.rule import NO_CHAMPION, PromotionRule, decide
 from podium.models.shared_items import (
     SharedItems,
     TestItems,
@@ -37,6 +37,7 @@ from podium.scoring import (
 )
 from podium.scoring.comparison import figure_interval
 from podium.scoring.threshold import THRESHOLD
+from podium.storage import absolute
 
 if TYPE_CHECKING:
     from podium.models.championship import Championship
@@ -82,7 +83,9 @@ def judge(
         except TooFewItems as error:
             if champion is None:
                 raise
-            return decide_between(challenger, None, records).refused(error.message)
+            alone = decide_between(challenger, None, records)
+            reasons = tuple(reason.removesuffix(NO_CHAMPION) for reason in alone.reasons)
+            return replace(alone, reasons=reasons).refused(error.message)
         notes = live.notes if live else ()
         if live and champion and (sample := live.agreement(challenger, champion)):
             notes = (*notes, sample)
@@ -291,7 +294,8 @@ def contest(
     part = facts.test_part or facts.test_digest
     judged = judge(data, PromotionRule.parse(rule), None, live=live)
     if data:
-        part = describe(data).test_part
+        # An approval compares on it once more, perhaps from another directory.
+        evidence, part = {**evidence, "data": absolute(data)}, describe(data).test_part
     if live:
         evidence, part = {**evidence, "live": live.evidence}, live.test_part
     return model.challenge(version, judged, {**evidence, "test_part": part})

@@ -47,6 +47,8 @@ class Difference:
             "classes": dict(self.classes),
             "gained": [vars(change) for change in self.changes.gained],
             "lost": [vars(change) for change in self.changes.lost],
+            "items_gained": self.changes.items_gained,
+            "items_lost": self.changes.items_lost,
             "notes": list(self.notes),
         }
 
@@ -92,13 +94,8 @@ def difference(seen: SharedItems, metric: Metric) -> Difference:
 
 
 def _placed(changes: Changes, seen: SharedItems) -> Changes:
-    return replace(
-        changes,
-        **{
-            side: tuple(
-                replace(change, item=int(seen.items[change.item]))
-                for change in getattr(changes, side)
-            )
-            for side in ("gained", "lost")
-        },
+    gained, lost = (
+        tuple(replace(change, item=int(seen.items[change.item])) for change in side)
+        for side in (changes.gained, changes.lost)
     )
+    return replace(changes, gained=gained, lost=lost)

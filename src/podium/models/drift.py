@@ -113,25 +113,22 @@ class Seen:
         items, others = 0, dict[str, int]()
         for url, page in pages.items():
             watched = _watched(page, version.name)
-            others |= {name: others.get(name, 0) + count for name, count in watched.items()}
             earlier = (before or {}).get(url, "")
             if earlier and _began(earlier) != _began(page):
                 notes.append(
                     f"{url} has restarted since the last time: its earlier counts are lost"
                 )
                 earlier = ""
-            if earlier and _watched(earlier, version.name).get(version.version, 0) > watched.get(
-                version.version, 0
-            ):
-                earlier = ""  # it forgot this version, and began again
-            items += watched.get(version.version, 0) - _watched(earlier, version.name).get(
-                version.version, 0
-            )
+            known = _watched(earlier, version.name)
+            if known.get(version.version, 0) > watched.get(version.version, 0):
+                earlier, known = "", {}  # it forgot this version, and began again
+            items += watched.get(version.version, 0) - known.get(version.version, 0)
+            for name, many in watched.items():
+                others[name] = others.get(name, 0) + max(0, many - known.get(name, 0))
             for sign, text in ((1, page), (-1, earlier)):
                 _add(total, text, sign, version, keys, url)
-            for labels, count in read_samples(page, "podium_serve_watch_failures_total"):
-                if count and _is(labels, version):
-                    notes.append(f"{url}: {int(count):,} calls of the model could not be counted")
+            if failed := _failures(page, version) - _failures(earlier, version):
+                notes.append(f"{url}: {failed:,} calls of the model could not be counted")
         own = others.pop(version.version, None)
         if own is None:
             told = f", but of {', '.join(sorted(others))}" if others else ""
@@ -218,6 +215,11 @@ def _is(labels: Mapping[str, str], version: Version) -> bool:
 def _watched(page: str, model: str) -> dict[str, int]:
     samples = read_samples(page, "podium_serve_watched_items_total")
     return {labels["version"]: int(count) for labels, count in samples if labels["model"] == model}
+
+
+def _failures(page: str, version: Version) -> int:
+    samples = read_samples(page, "podium_serve_watch_failures_total")
+    return sum(int(count) for labels, count in samples if _is(labels, version))
 
 
 def _began(page: str) -> float | None:

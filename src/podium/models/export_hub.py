@@ -94,11 +94,7 @@ def _format(version: Version) -> tuple[str | None, str | None]:
 
 def _properties(version: Version) -> dict[str, str | float]:
     facts, origin = version.facts, version.facts.origin
-    figures = {
-        name: float(value)
-        for name, value in facts.metrics.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
+    figures = {name: float(value) for name, value in version.metrics.items()}
     trial = origin.name if origin.kind == "trial" else None
     told = {
         "run_id": facts.run_id,

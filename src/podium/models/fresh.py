@@ -5,7 +5,7 @@ Each night the challenger is bet on, on the items of no earlier bet on this cham
 the test part that it was chosen on. The null hypothesis is of the champion: on no night so far is
 that night's challenger better than it by more than the margin. As long as that holds, the capital
 is ever 1 / LEVEL or more with a probability of at most LEVEL, whatever the number of nights, the
-challengers, and how items change from night to night.
+challengers, and how items change from night to night; nearly so for losses without a bound.
 """
 
 import base64
@@ -35,8 +35,12 @@ _MOST_UNITS = 10_000
 the next night."""
 
 SCALE_UNITS, DEVIATIONS = 30, 3
-"""The first new units are not bet on where a metric has no largest difference: DEVIATIONS root mean
-squares of theirs count as 1, and what is larger is cut."""
+"""The first new units, one of which must differ, are not bet on where a metric has no largest
+difference: DEVIATIONS root mean squares of those that differ count as 1, and a larger gain is
+cut."""
+
+_RUIN = 1e-9
+"""Least share of the capital that an item leaves."""
 
 _METRICS = ("accuracy", "log_loss", "mae", "rmse")
 """Metrics that are a mean over the items, or derived from one: rmse by squared errors."""
@@ -195,14 +199,19 @@ def bet(
     import numpy as np
 
     scale, on = (1 + margin if exact else before.scale), gains - margin
-    if scale is None and len(on) > SCALE_UNITS:
-        scale = DEVIATIONS * float(np.sqrt(np.mean(on[:SCALE_UNITS] ** 2))) or None
-        on = on[SCALE_UNITS:]
-    elif scale is None:
-        on = on[:0]
+    if scale is None:
+        differing = np.flatnonzero(gains)
+        start = max(SCALE_UNITS, differing[0] + 1) if len(differing) else len(on)
+        if start >= len(on):
+            on, hashes = on[:0], hashes[:0]  # they wait for the next night
+        else:
+            scale = DEVIATIONS * float(np.sqrt(np.mean(on[differing[differing < start]] ** 2)))
+            on = on[start:]
     shares = on / (scale or 1)
-    clipped = int((np.abs(shares) > 1).sum())
-    won = np.log1p(np.outer(STAKES, np.clip(shares, -1, 1))).sum(1)
+    clipped = int((shares > 1).sum())
+    # A loss counts in full, until nothing is left of a stake: cut, rare large ones would cost no more than small ones.
+    left = 1 + np.outer(STAKES, np.minimum(shares, 1))
+    won = np.log(np.maximum(left, _RUIN)).sum(1)
     logs = np.array(before.logs or (0.0,) * len(STAKES)) + won
     after = Bets(
         logs=tuple(map(float, logs)),

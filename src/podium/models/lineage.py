@@ -8,6 +8,7 @@ from uuid import UUID, uuid5
 
 from podium import __version__
 from podium.display.text import when
+from podium.models.document import is_count
 from podium.models.model import Model
 from podium.models.version import Version
 
@@ -49,8 +50,9 @@ class Lineage:
         """
         metadata, facts = version.metadata, version.facts
         data, origin = metadata.get("dataset"), facts.origin
-        counts = data.get("counts") or {} if isinstance(data, dict) else {}
-        parts = ", ".join(f"{count:,} {part}" for part, count in counts.items())
+        counts = data.get("counts") if isinstance(data, dict) else None
+        known = counts.items() if isinstance(counts, dict) else ()
+        parts = ", ".join(f"{count:,} {part}" for part, count in known if is_count(count))
         champion = model.aliases().get("champion")
         holds = champion is not None and champion.version == version.version
         return cls(
@@ -84,7 +86,8 @@ class Lineage:
         try:
             run = UUID(self.run)
         except ValueError:
-            run = uuid5(_RUNS, self.run)
+            # A version that no run made has one of its own.
+            run = uuid5(_RUNS, self.run or f"{self.model}/{version.version}")
         facets = {
             "podium": _facet(
                 run=self.run,

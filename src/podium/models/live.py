@@ -376,7 +376,7 @@ def _array(predicted: list[Any], classes: tuple[str, ...], version: Version) -> 
     """Return recorded predictions as an array that is fit to be compared."""
     with foreign(f"recorded answers of {version.title} are not predictions", Damaged):
         array = np.array(predicted if classes else np.array(predicted, np.float64))
-        if array.dtype.kind not in "iuf":
+        if array.dtype.kind not in ("iu" if classes and array.ndim == 1 else "iuf"):
             raise ValueError(f"they are {array.dtype}")
     count, none = len(classes) or None, np.zeros(len(array))
     check_predictions(array, none, classes=count, name=f"the recorded {version.title}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from podium.errors import InvalidInput, NotFound, PodiumError
+from podium.files.documents import foreign
 from podium.models.record import Record
 from podium.system.pod import POD_NAME
 
@@ -34,8 +35,9 @@ def check_tracking(uri: str, *, here: bool = False) -> None:
     """
     if not uri:
         return
-    parts = urlsplit(uri)
     hint = "http://mlflow:5000 or sqlite:////directory/mlflow.db; MLFLOW_TRACKING_USERNAME and _PASSWORD log in"
+    with foreign("not the address of an MLflow server or database", hint=hint, why=False):
+        parts = urlsplit(uri)
     shown = uri.replace(f"{parts.username}:{parts.password}@", "…@")
     absolute = parts.scheme == "sqlite" and uri.startswith(
         "sqlite:////"

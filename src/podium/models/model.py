@@ -312,7 +312,7 @@ class Model(Championship):
     @property
     def waiting(self) -> list[Record]:
         """The refusal of each version that only waits for a person's word, oldest first."""
-        return approval.waiting(self)
+        return approval.waiting(self.ledger)
 
     def _chosen(self, version: str | Version) -> Version:
         """Return the version that is meant.
@@ -387,7 +387,8 @@ class Model(Championship):
         """Make an earlier version champion again, after verifying every byte of it.
 
         Args:
-            to: The version; None for the previous champion. Rolling back twice goes back two steps.
+            to: The version or an alias; None for the previous champion. Rolling back twice goes
+                back two steps.
             reason: For the history.
             tracking: As for promote.
             dry_run: As for promote.
@@ -403,7 +404,7 @@ class Model(Championship):
         current = state.aliases.get(CHAMPION)
         if current is None:
             raise self.no_champion()
-        target = current.previous if to is None else to
+        target = current.previous if to is None else self.version(to).version
         if target is None:
             raise NotFound(
                 f"{current.version} is the first champion of {self.name}",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from podium.data.schema import DatasetInfo
-from podium.display.text import figure
+from podium.display.text import figure, plural
 from podium.errors import InvalidInput
 from podium.models.comparison import chosen_metric
 from podium.models.criteria import CRITERIA
@@ -69,7 +69,7 @@ class Detectable:
         return {**vars(self), "power": [list(row) for row in self.power]}
 
     def __str__(self) -> str:
-        what = f"with {self.items:,} test items the rule {self.rule}"
+        what = f"with {plural(self.items, 'test item')} the rule {self.rule}"
         if self.least is None:
             most, share = self.power[-1]
             return (
@@ -86,7 +86,7 @@ class Detectable:
 def _promotes(
     rule: PromotionRule, compared: Comparison, units: int, earlier: Earlier | None = None
 ) -> bool:
-    """Tell whether the word of a rule that compares promotes the first of two models.
+    """Tell whether a rule promotes the first of two models, as far as their figures decide.
 
     Args:
         units: Items, or groups of them, that count.
@@ -113,8 +113,14 @@ def _promotes(
         figures=evidence,
         column=lambda name: nothing,
     )
-    words = [(name, value) for name, value in rule.words if CRITERIA[name].compares]
+    words = _judged(rule).words
     return all(holds for name, value in words for holds, _ in CRITERIA[name].judge(value, case))
+
+
+def _judged(rule: PromotionRule) -> PromotionRule:
+    """Return the part of a rule that the figures of two models decide."""
+    words = [word for word in rule.words if CRITERIA[word[0]].compares or word[0] == "minimum"]
+    return replace(rule, words=tuple(words))
 
 
 def _check_rule(rule: PromotionRule) -> None:
@@ -234,17 +240,18 @@ def _of_versions(
     """
     _check_rule(rule)
     champion, other = seen.of(metric)
-    if metric.counts_hits and seen.groups is None:
-        gained, lost = only_right(seen.target, other, champion)
+    exact, drawn = metric.counts_hits and seen.groups is None, list[tuple[float, float | None]]()
+    if exact and (changed := np.logical_or(*only_right(seen.target, other, champion))).any():
         return _of_accuracy(
             rule,
             metric,
             len(seen.target),
             accuracy=metric.value(seen.target, champion),
-            disagreement=float((gained | lost).mean()),
+            disagreement=float(changed.mean()),
             earlier=earlier,
         )
-    drawn = list(_drawn(metric, seen, champion, other))
+    if not exact:
+        drawn = list(_drawn(metric, seen, champion, other))
     if not drawn:
         problem = f"the difference of {metric.name} between the two versions has no known error"
         raise InvalidInput(problem, "more test items, or other versions")
@@ -284,7 +291,7 @@ def _detectable(
     shown = [0.0, (least or most) / 2, least or most]
     return Detectable(
         items=items,
-        rule=str(rule),
+        rule=str(_judged(rule)),
         metric=metric.name,
         least=least,
         power=tuple((better, power(better)) for better in shown),

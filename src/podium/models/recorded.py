@@ -81,6 +81,9 @@ class Exchange:
             }
             if any(len(answer.predicted) != len(answer.items) for answer in answers.values()):
                 raise ValueError("an answer has more predictions than items, or fewer")
+            counts = [len(answer.items) for answer in answers.values()]
+            # One of another number of items than the client's failed: they pair with no label.
+            answers = {name: each for name, each in answers.items() if len(each.items) == counts[0]}
             moment = datetime.fromisoformat(given["time"]).astimezone(UTC)
             failed = tuple(sorted(given["answers"].keys() - answers))
             digests = {version: str(given["digests"][version]) for version in given["answers"]}

@@ -84,6 +84,7 @@ def _noise_of(compared: "Comparison", units: int) -> float | None:
 
 
 TRIAL, SLICE = "trial.", "slice"
+NO_CHAMPION = ", and there is no champion yet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -343,7 +344,7 @@ def _first(rule: PromotionRule, case: Case) -> Iterator[Condition]:
     if case.champion is not None:
         yield True, f"{words}, and that of the champion is not a number on these items"
         return
-    yield True, f"{words}, and there is no champion yet"
+    yield True, f"{words}{NO_CHAMPION}"
     constant, value = case.figures["constant"], case.figures["value"]
     low, high = case.figures["value_interval"] or (math.nan, math.nan)
     if constant and "baseline" not in rule and not case.metric.better(value, constant["value"]):

@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from podium.errors import Conflict, Damaged, NotFound, Untrusted, require
+from podium.models.approval import waiting
 from podium.models.document import MAX_BYTES, moment, now, seal, sha256_of, unseal, warn_once
 from podium.models.ledger import Ledger, State, names_below
 from podium.models.record import Record
@@ -281,8 +282,9 @@ def collect(ledger: Ledger, *, grace: timedelta, delete: bool) -> Iterator[Garba
 def retire(ledger: Ledger, *, keep: int, grace: timedelta, delete: bool) -> Iterator[Garbage]:
     """Yield versions that need not be kept.
 
-    Never among them: the newest, the target of an alias or of the champion's rollback, and versions
-    that were uploaded, or left an alias, within the grace period.
+    Never among them: the newest, the target of an alias or of the champion's rollback, versions
+    that wait for a person's word, and those that were uploaded, or left an alias, within the grace
+    period.
 
     Args:
         keep: How many of the newest stay.
@@ -299,9 +301,8 @@ def retire(ledger: Ledger, *, keep: int, grace: timedelta, delete: bool) -> Iter
         )
         return
     moves = [record for record in records if record.alias and moment(record.time) >= before]
-    kept = _protected(state) | {
-        version for record in moves for version in (record.version, record.replaced)
-    }
+    kept = _protected(state) | {record.version for record in waiting(ledger)}
+    kept |= {version for record in moves for version in (record.version, record.replaced)}
     for stored in ledger.versions(state)[:-keep]:
         if stored.version not in kept and stored.created < before:
             entries = ledger.entries(stored.version)

@@ -179,7 +179,8 @@ class Upload:
                     break
                 raise InvalidInput(
                     f"an unfinished upload left another {file} in version {self.version.version}",
-                    "choose another version, or clear it: podium models verify NAME --fix",
+                    f"choose another version, or clear it: podium models verify {self.version.name} --fix "
+                    "--grace 0 deletes whatever is unfinished",
                 )
             if over_leftovers:
                 return left

@@ -223,8 +223,12 @@ class Version:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """On the test part of its dataset."""
-        return dict(self.facts.metrics)
+        """On the test part of its dataset; of the metadata's those that are numbers."""
+        return {
+            name: value
+            for name, value in self.facts.metrics.items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
 
     @property
     def hyperparameters(self) -> dict[str, Any]:

@@ -71,9 +71,12 @@ class Predictor:
 
     @cached_property
     def _described(self) -> Any:
-        return self._beside(PREPROCESSING)
+        given = self._beside(PREPROCESSING)
+        if not isinstance(given, dict):
+            raise InvalidInput(f"{PREPROCESSING} of {self.name} is not a JSON object")
+        return given
 
-    @property
+    @cached_property
     def profile(self) -> Profile | None:
         """The training part in bins; None of a model without one.
 
@@ -83,8 +86,17 @@ class Predictor:
         given = self._beside(PROFILE)
         return parse(Profile, given, f"{PROFILE} of {self.name}") if given else None
 
+    def load(self) -> None:
+        """Read all that predicting takes, so that it goes on while its files are out of reach.
+
+        Raises:
+            PodiumError: Something of it cannot be read.
+        """
+        _ = self.classes, self.threshold, self._known_ranges
+
+    @cached_property
     def _known_ranges(self) -> Profile | None:
-        """Return the profile, which a warning alone needs; without one that cannot be read."""
+        """The profile, which a warning alone needs; None for one that cannot be read."""
         try:
             return self.profile
         except PodiumError as error:
@@ -164,7 +176,7 @@ class Predictor:
             Failed: The model fails on these inputs.
         """
         recipe, classes = self._prepared(str(data))
-        unknown = UnknownValues(recipe, self._known_ranges())
+        unknown = UnknownValues(recipe, self._known_ranges)
 
         def outcomes() -> Iterator[Outcome | Problem]:
             for batch, results in self._batches(recipe, classes, items, delimiter, encoding, until):
@@ -228,7 +240,7 @@ class Predictor:
 
     def _of_items(self, items: list[str], data: str, *, named: bool = True) -> Predictions:
         recipe, classes = self._prepared(data)
-        unknown = UnknownValues(recipe, self._known_ranges())
+        unknown = UnknownValues(recipe, self._known_ranges)
         results, names, problems = (
             list[NDArray[Any]](),
             list[Mapping[str, str | int]](),

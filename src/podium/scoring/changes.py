@@ -38,6 +38,11 @@ class Changes:
     lost: tuple[Change, ...]
     """Classification: right before, wrong after. Regression: the errors that grew most."""
 
+    items_gained: int
+
+    items_lost: int
+    """How many there are, listed or not."""
+
 
 def flips(target: Array, before: Array, after: Array, classes: Sequence[str]) -> Changes:
     """List the items that only one of two classifiers has right.
@@ -57,7 +62,12 @@ def flips(target: Array, before: Array, after: Array, classes: Sequence[str]) ->
             for at in np.flatnonzero(where).tolist()
         )
 
-    return Changes(gained=changes(gained), lost=changes(lost))
+    return Changes(
+        gained=changes(gained),
+        lost=changes(lost),
+        items_gained=int(gained.sum()),
+        items_lost=int(lost.sum()),
+    )
 
 
 def moved_errors(target: Array, before: Array, after: Array) -> Changes:
@@ -88,7 +98,10 @@ def moved_errors(target: Array, before: Array, after: Array) -> Changes:
 
     shrunk, grown = order[:_MOST_ERRORS], order[::-1][:_MOST_ERRORS]
     return Changes(
-        gained=changes(shrunk[growth[shrunk] < 0]), lost=changes(grown[growth[grown] > 0])
+        gained=changes(shrunk[growth[shrunk] < 0]),
+        lost=changes(grown[growth[grown] > 0]),
+        items_gained=int((growth < 0).sum()),
+        items_lost=int((growth > 0).sum()),
     )
 
 

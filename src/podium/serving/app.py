@@ -222,7 +222,9 @@ class Server:
         called = service.id_of(_header(headers, b"x-request-id"))
 
         async def answer(body: bytes, limit: asyncio.Timeout) -> Response:
-            media, raw = read_raw(body, asked.headers.get("content-type", ""))
+            given = body, asked.headers.get("content-type", "")
+            small = len(body) < LARGE
+            media, raw = read_raw(*given) if small else await service.apart(read_raw, *given)
 
             async def ask(now: Loaded, threads: Executor | None) -> Answered:
                 until = time.monotonic() + service.limits.seconds

@@ -12,7 +12,7 @@ import pyarrow.parquet as parquet
 
 from podium.data.items import Batch
 from podium.data.rows import Problem
-from podium.errors import Failed, InvalidInput, PodiumError
+from podium.errors import Damaged, Failed, InvalidInput, PodiumError
 from podium.files.documents import foreign, load_json
 from podium.prediction import Predictor
 from podium.prediction.predictions import UnknownValues
@@ -54,6 +54,9 @@ def read_raw(body: bytes, content_type: str) -> tuple[str, bytes]:
     rows, texts = (
         document.get(name) if isinstance(document, Mapping) else None for name in ("rows", "texts")
     )
+    for given in (rows, texts):
+        if isinstance(given, list) and len(given) > _MOST_ITEMS:
+            raise _too_many()
     if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
         return "application/x-ndjson", "".join(json.dumps(row) + "\n" for row in rows).encode()
     if isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts):
@@ -98,9 +101,7 @@ def predict_raw(
             [str(file)], on_unknown=on_unknown, on_batch=on_batch, until=end
         ):
             if len(said) >= _MOST_ITEMS:
-                raise InvalidInput(
-                    f"a request has at most {_MOST_ITEMS} items", "send them in several requests"
-                )
+                raise _too_many()
             if time.monotonic() > end:  # a small file may hold many
                 raise Failed(
                     f"there was no answer in time: {len(said)} items were done",
@@ -114,6 +115,12 @@ def predict_raw(
     return [answer for _, answer in sorted(said, key=lambda item: item[0])]
 
 
+def _too_many() -> InvalidInput:
+    return InvalidInput(
+        f"a request has at most {_MOST_ITEMS} items", "send them in several requests"
+    )
+
+
 @contextmanager
 def _items(media: str, body: bytes) -> Iterator[Path]:
     """Keep the request as a file, of which no error says where it is."""
@@ -124,6 +131,8 @@ def _items(media: str, body: bytes) -> Iterator[Path]:
             yield file
         except PodiumError as error:
             error.message = error.message.replace(f"{scratch}/", "")
+            if isinstance(error, Damaged):  # what a client sent is its own fault
+                raise InvalidInput(error.message, error.hint) from None
             raise
 
 

@@ -59,6 +59,7 @@ class Loaded:
             PodiumError: It cannot be opened.
         """
         model = predictor.model
+        predictor.load()
         predictor.seen = watch.note if watch else None
         if not isinstance(model, OnnxModel):
             settings = processes or Processes()
@@ -243,7 +244,7 @@ class Served:
             PodiumError: There is none, or it cannot be opened.
         """
         version, digest, opened = self._find()
-        if self._now and self._now.version == version:
+        if self._now and (self._now.version, self._now.digest) == (version, digest):
             return None
         predictor = opened()
         watch = self._watch(version, predictor)
@@ -254,9 +255,9 @@ class Served:
         part is not known."""
         if self._share is None or (profile := predictor.profile) is None:
             return None
-        watch = self.watches.pop(version, None) or Watch(
-            profile, self._share
-        )  # a version that is back counts on
+        watch = self.watches.pop(version, None)  # a version that is back counts on
+        if watch is None or watch.profile != profile:
+            watch = Watch(profile, self._share)
         self.watches = {**dict(list(self.watches.items())[1 - _MOST_WATCHES :]), version: watch}
         return watch
 

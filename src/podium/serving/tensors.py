@@ -8,7 +8,8 @@ import math
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import accumulate, chain
+from operator import mul
 from typing import Any, Self
 
 import numpy as np
@@ -323,9 +324,9 @@ class TensorForm:
             )
         array: NDArray[Any]
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore", over="raise"):
                 array = np.array(flat, self.dtype)
-        except (OverflowError, ValueError):
+        except (OverflowError, ValueError, FloatingPointError):
             raise InvalidInput(
                 f"data of input {self.name!r} do not fit {NAMES[str(self.dtype)]}"
             ) from None
@@ -335,7 +336,13 @@ class TensorForm:
         """Return the array that lists of lists are; errors as of from_elements."""
         if not isinstance(data, list):
             raise InvalidInput(f"input {self.name!r} has neither data nor binary_data_size")
-        flat, kinds = _flat(data, self.name)
+        flat, kinds, lists = _flat(data, self.name)
+        if lists and len(flat) == self.count > 0:
+            ends = {*accumulate(reversed(self.shape), mul)}
+            if not {self.count // number for number in lists} <= ends:
+                raise InvalidInput(
+                    f"the lists in data of input {self.name!r} are not of its shape {self.shape}"
+                )
         if len(flat) == self.count and not kinds <= _KINDS[self.dtype.kind]:
             raise InvalidInput(
                 f"data of input {self.name!r} are no {NAMES[str(self.dtype)]}: {_brief(data)}"
@@ -343,15 +350,17 @@ class TensorForm:
         return self.from_elements(flat)
 
 
-def _flat(data: list[Any], name: str) -> tuple[list[Any], set[type]]:
-    """Return the elements of lists in lists, and their types; no array is built of what may be
-    anything."""
+def _flat(data: list[Any], name: str) -> tuple[list[Any], set[type], list[int]]:
+    """Return the elements of lists in lists, their types, and how many lists each level has; no
+    array is built of what may be anything."""
+    lists = list[int]()
     for _ in range(_MOST_AXES):
         kinds = set(map(type, data))
         if list not in kinds:
-            return data, kinds
+            return data, kinds, lists
         if len(kinds) > 1 or len(set(map(len, data))) > 1:
             raise InvalidInput(f"data of input {name!r} are lists of unequal lengths")
+        lists.append(len(data))
         data = list(chain.from_iterable(data))
     raise InvalidInput(f"data of input {name!r} are nested more than {_MOST_AXES} deep")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from podium.errors import InvalidInput
+from podium.files.documents import foreign
 from podium.storage.base import Entry, Storage, Stored, check_key
 
 __all__ = [
@@ -48,7 +49,8 @@ def connect(url: str | Path, *, create: bool = False) -> Storage:
             )
             raise InvalidInput(f"not a URL: {text!r}", hint)
         return _files(text)
-    parts = urlsplit(text)
+    with foreign(f"not a URL: {text!r}"):
+        parts = urlsplit(text)
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost"):
             raise InvalidInput(

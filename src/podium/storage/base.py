@@ -203,7 +203,7 @@ class Stored:
 
 
 _BAD_SEGMENT = re.compile(r"^$|^\.\.?$|^\.podium")
-_BAD_CHARACTER = re.compile(r"[\x00-\x1f\x7f\\]")
+_BAD_CHARACTER = re.compile("[\x00-\x1f\x7f\\\\\ud800-\udfff]")  # of a name that is not UTF-8
 
 
 def check_key(key: str) -> str:

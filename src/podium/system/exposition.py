@@ -8,6 +8,9 @@ from typing import Any
 from podium.errors import PodiumError
 from podium.system.background import Background
 
+PATIENCE = 10.0
+"""Seconds to wait for a request: who connects and says nothing holds a thread."""
+
 _Samples = Iterable[tuple[Mapping[str, str], float]]
 """Labels and value of each sample."""
 
@@ -71,6 +74,8 @@ def serve(
     """
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = PATIENCE
+
         def do_GET(self) -> None:
             code, text = (200, "ok\n") if alive() else (503, "no round has ended lately\n")
             if self.path == "/metrics":

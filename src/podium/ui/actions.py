@@ -21,7 +21,7 @@ def _stop_run(sources: Sources, fields: Mapping[str, Any], *, run: str) -> str:
 
 
 def _resume_run(sources: Sources, fields: Mapping[str, Any], *, run: str) -> str:
-    begin("resume_run", {"run": run})
+    begin("resume_run", {"run": podium.runs()[run].id})
     return f"run {run} continues"
 
 

@@ -27,6 +27,7 @@ from podium.errors import (
     UnknownKind,
     suggestion,
 )
+from podium.files.documents import foreign
 from podium.manifests.conditions import Manifest
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB, or_list
 from podium.manifests.labels import METRICS_INJECTION, NOTE
@@ -66,9 +67,10 @@ class KubernetesCluster(Cluster):
     """
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        query = parse_qs(parts.query, keep_blank_values=True)
         hint = "for example kubernetes://kubeflow or kubernetes://team?grace=600"
+        with foreign(f"not the URL of a cluster: {url!r}", hint=hint, why=False):
+            parts = urlsplit(url)
+        query = parse_qs(parts.query, keep_blank_values=True)
         if parts.path not in ("", "/") or not set(query) <= {"grace", "engine", "state"}:
             raise InvalidInput(f"not the URL of a cluster: {url!r}", hint)
         grace = query.get("grace", [str(Waits.schedule_grace)])[-1]

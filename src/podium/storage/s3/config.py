@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from podium.errors import InvalidInput, PodiumError
+from podium.files.documents import foreign
 from podium.system.pod import load_configuration
 
 if TYPE_CHECKING:
@@ -104,7 +105,9 @@ def _endpoint(scheme: str, env: Mapping[str, str]) -> tuple[str, bool]:
             )
         return "s3.amazonaws.com", True
     given = env[name]
-    parts = urlsplit(given if "://" in given else f"//{given}")
+    with foreign(f"{name} is not http://host:port or https://host:port", why=False):
+        parts = urlsplit(given if "://" in given else f"//{given}")
+        parts.port  # noqa: B018  raises for one that is no number, or above 65535
     is_plain = (
         parts.scheme in ("http", "https", "") and parts.path in ("", "/") and not parts.username
     )

@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 
 from podium.errors import PodiumError
 
+LOCKS = ".podium/locks/"
 LEASE = 120.0
 PATIENCE = 300.0
 
@@ -42,7 +43,7 @@ def locked(key: str, put: _Put, listed: _Times, delete: _Delete) -> Iterator[Cal
     Raises:
         PodiumError: The lock was not free within PATIENCE seconds, or was lost during the work.
     """
-    folder = f".podium/locks/{hashlib.sha256(key.encode()).hexdigest()[:24]}/"
+    folder = f"{LOCKS}{hashlib.sha256(key.encode()).hexdigest()[:24]}/"
     ticket = f"{folder}{uuid.uuid4().hex}"
     try:
         _acquire(folder, ticket, put, listed, delete)

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -34,6 +34,7 @@ from podium.storage.s3.bucket import Bucket
 from podium.storage.s3.conditional import NOTES, ConditionalWrites
 from podium.storage.s3.config import S3Config, read_config
 from podium.storage.s3.errors import Interrupted, Unsupported, no_s3
+from podium.storage.s3.lock import LEASE, LOCKS
 
 PART = 8 << 20
 """Bytes in each part of an upload; what is not larger is sent in one request. S3 takes up to 10,000
@@ -182,8 +183,10 @@ class S3Storage(Storage):
 
     def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
         check_prefix(prefix)
+        working = datetime.now(UTC) - timedelta(seconds=LEASE)
         for entry in self.bucket.objects(".podium/"):
-            if entry.modified >= before or entry.key.startswith(NOTES):
+            is_held = entry.key.startswith(LOCKS) and entry.modified >= working
+            if entry.modified >= before or entry.key.startswith(NOTES) or is_held:
                 continue
             if entry.key.startswith(_UPLOADS):
                 upload = self._noted(entry.key)
