@@ -166,10 +166,10 @@ class StateCopy:
         """Return whether the storage has no other object in a directory's place than this one."""
         key = str((directory / OBJECT).relative_to(self._directory))
         try:
-            stored = load_json(self._storage.get(key), key) if self._storage else {}
+            stored = load_json(self._storage.get(key), key) if self._storage else None
         except (NotFound, InvalidInput):
-            return True
-        return not stored or stored["metadata"]["uid"] == uid
+            stored = None
+        return stored is None or Experiment.parse(stored).uid == uid
 
     def drop(self, directories: Sequence[Path]) -> None:
         if self._storage is None:
