@@ -35,7 +35,7 @@ PYTEST = $(if $(filter 0,$(JOBS)),,OMP_NUM_THREADS=1) $(BIN)/pytest -n $(JOBS) -
 test: $(STAMP) ## the fast tests (JOBS=0: one after the other)
 	@$(PYTEST) -m "not whole and not slow and not cluster"
 
-test-whole: $(STAMP) ## tests of whole runs, sweeps, servers and pages: a tenth of the tests, most of the time
+test-whole: $(STAMP) ## tests of whole runs, sweeps, servers and pages: a sixth of the tests, most of the time
 	@$(PYTEST) -m "whole and not slow and not cluster"
 
 test-slow: $(STAMP) ## the slow tests: whole pipelines, kills, races, big files

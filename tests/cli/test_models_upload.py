@@ -20,6 +20,8 @@ from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.storage import connect
 from podium.storage.transfer import put
 
+pytestmark = pytest.mark.whole
+
 Typed = Callable[..., tuple[int, str, str]]
 PREDICT = """
 import argparse, pathlib, {imports}

@@ -15,6 +15,8 @@ from terminals import PODIUM, on_terminal
 from podium.display.tables import paint, table
 from podium.display.text import duration, harmless
 
+pytestmark = pytest.mark.whole
+
 SRC = Path(__file__).parents[2] / "src/podium"
 TITLE = "\x1b]0;owned\x07"
 EVIL = f"a{TITLE}b\x1b[2Jc\x1b[8md\re\x9b31mf\x08g\u202eh\x1bPq\x1b\\i\x1b"

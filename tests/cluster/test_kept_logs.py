@@ -40,6 +40,8 @@ from podium.training.kept_logs import (
     trial_logs,
 )
 
+pytestmark = pytest.mark.whole
+
 RUN = "8c1d29f0-93b1-4f7a-9d51-1e5a4d2f7c11"
 IDENTITY = RunIdentity(id=RUN, step="fit")
 

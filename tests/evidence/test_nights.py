@@ -11,6 +11,8 @@ from podium.scoring.comparison import mcnemar
 from podium.scoring.families import Array, Metric
 from podium.scoring.permutation import _tail
 
+pytestmark = pytest.mark.whole
+
 RULE = PromotionRule.parse("likely=.97")
 
 

@@ -12,6 +12,8 @@ from sklearn.linear_model import LogisticRegression
 
 from podium.data import artifact
 
+pytestmark = pytest.mark.whole
+
 SIZE = (24, 16)
 
 

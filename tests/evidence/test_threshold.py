@@ -29,6 +29,8 @@ from podium.scoring.threshold import Threshold
 from podium.training.dataset import DataSettings
 from podium.training.preparation import prepare
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture
 def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean_environment: None) -> Nights:

@@ -19,6 +19,8 @@ from podium.scoring import METRICS
 from podium.scoring.comparison import wilson
 from podium.steps.prepare_data import DataSettings, prepare_data
 
+pytestmark = pytest.mark.whole
+
 BY_HEART = KNeighborsClassifier(1)
 CONSTANT = LogisticRegression(C=1e-9)
 

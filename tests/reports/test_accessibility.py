@@ -12,6 +12,8 @@ from test_markup import compared, swept, written
 from podium.reports import Step, complete, page, plots, render
 from podium.reports.comparison import COLORS
 
+pytestmark = pytest.mark.whole
+
 STYLE = (Path(page.__file__).parent / "style.css").read_text()
 LIGHT, DARK = (
     dict(re.findall(r"--(\w+): (#\w+)", block))

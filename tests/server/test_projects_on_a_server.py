@@ -15,6 +15,8 @@ from podium.kfp.schedule_files import Schedule
 from podium.kfp.schedules import Schedules
 from podium.kfp.versions import choose, upload
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -13,6 +13,8 @@ from podium.kfp.runs import ServerRuns
 from podium.kfp.schedules import Schedules
 from podium.kfp.versions import upload
 
+pytestmark = pytest.mark.whole
+
 ROOT = Path(__file__).parents[2]
 SCHEDULE = "name: nightly\npipeline: tune-and-promote\ncron: '@daily'\nparameters: {experiment: mine/sweep.yaml}\n"
 

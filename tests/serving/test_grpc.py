@@ -28,6 +28,8 @@ from podium.serving.rpc import MESSAGES as TABLES, RpcServer
 from podium.serving.served import find_models
 from podium.serving.service import Limits
 
+pytestmark = pytest.mark.whole
+
 grpc = pytest.importorskip("grpc")
 MESSAGES = make_messages("inference", TABLES)
 WIDE = np.zeros((28, 28), np.uint8)

@@ -43,6 +43,8 @@ from podium.serving.service import Limits
 from podium.system import background
 from podium.system.exposition import read_samples
 
+pytestmark = pytest.mark.whole
+
 WIDE, TALL = np.zeros((28, 28), np.uint8), np.zeros((28, 28), np.uint8)
 WIDE[13:15, 2:26], TALL[2:26, 13:15] = 255, 255
 

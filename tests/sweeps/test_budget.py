@@ -17,6 +17,8 @@ from podium.manifests.options import annotation, forecast, read_settings
 from podium.manifests.options.budget import Budget, Spending, spell
 from podium.manifests.rules import RUNNERS
 
+pytestmark = pytest.mark.whole
+
 T = TypeVar("T")
 
 PROGRAM = """

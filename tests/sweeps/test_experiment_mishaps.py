@@ -23,6 +23,8 @@ from podium.sweeps.local import LocalSweeps
 from podium.sweeps.local_trial import _collected
 from podium.sweeps.metrics_collector import observe
 
+pytestmark = pytest.mark.whole
+
 
 def until(holds: Any, seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
