@@ -64,9 +64,10 @@ class Logs:
             yield from _lines(self._file(chosen), starts.get(chosen, 0), holding)
 
     def last_line(self) -> str:
-        """Return the last line: of the replica that reports metrics, else of another; empty if
-        there is none."""
-        for path in filter(Path.is_file, map(self._file, self.replicas())):
+        """Return the last line: of the replica that reports metrics, else of another, or of an init
+        container where none began; empty if there is none."""
+        begun = [path for path in map(self._file, self.replicas()) if path.is_file()]
+        for path in begun or sorted(self.folder.glob("*.log")):
             with path.open("rb") as log:
                 log.seek(max(0, path.stat().st_size - _TAIL))
                 lines = log.read().decode(errors="replace").splitlines()
