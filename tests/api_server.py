@@ -50,7 +50,7 @@ class World:
         self.with_status = {"experiments", "trials"}
         self.katib = True
         self.logs: dict[str, list[str]] = {}
-        self.stamp = lambda number: f"2026-01-01T00:00:{number:02d}.000000000Z"
+        self.stamp = lambda number: f"2026-01-01T00:{number // 60:02d}:{number % 60:02d}.000000000Z"
         self.kubelet_says: list[str] = []  # each once, with 200, in place of a log
         self.refusals: list[tuple[int, Any]] = []
         self.requests: list[str] = []

@@ -1,6 +1,7 @@
 """`podium.tune(function, reuse=True)`: trials one after another in kept processes, which are lost alone."""
 
 import atexit
+import copy
 import multiprocessing
 import os
 import random
@@ -18,6 +19,7 @@ import pytest
 import podium
 from podium.cluster.local.processes.client import Command, LauncherPool
 from podium.errors import InvalidInput
+from podium.manifests.typed import typed
 from podium.sweeps.kept_trial import _Kept
 from podium.sweeps.local import LocalSweeps
 
@@ -215,3 +217,15 @@ def test_reuse_is_for_functions_on_this_machine(home: Path) -> None:
     assert not home.exists()
     with pytest.raises(InvalidInput, match="that call a function and nothing else"):
         podium.tune(mishap, {"way": ["it's", "first"]}, objective="score", reuse=True)
+
+
+def test_reuse_refuses_a_job_whose_deadline_nobody_would_keep(home: Path, tmp_path: Path) -> None:
+    sweep = podium.tune(counted, {"x": [1]}, objective="score", trials=1, parallel=1, reuse=True)
+    manifest = copy.deepcopy(dict(sweep.experiment.manifest))
+    manifest["metadata"]["name"] = "again"
+    manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["activeDeadlineSeconds"] = 1
+    with (
+        LocalSweeps(tmp_path / "other") as cluster,
+        pytest.raises(InvalidInput, match="that call a function and nothing else"),
+    ):
+        cluster.create(typed(manifest))

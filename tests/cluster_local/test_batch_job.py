@@ -72,6 +72,15 @@ def test_a_completed_job_says_it_in_two_conditions(cluster: LocalSweeps) -> None
     assert last["status"]["completionTime"]
 
 
+def test_who_follows_a_job_sees_its_next_pod(cluster: LocalSweeps, tmp_path: Path) -> None:
+    script = f"echo $HOSTNAME; while [ ! -e {tmp_path}/seen ]; do sleep 0.1; done; exit 1"
+    cluster.create(typed(job(script, backoffLimit=1)))
+    lines = cluster.logs("Job", "job", follow=True)
+    assert next(lines) == "job-pod-0"
+    (tmp_path / "seen").touch()
+    assert list(lines) == ["job-pod-1"]
+
+
 def test_each_try_under_never_is_a_pod_of_its_own(cluster: LocalSweeps) -> None:
     last = run(cluster, job("pwd; exit 1", backoffLimit=1))
     message = "Job has reached the specified backoff limit"

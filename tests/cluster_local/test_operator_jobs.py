@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from sweep_manifests import space, write_experiment
 
+from podium.cluster.local.operator_job import _free_ports
 from podium.errors import InvalidInput
 from podium.manifests.conditions import State, status_of
 from podium.manifests.kinds import OPERATOR_KINDS
 from podium.manifests.typed import typed
+from podium.manifests.workload import Workload
 from podium.sweeps.local import LocalSweeps
 
 SHOWN = (
@@ -79,6 +81,12 @@ def test_processes_of_a_tfjob_know_the_whole_cluster(cluster: LocalSweeps) -> No
     assert all(address.startswith("127.0.0.1:") for address in addresses)
     assert json.loads(server["TF_CONFIG"])["cluster"] == config["cluster"]
     assert set(worker) == {"TF_CONFIG"}
+
+
+def test_no_two_replicas_of_a_job_get_one_port() -> None:
+    made = typed(job("TFJob", PS=1, Worker=499))
+    assert isinstance(made, Workload)
+    assert len({*_free_ports(made).values()}) == 500
 
 
 def test_a_tfjob_of_one_process_has_no_tf_config(cluster: LocalSweeps) -> None:

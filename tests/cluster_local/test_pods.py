@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pytorchjobs import write_pytorchjob
 
+from podium.cluster.local.logs import Logs
 from podium.cluster.local.scripts import script_of
 from podium.cluster.local.supplies import Supplies
 from podium.errors import InvalidInput, PodiumError
@@ -160,8 +161,9 @@ def test_init_containers_run_first_and_share_an_empty_dir(cluster: LocalSweeps) 
 
 
 def test_a_failing_init_container_fails_the_pod(cluster: LocalSweeps) -> None:
-    init = {"name": "fetch", "image": "any", "command": ["false"]}
+    init = {"name": "fetch", "image": "any", "command": ["sh", "-c", "echo no data; false"]}
     assert output(cluster, manifest({"initContainers": [init]}, say("never"))) == []
+    assert Logs(cluster.store, "PyTorchJob", "job").last_line() == "no data"
 
 
 def test_a_host_path_is_read_where_the_manifest_mounts_it(

@@ -21,6 +21,7 @@ stringData: {user: me}
     ("name", "text", "keys"),
     [
         ("keys.yaml", MANIFEST, {"token": "hush", "user": "me"}),
+        ("folded.yaml", "kind: Secret\ndata:\n  token: |\n    aHV\n    zaA==\n", {"token": "hush"}),
         ("keys.env", "# mine\nexport token='hush'\nuser=a=b\n", {"token": "hush", "user": "a=b"}),
         ("config.yaml", "lr: 1\n", {"config.yaml": "lr: 1\n"}),
         ("keys.env", "a=it's'\n  # mine\nb=\"'c'\"\n", {"a": "it's'", "b": "'c'"}),

@@ -79,3 +79,12 @@ def test_links_and_nothing_are_refused(storage: Storage, folder: Path, tmp_path:
         put(tmp_path / "none", storage)
     with pytest.raises(NotFound, match="nothing under"):
         get(storage, tmp_path / "out")
+
+
+def test_a_name_that_no_storage_takes_is_refused_before_copying(
+    storage: Storage, folder: Path
+) -> None:
+    (folder / "z\\odd").touch()
+    with pytest.raises(InvalidInput, match="a key is a relative path"):
+        put(folder, storage, overwrite=True)
+    assert not list(storage.list())

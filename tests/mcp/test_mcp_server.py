@@ -375,6 +375,7 @@ def test_a_sweep_is_stopped_unless_it_is_a_dry_run(ask: Ask) -> None:
         time.sleep(0.2)
     again = ask("stop", allow_changes=True, dry_run=True, **given).structured_content
     assert (again["state_before"], again["state"]) == ("stopped", "stopped")
+    same_words(again, ask("stop", allow_changes=True, **given).structured_content)
 
 
 def test_a_sweep_by_a_tool_knows_bounds_and_foreign_lines(ask: Ask) -> None:

@@ -241,9 +241,16 @@ def test_a_point_that_never_became_a_trial_is_given_again(algorithm: str, tmp_pa
         PastTrial(trial=f"t{count}", point=points[count], value=None, running=True)
         for count in range(2)
     ]  # the engine was killed before it could create t2
-    again = Search(
-        space, algorithm, settings, maximize=False, directory=tmp_path, name="study", begun=begun
-    )
+    for _ in range(2):  # the second process was stopped before it asked
+        again = Search(
+            space,
+            algorithm,
+            settings,
+            maximize=False,
+            directory=tmp_path,
+            name="study",
+            begun=begun,
+        )
     assert again.ask("t3") == points[2]
 
 

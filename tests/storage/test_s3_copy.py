@@ -1,13 +1,15 @@
-"""Copies by an S3 server that checks no conditions on their source, as moto's does not."""
+"""Copies by an S3 server that checks no conditions on their source, as moto's does not, and large uploads."""
 
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from minio.helpers import get_part_info
 from s3servers import KEYS, Application, moto
 
 from podium.storage import connect
 from podium.storage.base import SourceChanged
+from podium.storage.s3.storage import MOST_PARTS, part_of
 
 LARGE = b"a" * (9 << 20)
 
@@ -33,3 +35,8 @@ def test_a_source_that_changes_during_the_copy_is_noticed(monkeypatch: pytest.Mo
             storage.copy("key", storage, "source", if_absent=True, source_etag=entry.etag)
         assert storage.head("key") is None
         assert [item.key for item in storage.list()] == ["source"]
+
+
+@pytest.mark.parametrize("size", [1 << 20, 100 << 30, 5 << 40])
+def test_objects_up_to_the_largest_of_s3_fit_into_parts(size: int) -> None:
+    assert get_part_info(size, part_of(size))[1] <= MOST_PARTS

@@ -1,5 +1,6 @@
 """podium-engine on a cluster: it takes over, goes on after kills, edits and deletions, and says what it refuses."""
 
+import json
 import os
 import socket
 import time
@@ -508,6 +509,18 @@ def test_early_stopping_acts_while_trials_run(
     assert not complete & {trial.name for trial in stopped}
     kept = [trial for trial in cluster.trials("sweep") if trial.phase == "Succeeded"]
     assert all(READINGS in trial.annotations for trial in kept)
+
+
+def test_as_many_readings_are_kept_as_a_rule_needs(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    start()
+    steps = [{"name": "start_step", "value": "150"}]
+    stopping = {"algorithmName": "medianstop", "algorithmSettings": steps}
+    cluster.create(typed(experiment(trials=1, parallel=1, steps=200, earlyStopping=stopping)))
+    finished(cluster)
+    (trial,) = cluster.trials("sweep")
+    assert len(json.loads(trial.annotations[READINGS])) == 150
 
 
 def warm(name: str) -> dict[str, Any]:

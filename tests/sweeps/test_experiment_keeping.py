@@ -1,5 +1,6 @@
 """What outlives a sweep: the best trials' weights, every trial's record, and what the next sweep learns from it."""
 
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from test_experiment_engine import experiment, run
 from podium.errors import InvalidInput, NotFound
 from podium.manifests.options import annotation
 from podium.manifests.typed import typed
+from podium.sweeps.file_documents import FileDocuments
 from podium.sweeps.local import LocalSweeps
 from podium.training.retention import Retention
 
@@ -120,6 +122,21 @@ def test_nothing_is_removed_where_trials_share_an_output(
     with pytest.raises(InvalidInput, match="--output") as caught:
         Retention.plan(cluster, "e", best=1)
     assert "trialSpec.Name" in str(caught.value.hint)
+
+
+def test_a_full_disk_leaves_no_half_of_the_readings(cluster: LocalSweeps) -> None:
+    _, trials = run(cluster, experiment(maxTrialCount=1))
+    documents, trial = FileDocuments(cluster, "e"), cluster.trial(trials[0]["metadata"]["name"])
+    before = documents.readings(trial)
+    before_that = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (9999, before_that[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            documents.write(trial, [*before] * 999)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before_that)
+    assert before
+    assert documents.readings(trial) == before
 
 
 def test_keeping_needs_one_trial_and_an_existing_sweep(cluster: LocalSweeps) -> None:

@@ -40,6 +40,15 @@ def test_of_a_long_line_only_the_beginning_is_held(tmp_path: Path) -> None:
     assert list(growing.lines()) == ["the end, really"]
 
 
+def test_a_file_begun_anew_is_read_from_its_start(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("loss=0.5\nloss=0.4\nlo")
+    growing = GrowingFile(log)
+    assert list(growing.lines()) == ["loss=0.5", "loss=0.4"]
+    log.write_text("loss=0.9\n")  # as a shell's > does when a container restarts
+    assert list(growing.lines()) == ["loss=0.9"]
+
+
 def test_all_lines_of_metrics_count_and_the_first_are_kept() -> None:
     count = 3 * MOST_READINGS
     lines = (f"loss={(number + 7) % count} noise={number}" for number in range(count))

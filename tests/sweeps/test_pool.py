@@ -105,6 +105,18 @@ def test_a_pool_runs_the_best_trials_again(
     assert status["currentOptimalTrial"]["bestTrialName"] == best.name
 
 
+def test_the_log_of_a_retained_trial_reaches_the_storage(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps
+) -> None:
+    start()
+    manifest = pooled(1, trials=1)
+    manifest["spec"]["trialTemplate"]["retain"] = True
+    cluster.create(typed(manifest))
+    finished(cluster)
+    (trial,) = cluster.trials("sweep")
+    assert f"loss={trial.assignments['lr']}" in cluster.logs("Trial", trial.name)
+
+
 def workers(server: ApiServer) -> dict[str, int]:
     """Process id by uid of each worker that runs."""
     found = {}

@@ -152,9 +152,9 @@ class Change:
             after = after if dry_run else run.stop().state
         else:
             with self._look.open_sweep(name, "") as sweep:
-                before = sweep.status.lower()
-                after = "stopping" if before == "running" else before
-                if not dry_run:
+                before, ended = sweep.status.lower(), sweep.experiment.state.finished
+                after = before if ended else "stopping"
+                if not (dry_run or ended):
                     sweep.stop()
         return {"dry_run": dry_run, kind: name, "state_before": before, "state": after}
 

@@ -288,9 +288,10 @@ class Search:
 
         kept = []
         for trial in self._study.get_trials(deepcopy=False):
-            if trial.state.is_finished() or begun is None or trial.user_attrs.get("trial") in begun:
+            result = trial.state == TrialState.COMPLETE
+            if result or begun is None or trial.user_attrs.get("trial") in begun:
                 kept.append(trial)
-            else:
+            elif not trial.state.is_finished():  # else it was given back before
                 self._study.tell(trial.number, state=TrialState.FAIL)
         return kept
 

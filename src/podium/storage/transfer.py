@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from podium.errors import Conflict, InvalidInput, NotFound
-from podium.storage.base import Entry, Progress, Storage
+from podium.storage.base import Entry, Progress, Storage, check_key
 
 _LAST = ("dataset.json", "metrics.json")
 """Files that mark a directory as complete; they are copied last."""
@@ -38,6 +38,8 @@ def put(
     files = {name: source} if name and source.is_file() else dict(_files(source))
     if not files:
         raise NotFound(f"there is nothing to copy in {source}")
+    for key in files:
+        check_key(key)
     if not overwrite:
         for key in files:
             if storage.head(key):

@@ -40,12 +40,15 @@ class MedianStop:
             else None
         )
 
+    def needed(self, readings: Sequence[Reading]) -> Sequence[Reading]:
+        """Return those of a trial's readings that make its mean."""
+        own = [reading for reading in in_order(readings) if reading.name == self._objective]
+        return own[: self._start]
+
     def learn(self, trial: str, readings: Sequence[Reading]) -> None:
         """Take in a trial that succeeded; values that are not numbers are left out."""
-        values = [
-            reading.value for reading in in_order(readings) if reading.name == self._objective
-        ]
-        numbers = [value for value in map(number, values[: self._start]) if value is not None]
+        values = [number(reading.value) for reading in self.needed(readings)]
+        numbers = [value for value in values if value is not None]
         if numbers:
             self._means[trial] = sum(numbers) / len(numbers)
 

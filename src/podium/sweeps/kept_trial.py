@@ -126,7 +126,8 @@ class KeptExecutor(ProcessExecutor):
         (_, container), *_ = job.containers()
         fields = {field for replica in job.replicas for field in replica.pod.fields}
         plain = (
-            fields <= {"containers", "restartPolicy"}
+            job.spec.keys() <= {"template", "backoffLimit"}
+            and fields <= {"containers", "restartPolicy"}
             and container.fields <= {"name", "image", "command", "env", "workingDir"}
             and not job.backoff_limit
             and not any(variable.source for variable in container.variables)

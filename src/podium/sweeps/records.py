@@ -15,9 +15,10 @@ from podium.files.drafts import appearing
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.status import Status, shortened
 from podium.manifests.labels import SAMPLER
-from podium.metrics import Reading, in_order
+from podium.metrics import Reading
 from podium.search.in_order import check_sampler
 from podium.sweeps.base import AWAY_SECONDS, Documents, Executor, RunningTrial, Save
+from podium.sweeps.early_stopping import MedianStop
 
 if TYPE_CHECKING:
     from podium.cluster.kubernetes.leadership import Leadership
@@ -26,10 +27,6 @@ _T = TypeVar("_T")
 
 _NEW_SECONDS = 90.0
 """Outage of a storage as a new Experiment begins, after which it fails: its bucket may be wrong."""
-
-_KEPT_READINGS = 100
-"""Readings of the objective that are kept where not all are: a stopping rule needs only the first
-ones."""
 
 
 class Records:
@@ -63,7 +60,7 @@ class Records:
         self._documents, self._executor = documents, executor
         self._trials = trials or documents
         self._leadership, self._served = leadership, served
-        self._stops_early = experiment.early_stopping is not None
+        self._median = MedianStop.of(experiment)
         self._is_deleted = False
         self.directory = documents.directory
         self.resume_command = documents.resume_command
@@ -130,7 +127,7 @@ class Records:
             NotFound: It was deleted.
         """
         if not self._trials.keeps_all_readings:
-            readings = _first(trial, readings) if self._stops_early else ()
+            readings = self._median.needed(readings) if self._median else ()
         self._patiently(lambda: self._trials.write(trial, readings))
         if trial.state.finished:
             self._executor.settle(trial)
@@ -200,11 +197,6 @@ class Records:
     def _check(self) -> None:
         if self._leadership:
             self._leadership.check()
-
-
-def _first(trial: Trial, readings: Sequence[Reading]) -> Sequence[Reading]:
-    metric = trial.objective.metric
-    return [reading for reading in in_order(readings) if reading.name == metric][:_KEPT_READINGS]
 
 
 class Requests:

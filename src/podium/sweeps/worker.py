@@ -103,6 +103,8 @@ class _Worker:
 
     def _end_of(self, trial: Trial) -> tuple[TrialEnd | None, bytes]:
         """Run a trial and return its end, None if it was cut short, and its output."""
+        # A job that is retained would keep the log, and its files on the pod's disk.
+        trial = Trial(manifest={**trial.manifest, "spec": {**trial.spec, "retainRun": False}})
         folder = self._cluster.store.path("Trial", trial.name)
         try:
             experiment = self._patiently(self._store.experiment)

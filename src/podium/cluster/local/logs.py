@@ -1,7 +1,9 @@
 """Logs of replicas: files, readable while they grow and from any process."""
 
+import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +48,7 @@ class Logs:
         if chosen not in names:
             problem = f"{self._kind} {self._name} has no replica {chosen}"
             raise NotFound(problem, f"there are: {', '.join(names)}")
-        return self._follow(chosen) if follow else _lines(self._file(chosen))
+        return self._follow(chosen, replica is None) if follow else _lines(self._file(chosen))
 
     def last_run(self, replicas: Sequence[str] = (), holding: Sequence[str] = ()) -> Iterator[str]:
         """Yield the lines that replicas printed since their last start.
@@ -62,9 +64,10 @@ class Logs:
             yield from _lines(self._file(chosen), starts.get(chosen, 0), holding)
 
     def last_line(self) -> str:
-        """Return the last line: of the replica that reports metrics, else of another; empty if
-        there is none."""
-        for path in filter(Path.is_file, map(self._file, self.replicas())):
+        """Return the last line: of the replica that reports metrics, else of another, or of an init
+        container where none began; empty if there is none."""
+        begun = [path for path in map(self._file, self.replicas()) if path.is_file()]
+        for path in begun or sorted(self.folder.glob("*.log")):
             with path.open("rb") as log:
                 log.seek(max(0, path.stat().st_size - _TAIL))
                 lines = log.read().decode(errors="replace").splitlines()
@@ -100,16 +103,19 @@ class Logs:
         names = [path.stem for path in self.folder.glob("*.log") if "." not in path.stem]
         return sorted(names, key=lambda name: (-int(name.rpartition("-")[2]), name)) or ["pod-0"]
 
-    def _follow(self, replica: str) -> Iterator[str]:
+    def _follow(self, replica: str, goes_on: bool) -> Iterator[str]:
+        """Yield the lines of a replica until the object has ended, and of the pods that a Job
+        begins after it."""
         log = self._file(replica)
         while not log.exists() and not self._has_ended(replica):
             time.sleep(_LOOK)
         if not log.exists():
             return
-        file, ended = GrowingFile(log), False
-        while not ended:
+        file, ended, last = GrowingFile(log), False, replica
+        while not ended and last == replica:
             # Asked before reading: what was written before the end is in the file then.
             ended, count = self._has_ended(replica), 0
+            last = self._after(replica) if goes_on else replica
             for line in file.lines():
                 count += 1
                 yield line
@@ -117,20 +123,34 @@ class Logs:
                 time.sleep(_LOOK)
         if rest := file.last():
             yield rest
+        if last != replica:
+            yield from self._follow(last, goes_on)
 
     def _has_ended(self, replica: str) -> bool:
         try:
             finished = status_of(self._store.read(self._kind, self._name)).finished
-            records = self._records()
         except NotFound:
             return True
-        record = next((record for record in records if record["replica"] == replica), None)
-        if record is None:
+        ended = self._is_over(replica)
+        if ended is None:
             return finished
-        ended = record["phase"] in ("Succeeded", "Failed", "Stopped") and not record["pid"]
         return finished and (
             ended or not self._store.supervision.is_supervised(self._kind, self._name)
         )
+
+    def _is_over(self, replica: str) -> bool | None:
+        """Return whether a pod has ended; None if nothing is recorded of it."""
+        record = next((each for each in self._records() if each["replica"] == replica), None)
+        ended = ("Succeeded", "Failed", "Stopped")
+        return record and record["phase"] in ended and not record["pid"]
+
+    def _after(self, replica: str) -> str:
+        """Return the pod that began after this one if this one is over, else this one."""
+        with suppress(NotFound):
+            names = [*self.replicas(), replica]  # its log may have gone to the trial meanwhile
+            later = names[: names.index(replica)]
+            return later[-1] if later and self._is_over(replica) else replica
+        return replica
 
 
 class GrowingFile:
@@ -150,6 +170,8 @@ class GrowingFile:
         if not self._path.is_file():
             return
         with self._path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < self._at:  # the program began the file anew
+                self._at, self._rest = 0, b""
             file.seek(self._at)
             while chunk := file.read(_CHUNK):
                 self._at += len(chunk)

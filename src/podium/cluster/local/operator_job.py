@@ -16,7 +16,7 @@ import json
 import math
 import random
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace as changed
 from pathlib import Path
 from typing import Any
@@ -69,11 +69,11 @@ class _Member:
 
 
 def _free_ports(job: Workload) -> dict[tuple[str, int], int]:
-    return {
-        (replica.role, index): _free_port()
-        for replica in job.replicas
-        for index in range(replica.count)
-    }
+    ports: dict[tuple[str, int], int] = {}
+    for replica in job.replicas:
+        for index in range(replica.count):
+            ports[replica.role, index] = _free_port(ports.values())
+    return ports
 
 
 def _operator_environment(member: _Member) -> dict[str, str]:
@@ -180,8 +180,9 @@ def _processes_per_node(job: Workload) -> str:
     return str(max(1, math.ceil(quantity(cpu) or 0)))
 
 
-def _free_port() -> int:
-    """Return a free port below the range that systems use for outgoing connections."""
+def _free_port(taken: Collection[int]) -> int:
+    """Return a free port below the range that systems use for outgoing connections, and none of
+    those taken."""
     for _ in range(100):
         port = random.SystemRandom().randrange(20_000, 32_000)
         with socket.socket() as probe:
@@ -189,7 +190,8 @@ def _free_port() -> int:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return port
+            if port not in taken:
+                return port
     raise InvalidInput("no free port between 20000 and 32000", "see what listens there: ss -tln")
 
 

@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from podium.errors import InvalidInput
 from podium.files.documents import load_yaml, read_text
+from podium.manifests.fields import mapping
 
 ENVIRONMENT = "env"
 """Stands for podium's own environment, in place of a file."""
@@ -188,13 +189,14 @@ def _in_file(path: Path) -> Mapping[str, str]:
 
 
 def _in_manifest(document: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    for key, value in (document.get("data") or {}).items():
+    for key, value in mapping(document.get("data")).items():
         try:
             coded = document["kind"] == "Secret"
-            yield key, base64.b64decode(value, validate=True).decode() if coded else str(value)
-        except (binascii.Error, TypeError):
+            lines = b"".join(value.encode().split()) if coded else b""  # as base64 folds them
+            yield key, base64.b64decode(lines, validate=True).decode() if coded else str(value)
+        except (binascii.Error, AttributeError):
             raise ValueError(f"data.{key} is not base64; stringData takes plain text") from None
-    for key, value in (document.get("stringData") or {}).items():
+    for key, value in mapping(document.get("stringData")).items():
         yield key, str(value)
 
 

@@ -36,9 +36,9 @@ from podium.storage.s3.config import S3Config, read_config
 from podium.storage.s3.errors import Interrupted, Unsupported, no_s3
 from podium.storage.s3.lock import LEASE, LOCKS
 
-PART = 8 << 20
-"""Bytes in each part of an upload; what is not larger is sent in one request. S3 takes up to 10,000
-parts."""
+PART, MOST_PARTS = 8 << 20, 10_000
+"""Bytes in each part of an upload, and S3's most parts, for which those of a very large object are
+larger; what is not larger than one is sent in one request."""
 
 COPY_PART = 640 << 20
 """Bytes that the server copies in one request: 10,000 of them hold the largest object of S3."""
@@ -207,7 +207,7 @@ class S3Storage(Storage):
         opened = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
         with opened as file, self._note_of_parts(key, size), self.bucket.translated("write", key):
             try:
-                etag = self.bucket.put(key, file, size, PART, progress)
+                etag = self.bucket.put(key, file, size, part_of(size), progress)
             except S3Error as error:
                 if error.code == "NoSuchKey":  # MinIO's answer to If-Match where there is no object
                     raise Conflict(f"{key} in {self.url} was deleted meanwhile") from error
@@ -298,6 +298,11 @@ class S3Storage(Storage):
         except ValueError:  # minio's, where a role gives none; any access fails then
             return ()
         return [value for value in (credentials.secret_key, credentials.session_token) if value]
+
+
+def part_of(size: int) -> int:
+    """Return the bytes in each part of an upload of so many."""
+    return max(PART, -(-size // MOST_PARTS))
 
 
 def _again(work: Callable[[], _T], kind: type[PodiumError]) -> _T:
