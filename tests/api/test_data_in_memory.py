@@ -112,6 +112,28 @@ def test_a_training_and_its_predictions_take_what_is_in_memory(home: Path) -> No
     )
 
 
+def share(x: float, data: str) -> float:
+    return len(podium.load_dataset(data).train) / 200 * x
+
+
+def test_a_function_is_tuned_on_a_frame_with_a_target(home: Path) -> None:
+    sweep = podium.tune(share, {"x": (0.9, 1.0)}, data=FRAME, target="sold", trials=1)
+    assert 0.7 < sweep.best.value < 0.9
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda **data: podium.train(**data),
+        lambda **data: podium.tune("train.py", {"x": (1, 2)}, **data),
+        lambda **data: podium.sweep("random", **data),
+    ],
+)
+def test_a_target_of_data_with_a_name_is_refused(given: Any, home: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"but table:sold\.csv is no DataFrame"):
+        given(data="table:sold.csv", target="sold")
+
+
 def test_a_run_takes_a_frame(home: Path) -> None:
     """It is stopped once its data are prepared."""
     run = podium.run("train_and_promote", dataset=FRAME, target="sold", network="mlp", epochs=1, workers=0,
