@@ -86,6 +86,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a target alone": ((FRAME, 3), "y cannot be of type int"),
     "mixed targets": ((ARRAY, ["yes", None] * 100), "target holds objects"),
     "a huge number": ({"a": 2**70}, "these columns are no table"),
+    "a column of two types": (
+        pd.DataFrame({"age": [1.0, "old"]}),
+        "double; Conversion failed for column age with type object",
+    ),
     "a series": (FRAME["sold"], "data cannot be of type pandas."),
 }
 
