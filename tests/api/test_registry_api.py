@@ -164,6 +164,7 @@ def test_models_and_versions_show_themselves_as_tables(storage: Path) -> None:
     ]
     assert "champion" in registry["shapes"]._repr_html_()
     assert repr(versions[1]) == "<shapes second, accuracy 0.5000>"
+    assert repr(registry["rows"].versions) == "<1 version of rows>"
     assert "0.1" in versions[1]._repr_html_()
 
 
