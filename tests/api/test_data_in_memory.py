@@ -86,6 +86,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a target alone": ((FRAME, 3), "y cannot be of type int"),
     "mixed targets": ((ARRAY, ["yes", None] * 100), "target holds objects"),
     "a huge number": ({"a": 2**70}, "these columns are no table"),
+    "a column of two types": (
+        pd.DataFrame({"age": [1.0, "old"]}),
+        "double; Conversion failed for column age with type object",
+    ),
     "a series": (FRAME["sold"], "data cannot be of type pandas."),
 }
 
@@ -110,6 +114,28 @@ def test_a_training_and_its_predictions_take_what_is_in_memory(home: Path) -> No
         list(training.predict({"size": rows["size"][0], "city": rows["city"][0]}).values)
         == expected[:1]
     )
+
+
+def share(x: float, data: str) -> float:
+    return len(podium.load_dataset(data).train) / 200 * x
+
+
+def test_a_function_is_tuned_on_a_frame_with_a_target(home: Path) -> None:
+    sweep = podium.tune(share, {"x": (0.9, 1.0)}, data=FRAME, target="sold", trials=1)
+    assert 0.7 < sweep.best.value < 0.9
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda **data: podium.train(**data),
+        lambda **data: podium.tune("train.py", {"x": (1, 2)}, **data),
+        lambda **data: podium.sweep("random", **data),
+    ],
+)
+def test_a_target_of_data_with_a_name_is_refused(given: Any, home: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"but table:sold\.csv is no DataFrame"):
+        given(data="table:sold.csv", target="sold")
 
 
 def test_a_run_takes_a_frame(home: Path) -> None:

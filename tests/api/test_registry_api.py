@@ -89,7 +89,7 @@ def test_a_data_frame_is_predicted_row_by_row(storage: Path) -> None:
     predictions = podium.registry(storage)["rows"].champion.predict(rows)
     assert list(predictions) == ["low", "high", "high"]
     assert predictions.frame["row"].tolist() == [1, 2, 3]
-    with pytest.raises(InvalidInput, match="no column 'color'"):
+    with pytest.raises(InvalidInput, match=r"^rows\.parquet has no column 'color'"):
         podium.registry(storage)["rows"].champion.predict(rows[["x"]])
 
 
@@ -98,6 +98,7 @@ def test_rows_that_cannot_be_read_are_named(storage: Path) -> None:
         pd.DataFrame({"color": ["red", "red"], "x": ["1", "much"]})
     )
     assert list(predictions) == ["high"]
+    assert [problem.where for problem in predictions.problems] == ["rows.parquet, row 2, column x"]
     assert [(problem.row, problem.reason) for problem in predictions.problems] == [
         (2, "'much' is not a number that float32 can hold")
     ]
@@ -163,6 +164,7 @@ def test_models_and_versions_show_themselves_as_tables(storage: Path) -> None:
     ]
     assert "champion" in registry["shapes"]._repr_html_()
     assert repr(versions[1]) == "<shapes second, accuracy 0.5000>"
+    assert repr(registry["rows"].versions) == "<1 version of rows>"
     assert "0.1" in versions[1]._repr_html_()
 
 
@@ -192,6 +194,8 @@ def test_a_model_takes_its_own_inputs_only(storage: Path, bars: Any) -> None:
         InvalidInput, match="items are an array, arrays by name, a DataFrame, paths or sentences"
     ):
         champion.predict([1, 2])
+    with pytest.raises(InvalidInput, match="not of type NoneType"):
+        champion.predict(None)
 
 
 def test_a_model_directory_predicts_without_a_registry(

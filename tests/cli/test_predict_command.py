@@ -152,6 +152,9 @@ def test_mistakes_are_named(
     unknown = predict(pictures, "--model", "shape", "--storage", pictures / "store")
     assert unknown.returncode == 1
     assert "Traceback" not in unknown.stderr
+    path = predict(pictures, "--model", trained)
+    assert (path.returncode, path.stdout) == (2, "")
+    assert f"names a model of the registry\nhint: --file {trained}" in path.stderr
     other = predict(pictures, "--file", trained / "model.onnx", "--data", tiny_dataset)
     assert other.returncode == 2
     assert "has 2 classes, but the data has 10" in other.stderr

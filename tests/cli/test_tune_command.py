@@ -249,6 +249,7 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
         ("tune train.py --lr 1..2 --max-time soon", "max_time is a duration above 0, not 'soon'"),
         ("tune train.py --lr 1..2 --max-cost 3", "--max-cost 20 --price 1.5"),
         ("tune nothing.py --lr 1..2", "there is no script nothing.py"),
+        ("tune nothing.py --lr 1..2", "in a shell podium tune --lr 1e-4..1e-1 -- python train.py"),
         ("tune train.py --lr 1..2 --cluster kubernetes://team", "name a storage: s3://"),
     ],
 )

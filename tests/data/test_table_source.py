@@ -196,7 +196,7 @@ def test_a_missing_file_is_named_before_a_missing_column(
 
 BAD: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     "ragged": ("x,label\n1,0\n2\n", {}, "a.csv, row 2: has 1 value,"),
-    "no target option": ("x,label\n1,0\n", {"target": ""}, "no target of .*a.csv is named"),
+    "no target option": ("x,label\n1,0\n", {"target": ""}, "no target of .*a.csv is named\nhint: .*--target NAME"),
     "no target column": ("x,y\n1,0\n", {}, "a.csv has no column 'label', which is the target\nhint: .*: x, y"),
     "wrong delimiter": ("x;label\n1;0\n", {"delimiter": ","}, "no column 'label'.*\n.*comma.*x;label"),
     "equal names": ("x,x,label\n1,2,0\n", {}, "column 2 is called 'x'"),

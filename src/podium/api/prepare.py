@@ -8,6 +8,7 @@ from podium.cluster.kubernetes.store_access import take_access
 from podium.data.dataset import Dataset
 from podium.data.in_memory import located
 from podium.display.terminal import doing
+from podium.errors import InvalidInput
 from podium.system.settings import Settings
 from podium.training.dataset import DataSettings
 from podium.training.preparation import prepare
@@ -67,13 +68,20 @@ def _listed(value: Any) -> Any:
     return value.tolist() if getattr(value, "ndim", None) == 1 else plain(value)
 
 
-def prepared(data: Any) -> str:
-    """Return the path or URI of a dataset; data in memory are prepared first.
+def prepared(data: Any, target: str = "") -> str:
+    """Return the path or URI of a dataset; data in memory are prepared first, with this target.
 
     Raises:
         InvalidInput: It is no data, or a DataFrame whose target nobody named.
     """
-    return str(data) if isinstance(data, str | Path | Dataset) else str(prepare_data(data))
+    if not isinstance(data, str | Path | Dataset):
+        return str(prepare_data(data, target=target))
+    if target:
+        raise InvalidInput(
+            f"a target is named, but {data} is no DataFrame",
+            f"podium.prepare_data({str(data)!r}, target={target!r}) makes a dataset",
+        )
+    return str(data)
 
 
 def write(settings: DataSettings, output: str | Path | None = None) -> Dataset:

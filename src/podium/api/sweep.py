@@ -417,6 +417,7 @@ def sweep(
     experiment: Any,
     *,
     data: Any = None,
+    target: str = "",
     cluster: str | Path | ClusterSpec | None = None,
     storage: str | Path | None = None,
     output: str | Path | None = None,
@@ -438,6 +439,7 @@ def sweep(
         experiment: A file, the name of a bundled Experiment (``"tpe"``), YAML text, a manifest as a
             dict, an Experiment, or a ``V1beta1Experiment`` of Katib's SDK.
         data: A dataset, its directory or URI, the trainer's ``--data``; or what podium.train takes.
+        target: Name of the target column of a DataFrame.
         cluster: ``kubernetes://NAMESPACE``, where Katib runs it, or a directory of this machine;
             the local cluster of PODIUM_HOME if None.
         storage: Directory or URI below which trials put their models, ``<storage>/trials/<trial>``.
@@ -484,10 +486,10 @@ def sweep(
     for change in changes:
         changes[change] = plain(changes[change])  # type: ignore[literal-required]
     output = output or (f"{absolute(storage)}/trials" if storage else None)
-    if data is not None:
+    if data is not None or target:
         from podium.api.prepare import prepared  # which loads numpy and pyarrow
 
-        data = prepared(data)
+        data = prepared(data, target)
     changed = experiments.changed(
         experiment,
         name=name,

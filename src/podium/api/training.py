@@ -157,6 +157,7 @@ class Training(Job):
 def train(
     data: str | Path | Any,
     *,
+    target: str = "",
     command: Sequence[str] = (),
     job: str | Path | Mapping[str, Any] | None = None,
     workers: int = 0,
@@ -172,8 +173,9 @@ def train(
     """Train one model, in one or several processes or pods, and show its epochs as they run.
 
     Args:
-        data: A dataset, or its directory or URI; or ``(X, y)``, arrays by name, which are prepared
-            first.
+        data: A dataset, or its directory or URI; or ``(X, y)``, arrays by name, a DataFrame, which
+            are prepared first.
+        target: Name of the target column of a DataFrame.
         command: The trainer; podium's own if empty. It gets ``--data``, ``--output`` and the
             hyperparameters.
         job: A Job, PyTorchJob or TrainJob instead: a file, or a manifest as a dict. Its command may
@@ -206,18 +208,18 @@ def train(
     """
     spec = ClusterSpec.of(cluster)
     pods = {"queue": queue, "queue_priority": queue_priority}
-    target = LaunchTarget(
+    launched = LaunchTarget(
         trainer_image=image, cluster=spec.url, gpus_per_worker=plain(gpus), pods=pods
     )
     settings = _settings(job, command, plain(workers), hyperparameters)
     if traits_of(spec.url).shares_files and not (job or command):
         _check_flags(hyperparameters)
     with signals_interrupt():
-        data = prepared(data)
+        data = prepared(data, target)
         check_here(data)
         if traits_of(spec.url).shares_files and not (job or command):
             settings = _fitting(settings, str(data))
-        begun = _begin(absolute(data), _storage(storage, spec), spec, settings, target)
+        begun = _begin(absolute(data), _storage(storage, spec), spec, settings, launched)
         try:
             return begun.wait() if wait else begun
         except KeyboardInterrupt:

@@ -328,6 +328,7 @@ def tune(
     stop: str | None = None,
     seed: int | None = None,
     data: Any = None,
+    target: str = "",
     cluster: str | Path | None = None,
     storage: str | Path | None = None,
     image: str = TRAINER_IMAGE,
@@ -368,7 +369,8 @@ def tune(
             best, and needs a range such as ``"epochs": (1, 27)``.
         seed: Seed of the algorithm.
         data: A dataset, its directory or URI: a script gets it as ``--data``. Or ``(X, y)``, arrays
-            by name, which are prepared first.
+            by name, a DataFrame, which are prepared first.
+        target: Name of the target column of a DataFrame.
         cluster: ``kubernetes://NAMESPACE``, where packed code runs in the image, or a directory of
             this machine.
         storage: Directory or URI below which trials put their models and code is kept.
@@ -427,10 +429,10 @@ def tune(
         queue_priority=queue_priority,
         **options,
     )
-    if data is not None:
+    if data is not None or target:
         from podium.api.prepare import prepared  # which loads numpy and pyarrow
 
-        data = prepared(data)
+        data = prepared(data, target)
     begun = plan(
         train, space, given, spec=ClusterSpec.of(cluster), data=data, storage=storage, name=name
     ).start()

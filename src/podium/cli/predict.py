@@ -167,6 +167,10 @@ def _version(registry: "Registry", name: str | None, alias: str) -> "Version":
     if name is None and (project := find_project()):
         name = str(project.values.get("model_name", "")) or None
     names = list(registry)
+    if name and name not in names and Path(name).exists():
+        raise InvalidInput(
+            f"{name} is a path, but --model names a model of the registry", f"--file {name}"
+        )
     if name is None and len(names) > 1:
         raise InvalidInput(
             f"{registry.url} holds {len(names)} models", f"--model {' or '.join(names[:5])}"

@@ -137,7 +137,7 @@ def to_table(data: Any) -> pa.Table:
         ):  # a column of pandas has one too
             return pa.table(data)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        first = str(error).partition("\n")[0]
+        first = "; ".join(map(str, error.args)).partition("\n")[0]
         raise InvalidInput(f"these columns are no table: {first:.120}", _HINT) from None
     raise InvalidInput(f"data cannot be {kind_of(data)}", _HINT)
 

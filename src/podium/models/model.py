@@ -10,7 +10,7 @@ import podium.models.approval as approval
 import podium.models.upkeep as upkeep
 from podium.display.notebook import data_frame, table
 from podium.display.terminal import echo
-from podium.display.text import figure, size, when
+from podium.display.text import figure, plural, size, when
 from podium.errors import Damaged, InvalidInput, NotFound
 from podium.models.championship import Championship
 from podium.models.decision import NotPromoted, Promotion
@@ -124,10 +124,12 @@ class Versions(Sequence[Version]):
         return self._versions[at]
 
     def __repr__(self) -> str:
-        return f"<{len(self)} versions of {self.name}>"
+        return f"<{plural(len(self), 'version')} of {self.name}>"
 
     def _repr_html_(self) -> str:
-        return table(self.HEADS, self.rows(), title=f"{len(self)} versions of {self.name}")
+        return table(
+            self.HEADS, self.rows(), title=f"{plural(len(self), 'version')} of {self.name}"
+        )
 
 
 class Model(Championship):
@@ -496,7 +498,7 @@ class Model(Championship):
     def __repr__(self) -> str:
         seen = self.overview()
         champion = seen.champion or "none"
-        return f"<model {self.name}: {seen.versions} versions, champion {champion}>"
+        return f"<model {self.name}: {plural(seen.versions, 'version')}, champion {champion}>"
 
     def _repr_html_(self) -> str:
         return self.versions._repr_html_()

@@ -4,7 +4,7 @@ import json
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -133,10 +133,18 @@ class Predictor:
             with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
                 file = Path(scratch, "rows.parquet")
                 pq.write_table(to_table(items), file)
-                return self._of_items([str(file)], str(data), named=False)
+                try:
+                    return self._of_items([str(file)], str(data), hidden=f"{scratch}/")
+                except PodiumError as error:
+                    error.message = error.message.replace(f"{scratch}/", "")
+                    raise
         if isinstance(items, np.ndarray | Mapping):
             return self._of_arrays(items)
-        named = [items] if isinstance(items, str | Path) else list(items)
+        named = (
+            [items]
+            if isinstance(items, str | Path) or not isinstance(items, Iterable)
+            else list(items)
+        )
         if not named or not all(isinstance(item, str | Path) for item in named):
             problem = f"items are an array, arrays by name, a DataFrame, paths or sentences, and not {kind_of(items)}"
             raise InvalidInput(problem, 'predict(array), predict(frame), predict("photo.jpg")')
@@ -238,7 +246,7 @@ class Predictor:
             )
         return inputs[0].name
 
-    def _of_items(self, items: list[str], data: str, *, named: bool = True) -> Predictions:
+    def _of_items(self, items: list[str], data: str, *, hidden: str = "") -> Predictions:
         recipe, classes = self._prepared(data)
         unknown = UnknownValues(recipe, self._known_ranges)
         results, names, problems = (
@@ -247,8 +255,11 @@ class Predictor:
             list[Problem](),
         )
         for batch, predicted in self._batches(recipe, classes, items):
-            names += [name if named else {"row": name.get("row", 0)} for name in batch.names]
-            problems += batch.problems
+            names += [{"row": name.get("row", 0)} if hidden else name for name in batch.names]
+            problems += [
+                replace(problem, where=problem.where.removeprefix(hidden))
+                for problem in batch.problems
+            ]
             unknown.add(batch)
             results += [predicted] if batch.names else []
         if problems and not names:

@@ -249,7 +249,8 @@ def _check_overlaps(
     if overlaps and not (accepted or by_hash):
         raise InvalidInput(
             "; ".join(overlaps),
-            "remove the duplicates, keep them together by a group, or accept them: data_options.allow_duplicates=true",
+            "remove the duplicates, keep them together by a group, "
+            f"or accept them: {written('allow_duplicates', True)}",
         )
     for overlap in overlaps:
         log.warning("%s", overlap if accepted else f"as inputs, {overlap}")

@@ -401,7 +401,10 @@ def open_table(location: str, options: DataOptions, scratch: Path) -> RowFile:
             _open(options.test, options, scratch / "test", usual=file.decimal or ".")
         )
     if not options.target:
-        raise InvalidInput(f"no target of {location} is named", "name its column: target=NAME")
+        raise InvalidInput(
+            f"no target of {location} is named",
+            "name its column: target=NAME, of podium data prepare --target NAME",
+        )
     for role, column in _roles(options).items():
         file.require(column, role=f"the {role}")
     return file
