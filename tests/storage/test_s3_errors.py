@@ -381,6 +381,27 @@ def test_a_download_whose_connection_breaks_goes_on_where_it_was(
     assert sum(moved) == len(content)
 
 
+def test_a_server_without_ranges_sends_no_byte_twice(
+    at: Callable[[str], Storage], tmp_path: Path
+) -> None:
+    broken: list[str] = []
+    content = bytes(range(256)) * 4096 * 20
+
+    def around(application: s3servers.Application) -> s3servers.Application:
+        def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            environ.pop("HTTP_RANGE", None)
+            return breaking(1, broken)(application)(environ, start_response)
+
+        return call
+
+    with s3servers.moto(around=around) as url:
+        storage = at(url)
+        connect(storage.url, create=True)
+        storage.put("big", content)
+        storage.fetch("big", tmp_path / "target")
+    assert (len(broken), (tmp_path / "target").read_bytes() == content) == (1, True)
+
+
 def test_a_connection_that_always_breaks_is_given_up(at: Callable[[str], Storage]) -> None:
     broken: list[str] = []
     with s3servers.moto(around=breaking(99, broken)) as url:

@@ -282,10 +282,14 @@ class S3Storage(Storage):
                 with self.bucket.opened(
                     entry.key, offset=start, request_headers=condition
                 ) as response:
+                    if response.status == 200:  # some servers know no ranges
+                        sink.seek(0)
                     for chunk in response.stream(amt=_CHUNK):
                         sink.write(chunk)
                         if progress:
                             progress(len(chunk))
+                if sink.tell() == start:
+                    raise Interrupted(f"cannot read {entry.key}: the answer is empty")
             except Interrupted:
                 failures = 1 if sink.tell() > start else failures + 1
                 if failures == _ATTEMPTS:
