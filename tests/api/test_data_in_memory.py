@@ -80,7 +80,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "columns of several lengths": ({"a": [1, 2], "b": [1]}, "these columns are no table"),
     "targets in another order": (
         (FRAME[["size"]], FRAME["sold"][::-1]),
-        "rows would get the targets of others",
+        "rows may get the targets of others",
     ),
     "two targets": ((FRAME[["size"]], FRAME[["city", "sold"]]), "y has 2 columns"),
     "a target alone": ((FRAME, 3), "y cannot be of type int"),

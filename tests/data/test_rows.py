@@ -104,6 +104,11 @@ def test_a_cell_may_be_as_long_as_a_row(tmp_path: Path) -> None:
     assert values(write(tmp_path / "a.csv", f"text,label\n{text},1\n"))["text"] == [text]
 
 
+def test_a_late_quotation_mark_is_found_in_many_rows(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "a,b\n" + "1,2\n" * 500_000 + '3,"4"\n')
+    assert values(path)["b"][-1] == "4"
+
+
 def test_half_a_character_in_json_is_a_question_mark(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", '{"te\\ud83dxt": "good \\ud83d\\ude00 day \\ud83d"}\n')
     assert values(path) == {"te?xt": ["good 😀 day ?"]}

@@ -60,6 +60,7 @@ def test_what_is_not_one_python_stays_as_it_is(command: list[str]) -> None:
         ["uv", "run", "--no-sync", "deepspeed", "train.py"],
         ["python", "-m", "accelerate.commands.launch", "train.py"],
         ["sh", "-c", "pip install accelerate; accelerate launch train.py"],
+        ["python", "-u", "/opt/conda/bin/torchrun", "-m", "train"],
     ],
 )
 def test_launchers_are_known_wherever_they_stand(command: list[str]) -> None:

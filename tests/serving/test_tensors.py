@@ -24,6 +24,7 @@ TAKEN: dict[str, tuple[bytes, tuple[int, ...]]] = {
     "a long id": (asked({"id": "i" * 1000}), (1, 1)),
     "lists in lists": (asked(data=[[[[0.5]]]]), (1, 1)),
     "lists of its rows": (asked(shape=[2, 3, 1], data=[[1, 2, 3], [4, 5, 6]]), (2, 3, 1)),
+    "lists of one value each": (asked(shape=[2], data=[[1], [2]]), (2,)),
     "lists of no rows": (asked(shape=[0, 3], data=[[], []]), (0, 3)),
     "as much JSON as may be": (asked().ljust(MOST_JSON), (1, 1)),
 }

@@ -58,8 +58,8 @@ def _joined(items: Any, targets: Any, target: str) -> tuple[Any, str]:
         own, other = items.index, targets.index
         if not own.equals(other) and own.is_unique and set(own) == set(other):
             raise InvalidInput(
-                "the index of y is that of X in another order: rows would get the targets of others",
-                "y.loc[X.index] puts them in order",
+                "the index of y is that of X in another order: rows may get the targets of others",
+                "y.loc[X.index] puts them in order; y.to_numpy() if they are in order already",
             )
     if hasattr(targets, "columns"):  # a frame of one column
         columns = to_table(targets)

@@ -261,10 +261,11 @@ def _known_by_place(
         asked: Positions of some rows.
         known: Positions of the others.
     """
-    squares, around = np.square(points[known]).sum(1), _AROUND * len(places)
+    others, around = points[known], _AROUND * len(places)
+    squares = np.square(others).sum(1)
     found = np.empty((len(asked), 5))
     for at, row in enumerate(asked):
-        distances = squares - 2 * points[known] @ points[row]
+        distances = squares - 2 * others @ points[row]
         apart = np.abs(places[known] - places[row])
         nearest = distances.argmin()
         elsewhere = np.where(apart > around, distances, np.inf).argmin()

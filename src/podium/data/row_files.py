@@ -317,9 +317,11 @@ def _check_quotes(head: str, delimiter: str, name: str) -> None:
     Raises:
         InvalidInput: Within a cell of several lines, text follows what would close it.
     """
+    if '"' not in head:
+        return
     lines = io.StringIO(head, newline="").readlines()
     records = csv.reader(lines, delimiter=delimiter, strict=True)
-    while '"' in head:
+    while True:
         above = records.line_num
         try:
             if next(records, None) is None:

@@ -38,18 +38,23 @@ def launches(words: Sequence[str]) -> bool:
 
 
 def _starts_launcher(words: Sequence[str]) -> bool:
-    """Return whether a launcher is among the words of one command: not as an argument of Python, nor
+    """Return whether a launcher is among the words of one command: not as an argument of a script, nor
     as a package that is installed."""
-    for word in words:
+    for at, word in enumerate(words):
         name = word.strip("()'\"")
-        if name in _LAUNCHERS or name.partition("/bin/")[2] in _LAUNCHERS:
+        if name in _LAUNCHERS or _is_launcher(name):
             return True
         if name == "install":
             return False
         if _PYTHON.fullmatch(name):
+            script = next((each for each in words[at + 1 :] if each[0] != "-"), "")
             module = _MODULE.search(" ".join(words))
-            return module is not None and module[1] in _LAUNCHERS
+            return bool(module and module[1] in _LAUNCHERS) or _is_launcher(script)
     return False
+
+
+def _is_launcher(path: str) -> bool:
+    return path.partition("/bin/")[2] in _LAUNCHERS
 
 
 def _script_of(words: Sequence[str]) -> int | None:

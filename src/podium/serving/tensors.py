@@ -338,7 +338,7 @@ class TensorForm:
             raise InvalidInput(f"input {self.name!r} has neither data nor binary_data_size")
         flat, kinds, lists = _flat(data, self.name)
         if lists and len(flat) == self.count > 0:
-            ends = {*accumulate(reversed(self.shape), mul)}
+            ends = {1, *accumulate(reversed(self.shape), mul)}
             if not {self.count // number for number in lists} <= ends:
                 raise InvalidInput(
                     f"the lists in data of input {self.name!r} are not of its shape {self.shape}"

@@ -359,7 +359,9 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
                 for at, column in enumerate(columns)
                 if column.kind == "number"
             }
-            said += _of_marks(numbers | ({} if raw.classes else {raw.target_name: target}))
+            if not raw.classes and target.ndim == 1:
+                numbers[raw.target_name] = target
+            said += _of_marks(numbers)
         answers = find_answers(rows.reshape(len(rows), -1), target, columns)
         for column in answers:
             hint = f": {written('drop', column)}" if described.columns else ""
