@@ -75,7 +75,7 @@ FOUND = {
         "clocks that differ turn the history around": 218,
         "an alias may point at a version that is being deleted": 90,
         "a version is named before its files are there": 5,
-        "what a collector took during an upload stays away": 1291,
+        "what a collector took during an upload stays away": 2438,
         "an upload begins beside a deletion that goes on": 446,
         "an upload over leftovers does not stop their collector": 64,
         "a collector that slept deletes what was uploaded again": 64,

@@ -94,10 +94,12 @@ class _Kept:
     @property
     def is_free(self) -> bool:
         """Whether it can take a trial: it may have been killed while it waited for one."""
-        if self._channel:
-            with suppress(BlockingIOError):
-                return bool(self._channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
-            return True
+        with suppress(OSError):
+            try:
+                flags = socket.MSG_PEEK | socket.MSG_DONTWAIT
+                return self._channel is not None and bool(self._channel.recv(1, flags))
+            except BlockingIOError:
+                return True
         return False
 
     def hang_up(self) -> None:

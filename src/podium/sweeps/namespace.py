@@ -380,9 +380,8 @@ class _Loops(LocalSweeps):
         else:
             refuse_what_pods_lack(experiment)
             executor = JobExecutor(self.namespace, leadership, self.image, served=False)
-        documents = FileDocuments(
-            self, experiment.name, partial(self.copy.write, leadership=leadership)
-        )
+        copy = partial(self.copy.write, leadership=leadership) if self._state else None
+        documents = FileDocuments(self, experiment.name, copy)
         records = Records(self, experiment, documents, executor, leadership=leadership)
         return ExperimentController(records, experiment)
 
