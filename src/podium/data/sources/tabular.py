@@ -403,7 +403,7 @@ def open_table(location: str, options: DataOptions, scratch: Path) -> RowFile:
     if not options.target:
         raise InvalidInput(
             f"no target of {location} is named",
-            "name its column: target=NAME, of podium data prepare --target NAME",
+            "name its column: target=NAME, or podium data prepare … --target NAME",
         )
     for role, column in _roles(options).items():
         file.require(column, role=f"the {role}")
