@@ -3,6 +3,7 @@
 import json
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -158,11 +159,17 @@ class _Client:
             raise ProtocolError("no answer")
         return kind
 
-    def _done(self, kind: str) -> None:
-        if kind == "died":
-            here().crash()
-        if kind == "lost":
-            raise ProtocolError("the answer was lost")
+    @contextmanager
+    def _changing(self, verb: str, plural: str, name: str) -> Iterator[None]:
+        """Send a request that changes an object; its answer may be lost, and a refusal is one."""
+        kind = self._ask(verb, plural, name, WRITES)
+        try:
+            yield
+        finally:
+            if kind == "died":
+                here().crash()
+            if kind == "lost":
+                raise ProtocolError("the answer was lost")
 
 
 class Custom(_Client):
@@ -177,16 +184,15 @@ class Custom(_Client):
         self, group: str, version: str, namespace: str, plural: str, body: Any, **_: Any
     ) -> Any:
         name = body["metadata"]["name"]
-        kind = self._ask("create", plural, name, WRITES)
-        if (plural, name) in self.server.objects:
-            raise refused(409, f"{plural} {name} already exists")
-        for owner in body["metadata"].get("ownerReferences") or ():
-            uids = {item["metadata"]["uid"] for item in self.server.objects.values()}
-            if owner.get("uid") not in uids:  # the garbage collector takes it at once
-                return {**_copy(body), "metadata": {**body["metadata"], "uid": "gone"}}
-        item = self.server.put(plural, _copy(body), "ADDED")
-        self.server.on_write(plural, name)
-        self._done(kind)
+        with self._changing("create", plural, name):
+            if (plural, name) in self.server.objects:
+                raise refused(409, f"{plural} {name} already exists")
+            for owner in body["metadata"].get("ownerReferences") or ():
+                uids = {item["metadata"]["uid"] for item in self.server.objects.values()}
+                if owner.get("uid") not in uids:  # the garbage collector takes it at once
+                    return {**_copy(body), "metadata": {**body["metadata"], "uid": "gone"}}
+            item = self.server.put(plural, _copy(body), "ADDED")
+            self.server.on_write(plural, name)
         return _copy(item)
 
     def get_namespaced_custom_object(
@@ -209,31 +215,28 @@ class Custom(_Client):
     def patch_namespaced_custom_object(
         self, group: str, version: str, namespace: str, plural: str, name: str, body: Any, **_: Any
     ) -> Any:
-        kind = self._ask("patch", plural, name, WRITES)
-        change = {key: value for key, value in body.items() if key != "status"}
-        item = self.server.put(plural, _merged(self.server.named(plural, name), _copy(change)))
-        self.server.on_write(plural, name)
-        self._done(kind)
+        with self._changing("patch", plural, name):
+            change = {key: value for key, value in body.items() if key != "status"}
+            item = self.server.put(plural, _merged(self.server.named(plural, name), _copy(change)))
+            self.server.on_write(plural, name)
         return _copy(item)
 
     def patch_namespaced_custom_object_status(
         self, group: str, version: str, namespace: str, plural: str, name: str, body: Any, **_: Any
     ) -> Any:
-        kind = self._ask("patch status of", plural, name, WRITES)
-        change = {"status": body["status"]}
-        item = self.server.put(plural, _merged(self.server.named(plural, name), _copy(change)))
-        self.server.on_write(plural, name)
-        self._done(kind)
+        with self._changing("patch status of", plural, name):
+            change = {"status": body["status"]}
+            item = self.server.put(plural, _merged(self.server.named(plural, name), _copy(change)))
+            self.server.on_write(plural, name)
         return _copy(item)
 
     def delete_namespaced_custom_object(
         self, group: str, version: str, namespace: str, plural: str, name: str, **_: Any
     ) -> Any:
-        kind = self._ask("delete", plural, name, WRITES)
-        self.server.named(plural, name)
-        self.server.remove(plural, name)
-        self.server.on_write(plural, name)
-        self._done(kind)
+        with self._changing("delete", plural, name):
+            self.server.named(plural, name)
+            self.server.remove(plural, name)
+            self.server.on_write(plural, name)
         return {}
 
 
@@ -370,28 +373,25 @@ class Leases(_Client):
 
     def create_namespaced_lease(self, namespace: str, body: Any, **_: Any) -> Any:
         name = body["metadata"]["name"]
-        kind = self._ask("create", "leases", name, WRITES)
-        if ("leases", name) in self.server.objects:
-            raise refused(409, f"lease {name} already exists")
-        item = self.server.put("leases", _copy(body), "ADDED")
-        self._done(kind)
+        with self._changing("create", "leases", name):
+            if ("leases", name) in self.server.objects:
+                raise refused(409, f"lease {name} already exists")
+            item = self.server.put("leases", _copy(body), "ADDED")
         return Seen(_copy(item))
 
     def replace_namespaced_lease(self, name: str, namespace: str, body: Any, **_: Any) -> Any:
-        kind = self._ask("write", "leases", name, WRITES)
-        item = self.server.named("leases", name)
-        given = body.plain()
-        if given["metadata"].get("resourceVersion") != item["metadata"]["resourceVersion"]:
-            raise refused(409, "the object has been modified")
-        item = self.server.put("leases", given)
-        self._done(kind)
+        with self._changing("write", "leases", name):
+            item = self.server.named("leases", name)
+            given = body.plain()
+            if given["metadata"].get("resourceVersion") != item["metadata"]["resourceVersion"]:
+                raise refused(409, "the object has been modified")
+            item = self.server.put("leases", given)
         return Seen(_copy(item))
 
     def delete_namespaced_lease(self, name: str, namespace: str, body: Any = None, **_: Any) -> Any:
-        kind = self._ask("delete", "leases", name, WRITES)
-        item = self.server.named("leases", name)
-        wanted = body["preconditions"]["resourceVersion"] if body else None
-        if wanted not in (None, item["metadata"]["resourceVersion"]):
-            raise refused(409, "the object has been modified")
-        self.server.remove("leases", name)
-        self._done(kind)
+        with self._changing("delete", "leases", name):
+            item = self.server.named("leases", name)
+            wanted = body["preconditions"]["resourceVersion"] if body else None
+            if wanted not in (None, item["metadata"]["resourceVersion"]):
+                raise refused(409, "the object has been modified")
+            self.server.remove("leases", name)
