@@ -1,11 +1,13 @@
 """What `podium tune` costs beside the trials themselves: a script or function that sleeps, against a loop of Optuna's.
 
     python benchmarks/tune.py --rounds 5
+    python benchmarks/tune.py --rivals RIVALS/bin/python  # where hyperqueue and ray are installed
 
 Optuna's loop and `podium tune` run the same script in a process of its own for each trial, two at a time, with TPE. The
 function runs in a process for each trial, or in two that are kept (reuse=True). podium's take in the command from the
-shell, the leaderboard, the study that can be resumed and the HTML report; Optuna's prints the best value. The rounds
-alternate; prints medians of seconds and of CPU seconds, children included.
+shell, the leaderboard, the study that can be resumed and the HTML report; Optuna's prints the best value. HyperQueue
+and Ray, each with a server and workers of its own on this machine, run the script at random points without a search.
+The rounds alternate; prints medians of seconds and of CPU seconds, children included.
 """
 
 import argparse
@@ -46,6 +48,31 @@ study.optimize(objective, n_trials=int(sys.argv[1]), n_jobs=2)
 print(study.best_value)
 """
 
+HYPERQUEUE = """
+import random, sys
+from hyperqueue import Job, LocalCluster
+from hyperqueue.cluster import WorkerConfig
+draw, trials = random.Random(1), range(int(sys.argv[1]))
+with LocalCluster() as cluster:
+    cluster.start_worker(WorkerConfig(cores=2))
+    client, job = cluster.client(), Job()
+    for number in trials:
+        job.program([sys.executable, "trial.py", f"--x={draw.uniform(-5, 5)}"], stdout=f"out-{number}")
+    client.wait_for_jobs([client.submit(job)])
+print(min(float(open(f"out-{number}").read().partition("=")[2]) for number in trials))
+"""
+
+RAY = """
+import random, subprocess, sys, ray
+ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR")
+@ray.remote(num_cpus=1)
+def trial(x):
+    command = [sys.executable, "trial.py", f"--x={x}"]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.partition("=")[2])
+draw = random.Random(1)
+print(min(ray.get([trial.remote(draw.uniform(-5, 5)) for _ in range(int(sys.argv[1]))])))
+"""
+
 
 def run(command: list[str], **environ: str) -> tuple[float, float]:
     """Run a command, and return its seconds and its CPU seconds."""
@@ -66,13 +93,17 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=0.02, help="that a trial sleeps; default: 0.02"
     )
+    parser.add_argument("--rivals", type=Path, help="a Python with hyperqueue and ray")
     args = parser.parse_args()
     print(describe())
+    rivals = args.rivals and str(args.rivals.absolute())
     podium = str(Path(sys.executable).with_name("podium"))
     with tempfile.TemporaryDirectory() as scratch:
         os.chdir(scratch)
         Path("trial.py").write_text(SCRIPT.format(seconds=args.seconds))
         Path("loop.py").write_text(OPTUNA)
+        Path("hq.py").write_text(HYPERQUEUE)
+        Path("tasks.py").write_text(RAY)
         Path("function.py").write_text(FUNCTION.format(seconds=args.seconds))
         for trials in ("1", "16", "100"):
             tune = [
@@ -92,6 +123,9 @@ def main() -> None:
                 "a function, reuse=True": [sys.executable, "function.py", trials, "reuse"],
                 "Optuna": [sys.executable, "loop.py", trials],
             }
+            if rivals:
+                loops["HyperQueue"] = [rivals, "hq.py", trials]
+                loops["Ray"] = [rivals, "tasks.py", trials]
             took: dict[str, list[tuple[float, float]]] = {name: [] for name in loops}
             for number in range(args.rounds + 1):
                 for name, command in loops.items():

@@ -12,8 +12,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -106,10 +104,17 @@ class _Webhook:
 
     def _post(self, body: bytes, failures: list[str]) -> None:
         """Post a notice; append errors in words that cannot hold the URL's path."""
+        import urllib.error
+        import urllib.request  # which loads HTTP and TLS
+
+        class NoRedirect(urllib.request.HTTPRedirectHandler):
+            def redirect_request(self, *_: Any) -> None:
+                return None
+
         headers = {"Content-Type": "application/json", "User-Agent": "podium"}
         request = urllib.request.Request(self.url, body, headers, method="POST")
         try:
-            with urllib.request.build_opener(_NoRedirect).open(request, timeout=ANSWER):
+            with urllib.request.build_opener(NoRedirect).open(request, timeout=ANSWER):
                 pass
         except urllib.error.HTTPError as error:
             failures.append(f"answered {error.code} {one_line(str(error.reason))[:80]}".rstrip())
@@ -121,11 +126,6 @@ class _Webhook:
             Exception
         ) as error:  # what the server sent is no HTTP (http.client.BadStatusLine and others)
             failures.append(f"gave an answer that is no HTTP ({type(error).__name__})")
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        return None
 
 
 @dataclass(frozen=True)

@@ -428,7 +428,7 @@ def notify_option(command: F) -> F:
     def with_notifier(*args: Any, targets: tuple[str, ...], **options: Any) -> Any:
         notifier = Notifier()
         if targets:
-            from podium.cli.notify import parse_target  # which loads HTTP and TLS
+            from podium.cli.notify import parse_target
 
             notifier = Notifier(tuple(map(parse_target, targets)), targets)
         return command(*args, notifier=notifier, **options)
