@@ -55,6 +55,12 @@ BOMBS: dict[str, Callable[[], str]] = {
 """Made when read: together they are 120 MB."""
 
 
+def test_a_byte_order_mark_is_no_part_of_a_document() -> None:
+    marked = "\ufeffa: 1\n".encode()
+    assert load_yaml(marked, "a.yaml") == [{"a": 1}]
+    assert load_json("\ufeff{}".encode(), "a.json") == {}
+
+
 @pytest.mark.timeout(60)  # half a second each; minutes without the limits
 @pytest.mark.parametrize("what", BOMBS)
 def test_yaml_bombs_are_refused_by_name_within_seconds(what: str) -> None:

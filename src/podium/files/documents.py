@@ -301,7 +301,7 @@ def _decode(content: bytes | bytearray | str, limit: int, name: str) -> str:
         )
     try:
         if not isinstance(content, str):
-            return content.decode()
+            return content.decode("utf-8-sig")  # editors on Windows write a mark first
         content.encode()  # text of the command line may hold surrogates
     except UnicodeError as error:
         raise InvalidInput(f"{name} is not readable as UTF-8: {error}") from None
