@@ -700,7 +700,7 @@ class RunsUniverse:
             raise Violation(f"{left[0].name} of a run that was stopped goes on")
         state = RunRecord.read(known.directory).state
         # One that ended by itself is not stopped, and its recorder may still be at it.
-        by_itself = any(each.over.is_set() and not each.asked for each in alive)
+        by_itself = any(each.over.is_set() and each.askers <= {each.life} for each in alive)
         forgotten = begun != self.begun or resuming  # who resumes forgets the stop
         if state == "killed" and not by_itself and not forgotten:
             raise Violation("a run that was stopped counts as killed")
@@ -828,7 +828,7 @@ class RunsUniverse:
 
     def _check_end(self, me: Running, code: int) -> None:
         """A child that was let alone has run all that it could."""
-        if me not in self.told or me.asked:
+        if me not in self.told or me.askers:
             return
         events = self.told[me]
         if events[-1]["kind"] == "refused":

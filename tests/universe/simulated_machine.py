@@ -65,7 +65,10 @@ class Running:
         machine.count += 1
         self.number, self.code = 100 + machine.count, 0
         self.name, self._has_code = name, False
-        self.over, self.asked = Event(), False
+        self.over = Event()
+        self.askers: set[Life] = set()
+        """Who sent it signals: maybe itself, as its parent is gone."""
+
         self.handlers: dict[int, Callable[..., object]] = {}
         self.environ = dict(real_os.environ)
         self.at_exit: list[Callable[[], object]] = []
@@ -109,7 +112,7 @@ class Running:
         """Send it a signal."""
         if self.life.dead:
             return
-        self.asked = True
+        self.askers.add(here().task().life)
         handler = self.handlers.get(number)
         if number != real_signal.SIGKILL and handler:
             here().spawn(self.life, lambda: handler(number, None), "signal")

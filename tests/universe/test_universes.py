@@ -57,6 +57,7 @@ def test_everything_holds_under_every_schedule(
         ("files", 5001091),  # a command saw an end that another process never would
         ("files", 7058),  # a storage that was away failed a sweep that had just begun
         ("files", 10875),  # a deletion that waited took the sweep that another had begun meanwhile
+        ("runs", 7014795),  # the model's: a child whose parent was killed had ended by itself
         ("runs", 701333),  # a step whose log could not be written went on beside its next try
         ("schedules", 5000150),  # of three applied in one second the oldest stayed
         ("schedules", 2510),  # each of two who applied at once deleted the other's schedule
