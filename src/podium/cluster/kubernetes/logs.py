@@ -175,6 +175,8 @@ def logs(
         NotFound: There is no such replica (when following: and the object is over).
         Unavailable: The server does not answer; when following, for the outage of its waits.
     """
+    from urllib3.exceptions import ReadTimeoutError
+
     tail, read, tries, lost_at = _Tail(api), False, 0, None
     start: tuple[str, int] | None = None
     while True:
@@ -206,6 +208,8 @@ def logs(
             try:
                 yield from tail.read(pod, follow)
             except api.failures as error:
+                if not isinstance(error, ReadTimeoutError):  # which a quiet log is
+                    api.note(error)
                 complete, tries = False, tries + over
                 again = is_passing(error) or getattr(error, "status", None) in (400, 404)
                 if not again or (over and tries > _TRIES):
