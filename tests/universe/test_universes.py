@@ -41,11 +41,14 @@ def test_everything_holds_under_every_schedule(
         ("registry", 16442),  # a deletion was under way at that look
         ("registry", 3917),  # the metadata.json was that of another upload of the same files
         ("registry", 1001158),  # the second arrival of a write met a later upload's file
+        ("registry", 7017203),  # a clock two days ahead took a deletion that went on for an old one
+        ("buckets", 7017601),  # the same where a lock stands for conditions
         ("buckets", 20183),  # a server's check and store were one step, and passed the probe
         ("sweeps", 32),  # a succeeded trial got a second end: its job could not be removed
         ("sweeps", 492),  # a late event began a sweep that had ended
         ("sweeps", 20358),  # a succeeded trial got a second end: the first could not be written
         ("sweeps", 1000159),  # a denial after a silence that only the look at pods had met
+        ("sweeps", 7010573),  # a denial after a silence that only the reader of a log had met
         ("sweeps", 1001376),  # who led no more went on asking for a job's removal
         ("sweeps", 2001224),  # the end was written before the last job was gone, which stayed
         ("pools", 32),  # an engine that led no more deleted the pool of the next one
@@ -57,6 +60,7 @@ def test_everything_holds_under_every_schedule(
         ("files", 5001091),  # a command saw an end that another process never would
         ("files", 7058),  # a storage that was away failed a sweep that had just begun
         ("files", 10875),  # a deletion that waited took the sweep that another had begun meanwhile
+        ("runs", 7008929),  # the model's: a run's command had not taken the first report yet
         ("runs", 7014795),  # the model's: a child whose parent was killed had ended by itself
         ("runs", 701333),  # a step whose log could not be written went on beside its next try
         ("schedules", 5000150),  # of three applied in one second the oldest stayed
@@ -80,7 +84,7 @@ FOUND = {
         "what a collector took during an upload stays away": 2438,
         "an upload begins beside a deletion that goes on": 446,
         "an upload over leftovers does not stop their collector": 64,
-        "a collector that slept deletes what was uploaded again": 64,
+        "a collector that slept deletes what was uploaded again": 5136,
         "a version that is needed is deleted": 7,
         "garbage is collected without a word in the document": 3,
         "an upload is named beside a deletion that is under way": 16442,
