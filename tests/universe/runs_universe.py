@@ -814,17 +814,23 @@ class RunsUniverse:
 
     def _check_running(self, name: str) -> None:
         """Who was refused has left the record of the run that goes on alone."""
+        if first := self._unrecorded(name):
+            self.universe.sleep(1.0)  # its command may not have taken its first report yet
+            if first & self._unrecorded(name):
+                raise Violation("the record of a run that goes on says that it has ended")
+
+    def _unrecorded(self, name: str) -> set[Running]:
+        """Return who carries out a run whose record says that it has ended."""
         own = [each for each, order in self.orders.items() if order.run == name]
-        going = [
+        going = {
             each
             for each in own
             if not (each.over.is_set() or self.starters[each].over.is_set())  # else it is ending
             and len(self.told.get(each, ())) > 2
-        ]
+        }
         late = any(fault.kind in ("stall", "lag") for fault in self.universe.struck)
         written = json.loads(_content(self.home / "runs" / name / "run.json"))
-        if going and not late and written["state"] != "running":
-            raise Violation(f"the record of a run that goes on says {written['state']}")
+        return set() if late or written["state"] == "running" else going
 
     def _check_end(self, me: Running, code: int) -> None:
         """A child that was let alone has run all that it could."""
