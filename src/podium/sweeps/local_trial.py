@@ -1,5 +1,7 @@
 """A trial on this machine: its job is a process, and its output is a file."""
 
+import logging
+import os
 import re
 import shlex
 import shutil
@@ -35,6 +37,8 @@ from podium.sweeps.base import Executor, NoMetricsFile, Save, TrialIO
 from podium.sweeps.metrics_collector import observe
 from podium.sweeps.trials import TrialRun
 from podium.system.machine import cores
+
+_log = logging.getLogger(__name__)
 
 
 def trial_directory(experiment: Experiment) -> str | None:
@@ -312,8 +316,7 @@ class LocalTrial(TrialIO):
             files = tuple(files[0] / f"{self.name}-{name}.log" for name in names)
         for name, file in zip(names, files, strict=False):
             if (logs / f"{name}.log").exists() and file.is_file():
-                with (logs / f"{name}.log").open("ab") as log, file.open("rb") as printed:
-                    shutil.copyfileobj(printed, log)
+                _append(file, logs / f"{name}.log")
 
     def last_words(self) -> str:
         return self._logs.last_line()
@@ -355,6 +358,18 @@ class LocalTrial(TrialIO):
             over = self.over.wait(_TAIL)
             for each in sorted(path.glob("*.log")) if path.is_dir() else (path,):
                 yield from files.setdefault(each, GrowingFile(each)).lines()
+
+
+def _append(printed: Path, log: Path) -> None:
+    """Append a file to another; where there is no room, the other stays as it is, and its trial has
+    its result."""
+    size = log.stat().st_size
+    try:
+        with log.open("ab") as whole, printed.open("rb") as source:
+            shutil.copyfileobj(source, whole)
+    except OSError as error:
+        os.truncate(log, size)
+        _log.warning("what a trial printed stays in %s: %s", printed, error.strerror or error)
 
 
 def _collected(
