@@ -54,10 +54,16 @@ def _prepare(root: Path, trial: Trial) -> Path:
     own, parent = root / trial.name, trial.labels.get(PBT_PARENT)
     shutil.rmtree(own, ignore_errors=True)
     if parent:
-        shutil.copytree(root / parent, own)
+        shutil.copytree(root / parent, own, ignore=_special)
     else:
         own.mkdir(parents=True)
     return own
+
+
+def _special(folder: str, names: Sequence[str]) -> list[str]:
+    """Return the names in a folder of what is no file: links to nowhere, sockets, pipes."""
+    paths = {name: Path(folder, name) for name in names}
+    return [name for name, path in paths.items() if not (path.is_file() or path.is_dir())]
 
 
 _SAFE = re.compile(r"(?:[\w@%+=:,./^{}-]|[ \t]|'[^']*')*")
