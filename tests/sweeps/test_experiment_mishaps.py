@@ -417,7 +417,7 @@ def test_a_log_without_room_costs_no_trial_its_result(tmp_path: Path) -> None:
     assert "No space left" in ended.stderr
 
 
-def test_a_disk_without_room_fails_no_trial_but_stops_the_sweep(
+def test_a_full_disk_stops_the_sweep_and_fails_no_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk has room again as the end of the trial is written."""
