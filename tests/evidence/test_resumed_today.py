@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from test_changed_data import until_ended
@@ -10,7 +11,9 @@ from test_hidden_test_part import digits, trained
 from podium.data.fingerprint import list_contents
 from podium.kfp.parameters import pairs
 from podium.runner.record import RunRecord, StepRecord
+from podium.runner.run import Run
 from podium.runner.today import take_today
+from podium.system.settings import Settings
 
 pytestmark = pytest.mark.whole
 
@@ -78,3 +81,37 @@ def test_other_code_may_be_named_where_a_run_goes_on(tmp_path: Path) -> None:
     assert (first, run.packed["code"]) == ("train-distributed", str(tmp_path / "other"))
     assert run.parameters["code"] != before
     assert "and later steps take that of today" in said
+
+
+def test_new_values_name_files_from_where_they_are_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = failed_run(tmp_path, prepared=True)
+    record.id, record.folder = "run", str(tmp_path)
+    record.save()
+    typed = {
+        "dataset": ("table:new.csv", "table:HERE/new.csv"),
+        "storage": ("store", "HERE/store"),
+        "source": ("http://host/idx", "http://host/idx"),
+        "weights": ("my.pt", "HERE/my.pt"),
+        "data_options": ('{"test": "late.csv"}', {"test": "HERE/late.csv"}),
+    }
+    (tmp_path / "elsewhere/prepared").mkdir(parents=True)
+    (tmp_path / "elsewhere/prepared/dataset.json").touch()
+    begun = list[RunRecord]()
+
+    def go_on(record: RunRecord, settings: Settings) -> SimpleNamespace:
+        begun.append(record)
+        return SimpleNamespace(run=record)
+
+    monkeypatch.setattr("podium.runner.run.go_on", go_on)
+    for words in ([f"{name}={value}" for name, (value, _) in typed.items()], ["dataset=prepared"]):
+        for folder in (tmp_path / "elsewhere", tmp_path):
+            monkeypatch.chdir(folder)
+            Run(record).rerun(words)
+    there, here, prepared, _ = (run.parameters for run in begun)
+    for name, (value, found) in typed.items():
+        wanted = json.dumps(found).replace("HERE", str(tmp_path / "elsewhere"))
+        assert there[name] == json.loads(wanted)
+        assert here[name] == (json.loads(value) if name == "data_options" else value)
+    assert prepared["dataset"] == str(tmp_path / "elsewhere/prepared")
