@@ -25,9 +25,10 @@ def test_a_resumed_run_takes_the_code_that_was_mended(tmp_path: Path) -> None:
     (tmp_path / "code/train.py").write_text(mended)
     said = until_ended(tmp_path, "Train the model", "--resume", "latest")
     assert "Train the model: succeeded" in said
-    assert "code has changed: train-distributed and later steps take that of today" in said.replace(
-        f"code={tmp_path / 'code'}", "code"
-    )
+    assert (
+        "code has changed (train.py): train-distributed begins anew, and it and later steps "
+        "take that of today"
+    ) in said.replace(f"code={tmp_path / 'code'}", "code")
     assert "Prepare the data: succeeded" in said, "finished steps are kept"
 
 
@@ -56,6 +57,19 @@ def failed_run(folder: Path, *, prepared: bool) -> RunRecord:
 
 def write_listing(listing: Path, folder: Path) -> None:
     listing.write_text(json.dumps(list_contents([f"{folder}/cells.csv"])))
+
+
+def test_files_that_begin_a_step_anew_are_named(tmp_path: Path) -> None:
+    run = failed_run(tmp_path, prepared=True)
+    (tmp_path / "code/train.log").write_text("epoch 1")
+    assert "has changed (train.log): train-distributed and" in take_today(run, "", {})[1][0]
+    run.steps["train-distributed"].started = 1.0
+    for number in range(9):
+        (tmp_path / f"code/{number}.py").touch()
+    (tmp_path / "code/train.log").unlink()
+    (tmp_path / "code/train.py").chmod(0o755)
+    said = take_today(run, "", {})[1][0]
+    assert "has changed (0.py, 1.py, 2.py, 3.py and 7 more): train-distributed begins anew" in said
 
 
 def test_changed_data_are_mentioned_with_the_command_that_takes_them(tmp_path: Path) -> None:
