@@ -423,7 +423,7 @@ def test_changed_code_is_resumed_without_a_storage_of_its_own(tmp_path: Path) ->
     assert "not yet" in podium(home, file, f"code={tmp_path / 'src'}").stderr
     (tmp_path / "src/train.py").write_text("changed = True")
     again = podium(home, "--resume", "latest")
-    assert f"code={tmp_path / 'src'} has changed: refuse and later steps" in again.stderr
+    assert f"code={tmp_path / 'src'} has changed (train.py): refuse begins anew" in again.stderr
     assert "not yet" in again.stderr
     assert len(list((home / "store/code").iterdir())) == 2
 

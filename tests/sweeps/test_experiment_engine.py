@@ -102,6 +102,30 @@ def test_what_a_container_printed_before_its_restart_is_no_metric(
     assert trial["status"]["observation"]["metrics"][0]["min"] == "0.7"
 
 
+@pytest.mark.parametrize("words", [(), ("$NOTHING",)], ids=["without a shell", "by a shell"])
+def test_each_pod_of_a_job_reports_and_keeps_its_log(
+    words: tuple[str, ...], cluster: LocalSweeps, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, sys\nindex = int(os.environ['JOB_COMPLETION_INDEX'])\n"
+        f"first = index and not os.path.exists({str(tmp_path / 'seen')!r})\n"
+        f"if first: open({str(tmp_path / 'seen')!r}, 'a')\n"
+        "print(f'loss={9 if first else index}'.ljust(100, '.'))\nsys.exit(bool(first))"
+    )
+    manifest = experiment(maxTrialCount=1)
+    job = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]
+    job |= {"parallelism": 2, "completions": 2, "completionMode": "Indexed", "backoffLimit": 3}
+    command = ["python", str(program), "${trialParameters.x}", *words]
+    job["template"]["spec"]["containers"][0]["command"] = command
+    _, (trial,) = run(cluster, manifest)
+    (loss,) = trial["status"]["observation"]["metrics"]
+    assert (loss["min"], loss["max"]) == ("0", "1"), "of the pods that did not fail"
+    logs = cluster.store.path("Trial", trial["metadata"]["name"]) / "logs"
+    printed = [(logs / f"pod-{number}.log").read_text().count("loss=") for number in range(3)]
+    assert printed == [1, 1, 1]
+
+
 def test_an_ended_experiments_trials_have_all_ended(
     cluster: LocalSweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,8 @@
 """What goes wrong at a bad moment: a stop in the middle of a start or a suggestion, leftovers of a run that was killed."""
 
+import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -20,7 +22,7 @@ from podium.manifests.typed import typed
 from podium.search.search import JOURNAL
 from podium.sweeps.early_stopping import RuleWatch
 from podium.sweeps.local import LocalSweeps
-from podium.sweeps.local_trial import _collected
+from podium.sweeps.local_trial import LocalTrial, _collected
 from podium.sweeps.metrics_collector import observe
 
 pytestmark = pytest.mark.whole
@@ -374,3 +376,61 @@ def test_a_sweep_stopped_by_its_disk_resumes(
     assert said in ended.stdout or "Lost" in ended.stdout
     assert ended.stdout.splitlines()[-1] == "2"
     assert "Traceback" not in ended.stderr
+
+
+ON_A_FULL_DISK = """
+import json, sys
+from pathlib import Path
+from podium.sweeps.local import LocalSweeps
+from podium.manifests.typed import typed
+with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
+    cluster.create(typed(json.loads(sys.argv[2])))
+    assert cluster.join("Experiment", "e", 30), "it waits for ever"
+    (trial,) = cluster.trials("e")
+    print(trial.phase, trial.value, len(list(cluster.logs("Trial", trial.name))))
+"""
+PRINTS_AND_FILLS = """
+import os, sys
+print("loss=0.5", flush=True)
+print("x" * 150_000, flush=True)
+with open(sys.argv[1] + "/big", "wb", buffering=0) as file:
+    while os.statvfs(sys.argv[1]).f_bfree > 25:
+        file.write(b"x" * 4096)
+"""
+
+
+def test_a_log_without_room_costs_no_trial_its_result(tmp_path: Path) -> None:
+    if shutil.which("unshare") is None or in_mount(tmp_path, "true").returncode:
+        pytest.skip("this user may not mount a small disk")
+    with tempfile.TemporaryDirectory() as beside:
+        Path(beside, "fills.py").write_text(PRINTS_AND_FILLS)
+        manifest = experiment(maxTrialCount=1)
+        (container,) = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"][
+            "containers"
+        ]
+        words = [f"{beside}/fills.py", str(tmp_path), "${trialParameters.x}", "$NOTHING"]
+        container["command"] = ["python", *words]
+        ended = in_mount(
+            tmp_path, sys.executable, "-c", ON_A_FULL_DISK, str(tmp_path), json.dumps(manifest)
+        )
+    assert ended.stdout == "Succeeded 0.5 0\n", ended.stderr
+    assert "No space left" in ended.stderr
+
+
+def test_a_full_disk_stops_the_sweep_and_fails_no_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk has room again as the end of the trial is written."""
+
+    def full(trial: LocalTrial) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalTrial, "settle", full)
+            found, _ = run(cluster, experiment(maxTrialCount=2))
+        last = found["status"]["conditions"][-1]
+        assert (last["type"], found["status"].get("trialsFailed")) == ("Stopped", None)
+        assert "No space left on device; resume it with" in last["message"]
+        cluster.resume("Experiment", "e")
+        assert finish(cluster, "e")["status"]["trialsSucceeded"] == 2

@@ -485,6 +485,34 @@ def test_a_population_hands_its_files_on_through_the_storage(
         assert trials[name].metrics["began"]["latest"] == trials[parent].metrics["score"]["latest"]
 
 
+def test_the_storage_keeps_files_of_any_name(tmp_path: Path) -> None:
+    left, store = tmp_path / "left", PoolStore(f"file://{tmp_path}/storage")
+    odd = ["step\n2", "a\\b", ".podium", "w" * 250, os.fsdecode(b"\xff"), "names", "0"]
+    for name in odd:
+        (left / "step" / name).mkdir(parents=True)
+        (left / "step" / name / name).write_text(name, errors="surrogateescape")
+    (left / "latest").symlink_to("step")
+    (left / "gone").symlink_to("nowhere")
+    store.keep_files("e-1", left)
+    store.fetch_files("e-1", tmp_path / "found")
+    for folder in ("step", "latest"):
+        found = {path.name: path for path in (tmp_path / "found" / folder).glob("*/*")}
+        assert sorted(found) == sorted(odd)
+        assert all(path.read_bytes() == os.fsencode(name) for name, path in found.items())
+
+
+def test_a_trial_that_runs_again_leaves_its_last_files(tmp_path: Path) -> None:
+    left, store = tmp_path / "left", PoolStore(f"file://{tmp_path}/storage")
+    left.mkdir()
+    for name in ("half", "weights"):
+        for file in left.iterdir():
+            file.unlink()
+        (left / name).touch()
+        store.keep_files("e-1", left)
+    store.fetch_files("e-1", tmp_path / "found")
+    assert [file.name for file in (tmp_path / "found").iterdir()] == ["weights"]
+
+
 WRONG: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "no number": (
         lambda made: made["metadata"].update(annotations=annotation({"pool": "many"})),

@@ -1,6 +1,7 @@
 """Population based training: generations, families and the files that trials hand on."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,20 @@ def test_a_trial_that_starts_again_has_no_old_files(labels: dict[str, str], tmp_
     assert _prepare(root, trial) == own
     left = {file.name: file.read_text() for file in own.iterdir()}
     assert left == ({"weights": "the parent's"} if labels else {})
+
+
+def test_a_child_gets_every_file_of_its_parent(tmp_path: Path) -> None:
+    (tmp_path / "parent").mkdir()
+    (tmp_path / "parent/step-2").write_text("weights")
+    (tmp_path / "parent/latest").symlink_to("step-2")
+    (tmp_path / "parent/first").symlink_to("step-1")
+    os.mkfifo(tmp_path / "parent/workers")
+    made = {"kind": "Trial", "metadata": {"name": "child", "labels": {PBT_PARENT: "parent"}}}
+    own = _prepare(tmp_path, Trial.parse(made))
+    assert {file.name: file.read_text() for file in own.iterdir()} == {
+        "step-2": "weights",
+        "latest": "weights",
+    }
 
 
 @pytest.mark.parametrize(

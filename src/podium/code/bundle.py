@@ -213,6 +213,26 @@ def store(bundle: Bundle, storage: str) -> Code:
     return code
 
 
+def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
+    file = archive.extractfile(entry) if entry.isfile() else None
+    return file.read() if file else b""
+
+
+def changed_files(before: bytes, now: bytes) -> list[str]:
+    """Return the names of the files by which the contents of two bundles differ."""
+
+    def entries(content: bytes) -> dict[str, object]:
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+            return {
+                entry.name: (entry.mode, entry.linkname, _content(archive, entry))
+                for entry in archive
+            }
+
+    first, second = entries(before), entries(now)
+    names = sorted({*first, *second})
+    return [name for name in names if first.get(name) != second.get(name)]
+
+
 def _files(root: Path) -> Iterator[str]:
     listed = _known_to_git(root)
     names = _walk(root) if listed is None else listed

@@ -130,9 +130,7 @@ class Project:
             checked = {name: table[name].check(value) for name, value in self.values.items()}
         except InvalidInput as error:
             raise InvalidInput(f"{self.file}: {error.message}", error.hint) from error
-        return {
-            name: _from_folder(self.file.parent, name, value) for name, value in checked.items()
-        }
+        return {name: from_folder(self.file.parent, name, value) for name, value in checked.items()}
 
 
 def _server_settings(file: Path, given: Any) -> ServerSettings:
@@ -191,7 +189,9 @@ def read_given(
     return {**(project.parameters(known) if project else {}), **known.read(words)}
 
 
-def _from_folder(folder: Path, name: str, value: Any) -> Any:
+def from_folder(folder: Path, name: str, value: Any) -> Any:
+    """Return a parameter's value with the file of data, code or an Experiment in it that starts from
+    a folder."""
     if not isinstance(value, str) or folder == Path():
         return value
     if name in ("experiment", "code") and (folder / value).exists():

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from podium.cluster import connect
 from podium.cluster.local.supplies import ENVIRONMENT
+from podium.data.sources.known import DATASETS
 from podium.display.notebook import Log, say
 from podium.display.text import figure, one_line
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, suggestion
+from podium.kfp.project import from_folder
 from podium.kfp.values import PIPELINES, with_experiment_text
 from podium.manifests.kinds import JOB_KINDS
 from podium.runner.messages import KFP, Event
@@ -31,6 +33,7 @@ from podium.runner.process import (
 )
 from podium.runner.progress import progress, steps_as_html
 from podium.runner.record import Annotations, RunRecord, StepRecord, annotate, check_step
+from podium.storage import absolute, local_path
 from podium.system.settings import Settings
 from podium.training.identity import new_run_id
 
@@ -349,6 +352,8 @@ class Run:
         if code := changed.keys() & reaching(definition.spec, "code"):
             hint = f"{record.resume_command} {min(code)}=DIR"
             raise InvalidInput(f"{min(code)} is code, which a run takes when it is resumed", hint)
+        if definition.ours and Path.cwd() != Path(record.folder):
+            changed = {name: _from_here(name, value) for name, value in changed.items()}
         texts = with_experiment_text(changed, names=reaching(definition.spec, "experiment"))
         if first:
             check_step(record, first)
@@ -450,6 +455,18 @@ class Run:
         from podium.runner.outcome import show
 
         return f"{steps}{Log(show(self.outcome))._repr_html_()}"
+
+
+def _from_here(name: str, value: Any) -> Any:
+    """Return a parameter of podium's own pipelines for a process that works in another folder."""
+    if name == "data_options" and isinstance(value, Mapping) and isinstance(value.get("test"), str):
+        return {**value, "test": absolute(value["test"])}
+    is_path = name in ("source", "storage", "weights") or (
+        name == "dataset" and os.path.isfile(f"{value}/dataset.json") and value not in DATASETS
+    )
+    if is_path and value and local_path(value):
+        return absolute(value)
+    return from_folder(Path.cwd(), name, value)
 
 
 @lru_cache(maxsize=4096)

@@ -3,14 +3,20 @@ changed."""
 
 import os
 import shlex
-from collections.abc import Mapping
+import tarfile
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from podium.code.bundle import Bundle, changed_files
+from podium.code.reference import Code
+from podium.display.text import one_line
 from podium.errors import NotFound, PodiumError
 from podium.files.documents import read_json
 from podium.kfp.code import store_code, with_code
 from podium.runner.record import PREPARING, RunRecord
+from podium.storage import connect
 from podium.system.settings import STORAGE, Settings
 from podium.training.dataset import DataSettings
 
@@ -66,12 +72,29 @@ def _code_changed(run: RunRecord, code: Mapping[str, str], begin: str, said: lis
     changed = [name for name in there if now[name] != run.parameters.get(name)]
     store_code({now[name]: bundles[now[name]] for name in changed})
     for name in changed:
+        files = _named(_changed_files(run.parameters.get(name), bundles[now[name]]))
         run.parameters[name] = now[name]
+        anew = " begins anew, and it" if run.steps[begin].started else ""
         said.append(
-            f"{name}={shlex.quote(there[name])} has changed: {begin} and later steps take that of today"
+            f"{name}={shlex.quote(there[name])} has changed{files}: {begin}{anew} and later steps "
+            "take that of today"
         )
     run.packed = packed
     return bool(changed)
+
+
+def _changed_files(before: Any, now: Bundle) -> list[str]:
+    """Return the files by which code differs from what a run has packed; empty where that is
+    gone."""
+    with suppress(PodiumError, OSError, EOFError, tarfile.TarError):
+        code = Code.parse(str(before))
+        return changed_files(connect(code.storage).get(code.key), now.content)
+    return []
+
+
+def _named(files: Sequence[str]) -> str:
+    more = f" and {len(files) - 4} more" if len(files) > 4 else ""
+    return f" ({', '.join(map(one_line, files[:4]))}{more})" if files else ""
 
 
 def _data_changed(run: RunRecord) -> bool:

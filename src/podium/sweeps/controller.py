@@ -6,6 +6,7 @@ with a plain message instead: docs/katib-differences.md.
 """
 
 import copy
+import errno
 import queue
 import threading
 import time
@@ -454,7 +455,10 @@ class ExperimentController:
             ended = run.run()
         except Exception as error:
             ended = TrialResult()
-            if not self._is_ending():
+            full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+            if full and not run.trial.state.finished:  # it runs again once there is room
+                ended.unsaved = error
+            elif not self._is_ending():
                 message = (
                     f"Trial has failed: {error if isinstance(error, PodiumError) else repr(error)}"
                 )

@@ -1,5 +1,7 @@
 """A trial on this machine: its job is a process, and its output is a file."""
 
+import logging
+import os
 import re
 import shlex
 import shutil
@@ -36,6 +38,8 @@ from podium.sweeps.metrics_collector import observe
 from podium.sweeps.trials import TrialRun
 from podium.system.machine import cores
 
+_log = logging.getLogger(__name__)
+
 
 def trial_directory(experiment: Experiment) -> str | None:
     """Return the path at which the trials of an Experiment find their own and their parent's files,
@@ -50,10 +54,16 @@ def _prepare(root: Path, trial: Trial) -> Path:
     own, parent = root / trial.name, trial.labels.get(PBT_PARENT)
     shutil.rmtree(own, ignore_errors=True)
     if parent:
-        shutil.copytree(root / parent, own)
+        shutil.copytree(root / parent, own, ignore=_special)
     else:
         own.mkdir(parents=True)
     return own
+
+
+def _special(folder: str, names: Sequence[str]) -> list[str]:
+    """Return the names in a folder of what is no file: links to nowhere, sockets, pipes."""
+    paths = {name: Path(folder, name) for name in names}
+    return [name for name, path in paths.items() if not (path.is_file() or path.is_dir())]
 
 
 _SAFE = re.compile(r"(?:[\w@%+=:,./^{}-]|[ \t]|'[^']*')*")
@@ -71,10 +81,11 @@ class Wrapped:
 
     job: Workload
     metrics: tuple[Path, ...]
-    """Files, or one directory, that hold the metrics; empty for the replicas' output."""
+    """Files, or one directory, that hold the metrics; empty for the replicas' output. Behind a shell
+    the directory has a file for each pod of a Job."""
 
     replicas: tuple[str, ...]
-    """Replicas whose output is collected; none: a Job's last pod."""
+    """Replicas whose output is collected; none: a Job's pods that did not fail."""
 
 
 def _wrap(
@@ -148,10 +159,11 @@ def wrap_command(container: dict[str, Any]) -> None:
 def _redirect(
     container: dict[str, Any], job: Workload, directory: Path, replicas: Sequence[str]
 ) -> tuple[Path, ...]:
-    """Have a shell write a command's output to a file, one per replica; return those files."""
+    """Have a shell write a command's output to a file, one per replica; return those files, or
+    their directory for the pods of a Job."""
     shell, script = join(words_of(container))
     container.pop("args", None)
-    if job.pod_count == 1 or not job.has_roles:
+    if job.pod_count == 1 and (job.has_roles or (job.completions or 1) == 1):
         file = directory / "metrics.log"
         container["command"] = [*shell, redirected(script, shlex.quote(str(file)))]
         return (file,)
@@ -161,7 +173,7 @@ def _redirect(
         *shell,
         redirected(script, f'{shlex.quote(str(folder))}/"$HOSTNAME".log'),
     ]
-    return tuple(folder / f"{job.name}-{replica}.log" for replica in replicas)
+    return tuple(folder / f"{job.name}-{replica}.log" for replica in replicas) or (folder,)
 
 
 def _mount_metrics(
@@ -305,10 +317,12 @@ class LocalTrial(TrialIO):
         if not names:
             with suppress(NotFound):  # somebody deleted the job
                 names = self._logs.replicas()
-        for name, file in zip(names, self.wrapped.metrics, strict=False):
+        files = self.wrapped.metrics
+        if files[0].is_dir():
+            files = tuple(files[0] / f"{self.name}-{name}.log" for name in names)
+        for name, file in zip(names, files, strict=False):
             if (logs / f"{name}.log").exists() and file.is_file():
-                with (logs / f"{name}.log").open("ab") as log, file.open("rb") as printed:
-                    shutil.copyfileobj(printed, log)
+                _append(file, logs / f"{name}.log")
 
     def last_words(self) -> str:
         return self._logs.last_line()
@@ -316,9 +330,13 @@ class LocalTrial(TrialIO):
     def collect(self) -> tuple[dict[str, Any], list[Reading]]:
         def log() -> Iterator[str]:
             names = self._experiment.objective.metrics
-            return self._logs.last_run(self.wrapped.replicas, names)
+            return self._logs.last_run(self._reporting(), names)
 
-        readings = _collected(self._experiment, self.wrapped.metrics, log)
+        files = self.wrapped.metrics
+        if files and files[0].is_dir() and self._experiment.collector.kind == "StdOut":
+            named = (files[0] / f"{self.name}-{name}.log" for name in self._reporting())
+            files = tuple(filter(Path.is_file, named))
+        readings = _collected(self._experiment, files, log)
         found = observe(readings, self._experiment.objective.metrics, self.pushed())
         first, *_ = found[1]
         if first.value == UNAVAILABLE and any(first.name == name for name, *_ in self._posted()):
@@ -328,6 +346,11 @@ class LocalTrial(TrialIO):
             )
         return found
 
+    def _reporting(self) -> Sequence[str]:
+        """Return the replicas that report; as with Katib, a pod of a Job that failed does not."""
+        pods = [] if self.wrapped.replicas else self.cluster.replicas(self._kind, self.name)
+        return self.wrapped.replicas or [pod.name for pod in pods if pod.phase != "Failed"]
+
     def remove(self) -> None:
         # Whole at once: who reads the trial's log meanwhile reads the job's until then.
         shutil.rmtree(self.directory / "logs", ignore_errors=True)
@@ -336,10 +359,23 @@ class LocalTrial(TrialIO):
         self.cluster.delete(self._kind, self.name)
 
     def _tail(self, path: Path) -> Iterator[str]:
-        file, over = GrowingFile(path), False
+        files, over = dict[Path, GrowingFile](), False
         while not over:
             over = self.over.wait(_TAIL)
-            yield from file.lines()
+            for each in sorted(path.glob("*.log")) if path.is_dir() else (path,):
+                yield from files.setdefault(each, GrowingFile(each)).lines()
+
+
+def _append(printed: Path, log: Path) -> None:
+    """Append a file to another; where there is no room, the other stays as it is, and its trial has
+    its result."""
+    size = log.stat().st_size
+    try:
+        with log.open("ab") as whole, printed.open("rb") as source:
+            shutil.copyfileobj(source, whole)
+    except OSError as error:
+        os.truncate(log, size)
+        _log.warning("what a trial printed stays in %s: %s", printed, error.strerror or error)
 
 
 def _collected(

@@ -4,10 +4,11 @@ Experiment.
 ``experiment.json`` is the Experiment as workers run it; ``slots/UID`` the trial that the worker in
 the pod of this uid is to run; ``inbox/TRIAL/UID`` what it left; ``trials/TRIAL`` a trial as the
 engine stores it; ``logs/TRIAL`` what it printed; ``files/TRIAL`` what it left for later generations
-of a population. The engine alone writes slots and trials, a worker the rest.
+of a population, by number, and their names. The engine alone writes slots and trials, a worker the rest.
 """
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -180,17 +181,27 @@ class PoolStore(Documents):
 
     def keep_files(self, trial: str, directory: Path) -> None:
         """Keep a trial's files for trials that start from them."""
-        for path in sorted(directory.rglob("*")):
-            if path.is_file():
-                self._storage.put(f"files/{trial}/{path.relative_to(directory)}", path)
+        found = [
+            Path(folder, name)
+            for folder, _, names in os.walk(directory, followlinks=True)
+            for name in names
+        ]
+        files = sorted(filter(Path.is_file, found))
+        for number, path in enumerate(files):  # a key may not be what a file's name may
+            self._storage.put(f"files/{trial}/{number}", path)
+        names = [str(path.relative_to(directory)) for path in files]
+        self._storage.put(f"files/{trial}/names", json.dumps(names).encode())
 
     def fetch_files(self, trial: str, directory: Path) -> None:
         """Fetch what a trial left; a directory that is empty if it left nothing."""
         directory.mkdir(parents=True, exist_ok=True)
-        for entry in self._storage.list(f"files/{trial}/"):
-            file = directory / entry.key.removeprefix(f"files/{trial}/")
-            file.parent.mkdir(parents=True, exist_ok=True)
-            self._storage.fetch(entry.key, file)
+        try:
+            names = json.loads(self._storage.get(f"files/{trial}/names"))
+        except NotFound:
+            return
+        for number, name in enumerate(names):
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            self._storage.fetch(f"files/{trial}/{number}", directory / name)
 
     def close(self, experiment: str, asked: str) -> None:
         if asked == "delete":
