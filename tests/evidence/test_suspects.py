@@ -367,11 +367,11 @@ def test_dates_of_unknown_order_are_named_and_refused_as_times(
         "column day looks like dates, but is read as categories"
         in prepare(f"table:{tmp_path / 'a.csv'}")[1]
     )
-    with pytest.raises(InvalidInput, match="the day or the month first"):
+    with pytest.raises(InvalidInput, match="the day, the month or the year first"):
         prepare(f"table:{tmp_path / 'a.csv'}", time="day")
     table["day"] = table["day"].str.replace("/", "")
     table.to_csv(tmp_path / "a.csv", index=False)
-    with pytest.raises(InvalidInput, match="the day or the month first"):
+    with pytest.raises(InvalidInput, match="the day, the month or the year first"):
         prepare(f"table:{tmp_path / 'a.csv'}", time="day")
 
 
