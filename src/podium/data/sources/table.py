@@ -36,7 +36,7 @@ _MANY_CATEGORIES = 20
 
 _UNIT = r"(?P<unit>[a-zµ°][A-Za-z/²³]{0,8}|[A-Z][a-z]{1,8}|[KMGT]?B?|[KMGT]|[^\W\d_a-zA-Z][^\W\d_]{0,7})"
 _LIKE_NUMBER = re.compile(
-    rf"[<>~≤≥≈ ]*{BEFORE}(?!0\d)\d+([., {GROUPS}]\d{{3}})*([.,]\d+)?\s?{_UNIT}{AFTER}\.?|(?P<clock>\d\d?:\d\d(:\d\d)?)"
+    rf"[<>~≤≥≈]*{BEFORE}(?!0\d)\d+([., {GROUPS}]\d{{3}})*([.,]\d+)?\s?{_UNIT}{AFTER}\.?|(?P<clock>\d\d?:\d\d(:\d\d)?)"
 )
 _LIKE_DATE = re.compile(
     r"[^\W\d]{3,9}\.? \d{1,2},? \d{4}"
