@@ -118,6 +118,21 @@ def test_a_key_that_stands_there_twice_is_refused() -> None:
         load_yaml("{1: a, '1': b}", "x")  # keys are texts
 
 
+@pytest.mark.parametrize(
+    "text", ["{1: a, 0x1: b}", "{1: a, 1.0: b}", "{yes: a, true: b}", "{0x1: a, '1': b}", "{~: a, 'null': b}"]
+)  # fmt: skip
+def test_keys_that_mean_the_same_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="stands there twice"):
+        load_yaml(text, "x")
+
+
+def test_podiums_own_files_hold_no_octal_numbers() -> None:
+    with pytest.raises(InvalidInput, match="at line 2: 010 is octal to some and decimal to others"):
+        load_yaml("a: 1\nlimit: 010", "podium.yaml", own=True)
+    text = "[0, 08, '010', 0.5, 0x10, y, n]"
+    assert load_yaml(text, "x", own=True) == [[0, "08", "010", 0.5, 16, "y", "n"]]
+
+
 def test_values_are_those_that_kubectl_reads() -> None:
     text = "[1e-3, 2026-01-02, 1:30, 0x10, 017, 1_000, yes, ~, 18446744073709551616, '1', !!str 5, =, .5, -3.0]"
     assert load_yaml(text, "x") == [

@@ -28,6 +28,7 @@ from podium.data import artifact
 from podium.data.artifact import DatasetInfo, Split
 from podium.data.validated import Validated
 from podium.errors import InvalidInput
+from podium.files.onnx_files import require_fits
 from podium.metrics import metric_line
 from podium.storage import Storage, connect
 from podium.trainer.ranks import Ranks, is_first, read
@@ -125,6 +126,9 @@ def save_onnx(
         validated: Its predictions of the validation part, in the order of that: probabilities [n,
             classes], class indices [n], or numbers. The leaderboard says from them which trials
             cannot be told from the best.
+
+    Raises:
+        InvalidInput: The model cannot be read, or is larger than an ONNX file can be (2 GiB).
     """
     if not is_first(os.environ):  # whose file it may be
         return
@@ -132,7 +136,8 @@ def save_onnx(
     if not isinstance(content, bytes):
         content = content.SerializeToString()
     target = connect(output())
-    target.put("model.onnx", content)
+    target.put("model.onnx", content)  # before a refusal: the weights took hours
+    require_fits(len(content), target.join("model.onnx"))
     _save_metrics(target, epoch, weights, validated)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from podium.display.text import duration
 from podium.errors import Failed, PodiumError
+from podium.files.onnx_files import require_fits
 from podium.metrics import PACE
 from podium.trainer import data, models, objective, processor
 from podium.trainer.augment import Augmentation
@@ -80,6 +81,7 @@ class TrainingLoop:
     ) -> None:
         self.config, self.dataset, self.world, self.say = config, dataset, world, say
         self.model = models.build(config, dataset.task).to(world.device)
+        require_fits(sum(weight.nbytes for weight in self.model.parameters()), "the network")
         self.objective = objective.of(config, dataset.task, world.device)
         self.optimizer = Optimizer(config, self.model)
         self.average = Average(self.model, config.average)

@@ -83,3 +83,24 @@ def test_mistakes_get_two_lines_and_leave_nothing(
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_another_dataset_at_the_output_is_named(
+    data: Data, tiny_dataset: Path, tmp_path: Path
+) -> None:
+    for name in "ab":
+        rows = (f"{at},{at % 7},{name}{at % 2}" for at in range(60))
+        (tmp_path / f"{name}.csv").write_text("\n".join(["n,m,y", *rows]))
+    prepare = ("prepare", "--target", "y", "--output", "d")
+    for words in (("table:a.csv",), ("table:a.csv",)):
+        assert "is replaced" not in data(*prepare, *words).stderr
+    first = artifact.describe("d").digest[:12]
+    seeded = data(*prepare, "table:a.csv", "--seed", "2")
+    assert f"/d held another dataset, of a.csv with digest {first}, which is replaced" in (
+        seeded.stderr
+    )
+    assert "of a.csv" in data(*prepare, "table:b.csv").stderr
+    copied = data("prepare", str(tiny_dataset), "--output", "d").stderr
+    assert copied.count("is replaced") == 1
+    assert "of b.csv" in copied
+    assert "is replaced" not in "".join(artifact.describe("d").warnings)

@@ -227,3 +227,12 @@ def test_a_damaged_or_missing_file_is_named(tmp_path: Path) -> None:
         prepare(tmp_path)
     with pytest.raises(NotFound, match=r"there is no \.npy in"):
         npz.read(str(tmp_path), DataOptions(), tmp_path)
+
+
+def test_texts_are_times_if_they_are_dates(tmp_path: Path) -> None:
+    days = [f"2026-{at % 12 + 1:02}-{at // 12 + 1:02}" for at in range(60)]
+    np.savez(tmp_path / "made.npz", **arrays(t=np.array(days)))
+    assert prepare(tmp_path, time="t").split == "by t"
+    np.savez(tmp_path / "made.npz", **arrays(t=np.array([f"{day[8:]}.01.2026" for day in days])))
+    with pytest.raises(InvalidInput, match="time t holds texts that are no dates"):
+        prepare(tmp_path, time="t")

@@ -2,6 +2,7 @@
 
 import gzip
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -343,3 +344,44 @@ def test_few_whole_numbers_with_a_point_are_classes(
 def test_numbers_with_fractions_are_a_quantity(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{at}.5,{at % 3}.5\n" for at in range(60)))
     assert read(tmp_path / "t.csv", tmp_path, target="y").kind == "regression"
+
+
+SHORT_DATES = [f"{at % 28 + 1:02}{at // 28 + 1:02}26" for at in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        (SHORT_DATES, "may have the day, the month or the year first, as in '010126'"),
+        ([each[2:4] + each[:2] + each[4:] for each in SHORT_DATES], "as in '010126'"),
+        ([each.lstrip("0") for each in SHORT_DATES], "as in '10126'"),
+        ([1_700_000_000 * 1000 ** (at % 2) + at for at in range(60)], "holds more than one unit"),
+    ],
+)
+def test_times_in_two_readings_are_refused(
+    times: Sequence[object], said: str, tmp_path: Path
+) -> None:
+    rows = (f"{at},{time},{at % 2}" for at, time in enumerate(times))
+    (tmp_path / "a.csv").write_text("\n".join(["x,t,label", *rows]))
+    with pytest.raises(InvalidInput, match=said) as refused:
+        read(tmp_path / "a.csv", tmp_path, time="t")
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        range(10_100, 10_160),
+        range(100_101, 100_161),
+        range(240_101, 240_131),
+        [1_700_000_000 + at for at in range(60)],
+        [930_00 + 15_00 * at for at in range(60)],
+        [5],
+    ],
+)
+def test_counts_and_seconds_are_no_short_dates(times: Sequence[int], tmp_path: Path) -> None:
+    rows = (f"{at},{time},{at % 2}" for at, time in enumerate([*times, times[0]]))
+    (tmp_path / "a.csv").write_text("\n".join(["x,t,label", *rows]))
+    raw = read(tmp_path / "a.csv", tmp_path, time="t")
+    assert raw.times is not None
+    assert raw.times.tolist() == [*times, times[0]]

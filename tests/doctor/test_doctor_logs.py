@@ -1,6 +1,7 @@
 """What the doctor finds in logs. Values in comments were observed on a real Katib 0.19."""
 
 import io
+import time
 
 import pytest
 from rich.console import Console
@@ -10,6 +11,8 @@ from podium.doctor import Finding, Reader, examine_log, guess_reader
 from podium.doctor.report import show
 from podium.doctor.trial import why_unavailable
 from podium.errors import InvalidInput
+from podium.manifests.fields import quantity
+from podium.metrics import number
 
 STRICT = r"([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
 TIMED = ("2026-01-02T03:04:05Z accuracy=0.5", "2026-01-02T03:04:06Z accuracy=0.75")
@@ -302,3 +305,29 @@ def test_podiums_trainer_is_asked_for_a_metric_it_keeps() -> None:
     assert why_unavailable(experiment, lines, "--objective NAME")[1] == (
         "add --metric=f1_macro to its command"
     )
+
+
+LONG = {
+    "blanks": "accuracy" + " " * 200_000 + "x",
+    "names": "accuracy" * 25_000,
+    "letters": "a" * 200_000 + " accuracy",
+    "epochs": "2accuracy" + "epoch" * 40_000 + ": 0.5",
+    "digits": "accuracy=0.5 accuracy=0.6 " + "1" * 200_000,
+    "Keras": "1/1 " * 50_000,
+    "Lightning": "Epoch 1/1 1/1" * 15_000,
+    "Hugging Face": "{'loss': 1, " * 15_000,
+    "XGBoost": "[1]\t" + "a-" * 100_000,
+}
+
+
+@pytest.mark.parametrize("line", LONG.values(), ids=LONG)
+def test_one_long_line_takes_no_minutes(line: str) -> None:
+    begun = time.process_time()
+    examine(line, stops_early=True)
+    assert time.process_time() - begun < 5
+
+
+def test_a_number_that_is_none_is_refused_at_once() -> None:
+    begun = time.process_time()
+    assert number("1" * 200_000 + "x") is quantity("1" * 200_000 + "x") is None
+    assert time.process_time() - begun < 5

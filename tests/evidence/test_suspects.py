@@ -367,11 +367,11 @@ def test_dates_of_unknown_order_are_named_and_refused_as_times(
         "column day looks like dates, but is read as categories"
         in prepare(f"table:{tmp_path / 'a.csv'}")[1]
     )
-    with pytest.raises(InvalidInput, match="the day or the month first"):
+    with pytest.raises(InvalidInput, match="the day, the month or the year first"):
         prepare(f"table:{tmp_path / 'a.csv'}", time="day")
     table["day"] = table["day"].str.replace("/", "")
     table.to_csv(tmp_path / "a.csv", index=False)
-    with pytest.raises(InvalidInput, match="the day or the month first"):
+    with pytest.raises(InvalidInput, match="the day, the month or the year first"):
         prepare(f"table:{tmp_path / 'a.csv'}", time="day")
 
 
@@ -661,6 +661,26 @@ def test_streets_versions_and_sort_codes_are_categories(
     table = frame().assign(code=[values[at % len(values)] for at in range(300)])
     table.to_csv(tmp_path / "a.csv", index=False)
     assert "look like numbers" not in prepare(f"table:{tmp_path / 'a.csv'}")[1]
+
+
+@pytest.mark.parametrize(
+    "form", ["{0}班", "{0}年级", "{0}号线", "{0}호선", "{0} класс", "{0}º", "{0}ème"]
+)
+def test_classes_that_count_things_are_no_amounts(
+    form: str, prepare: Prepare, tmp_path: Path
+) -> None:
+    labels = [form.format(at % 25 + 1) for at in range(300)]
+    frame().assign(label=labels).to_csv(tmp_path / "a.csv", index=False)
+    prepared = prepare(f"table:{tmp_path / 'a.csv'}")[0]
+    assert len(prepared.classes) == 25
+
+
+@pytest.mark.parametrize("form", ["{0} kg", "{0}公斤", "{0}岁", "{0} см"])
+def test_amounts_with_a_unit_are_no_classes(form: str, prepare: Prepare, tmp_path: Path) -> None:
+    labels = [form.format(at % 25 + 1) for at in range(300)]
+    frame().assign(label=labels).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(InvalidInput, match="most look like numbers"):
+        prepare(f"table:{tmp_path / 'a.csv'}")
 
 
 def test_whole_numbers_in_most_rows_may_be_a_quantity(prepare: Prepare, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from test_experiment_files import default_of
 
 from podium.cli import app
 from podium.errors import InvalidInput
+from podium.kfp.parameters import Parameter
 from podium.kfp.project import Project, choose, find_project, read_given
 from podium.kfp.schedule_files import default_path, load
 from podium.runner.child import _with_project
@@ -183,3 +184,12 @@ def test_a_schedule_of_the_file_is_one_like_any_other(project: Path) -> None:
         load([default_path()])
     (project / "schedules").mkdir()
     assert default_path() == Path("schedules")
+
+
+def test_a_word_that_yaml_takes_for_false_is_quoted(tmp_path: Path) -> None:
+    (tmp_path / "podium.yaml").write_text("target: no\n")
+    with pytest.raises(InvalidInput, match="target is text, not False") as refused:
+        Project.load(tmp_path / "podium.yaml").parameters(
+            [Parameter(name="target", type=str, default="", description="")]
+        )
+    assert refused.value.hint == 'a text such as "no" stands in quotes'

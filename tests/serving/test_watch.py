@@ -21,7 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 from servers import Running, serving, tensor
 
 from podium.data import artifact
-from podium.errors import InvalidInput
+from podium.errors import InvalidInput, Unavailable
 from podium.models import Model, open_registry
 from podium.serving.figures import Figures
 from podium.serving.served import find_models
@@ -529,3 +529,26 @@ def test_bytes_behind_the_last_tensor_are_refused() -> None:
     assert InferRequest.read(head + bytes(4), str(len(head)).encode()).inputs["x"].shape == (1, 1)
     with pytest.raises(InvalidInput, match="2 bytes are left after the last tensor"):
         InferRequest.read(head + bytes(6), str(len(head)).encode())
+
+
+def test_a_profile_that_was_out_of_reach_is_read_later(
+    churn: Model, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    version = churn.version("champion")
+    predictor, get = version.open(), version.storage.get
+
+    def away(key: str, **limits: Any) -> bytes:
+        raise Unavailable("the storage does not answer")
+
+    monkeypatch.setattr(version.storage, "get", away)
+    with pytest.raises(Unavailable):  # podium serve tells it, and tries again
+        predictor.load()
+    monkeypatch.setattr(
+        version.storage, "get", lambda key: away(key) if "profile" in key else get(key)
+    )
+    with pytest.raises(Unavailable):
+        predictor.load()
+    monkeypatch.setattr(version.storage, "get", get)
+    predictor.load()
+    predictor.predict([{"age": 900, "plan": "basic"}] * 4)
+    assert "column age: 4 of 4 values lie outside the range" in capsys.readouterr().err

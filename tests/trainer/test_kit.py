@@ -254,3 +254,27 @@ def test_what_the_weights_had_seen_goes_with_the_model(tmp_path: Path) -> None:
     assert later is not None
     assert set(later.hashes) - set(earlier.hashes) == {7}
     assert train(foreign, "from-elsewhere.onnx")["unknown_weights"] == "from-elsewhere.onnx"
+
+
+SMALL = "from podium.files import onnx_files; onnx_files.LARGEST = 3\n"
+
+
+def test_a_model_that_no_onnx_file_holds_is_refused(tmp_path: Path, tiny_dataset: Path) -> None:
+    places = {"PODIUM_DATA": str(tiny_dataset), "PODIUM_OUTPUT": str(tmp_path / "out")}
+    done = python(f"{SMALL}from podium.trainer import kit; kit.save_onnx(b'four')", **places)
+    assert "takes 4 bytes, and an ONNX model holds at most 3" in done.stderr
+    assert "kit.save_model(" in done.stderr
+    assert (tmp_path / "out/model.onnx").read_bytes() == b"four"
+    assert not (tmp_path / "out/metrics.json").exists()
+
+
+def test_a_network_that_no_onnx_file_holds_is_not_trained(
+    tmp_path: Path, tiny_dataset: Path
+) -> None:
+    train = f"['--data', {str(tiny_dataset)!r}, '--output', {str(tmp_path / 'out')!r}]"
+    done = python(
+        f"{SMALL}import sys; from podium.trainer.__main__ import main; sys.exit(main({train}))"
+    )
+    assert done.returncode == 2
+    assert "error: the network takes " in done.stderr
+    assert "accuracy=" not in done.stdout

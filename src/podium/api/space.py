@@ -299,7 +299,7 @@ def parameter(name: str, searched: Dimension) -> dict[str, Any]:
     return {"name": name, "parameterType": kind, "feasibleSpace": feasible}
 
 
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _PLAIN = re.compile(rf"(?![+-]?0\d){_NUMBER}", re.ASCII)
 """A number that is none of the names made of digits: 007, or 2024_01."""
 _RANGE = re.compile(rf"(?:(log|linear):)?({_NUMBER})\.\.({_NUMBER})(?::({_NUMBER}))?")

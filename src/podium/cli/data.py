@@ -93,7 +93,10 @@ def _prepare(
 
     _talk()
     options = {
-        **{name: (load_yaml(text, f"--option {name}") or [""])[0] for name, text in words.items()},
+        **{
+            name: (load_yaml(text, f"--option {name}", own=True) or [""])[0]
+            for name, text in words.items()
+        },
         **present(validation=validation, split_seed=seed),
     }
     data = write(DataSettings(**settings, data_options=options), destination)

@@ -3,10 +3,11 @@ appears at once or not at all."""
 
 import hashlib
 import json
+import logging
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,8 @@ from podium.storage import connect, local_path
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +173,7 @@ def copy(
         places = {home: Path(local_path(home) or "").absolute() for home in homes}
         for place in places.values():
             _check_target(place)
+        _name_replaced(places[target], info)
         for home, place in places.items():
             _copy(place, files[home], info)
     return info
@@ -276,6 +280,7 @@ def _write_directory(
         )
         _write_info(draft, info)
         _write_info(held_out, info)
+        _name_replaced(target, info)
     return info
 
 
@@ -462,6 +467,18 @@ def _check_target(target: Path) -> None:
         raise InvalidInput(
             f"{target} is a file; a dataset is a directory", "name another directory"
         )
+
+
+def _name_replaced(target: Path, info: DatasetInfo) -> None:
+    with suppress(PodiumError):  # there is none that could be read
+        old = describe(target)
+        if old.digest != info.digest:
+            _log.warning(
+                "%s held another dataset, of %s with digest %s, which is replaced",
+                target,
+                old.source,
+                old.digest[:12],
+            )
 
 
 def _first_bad(block: Array) -> tuple[int, ...] | None:

@@ -15,6 +15,8 @@ from podium.manifests.rules import Rules, Violation
 NAME_RULES = Rules[Log]()
 rule = NAME_RULES.rule
 
+# No pattern takes more than a few looks at each character of a line, however long: quantifiers that
+# could share what they match are possessive, as in \s*+.
 _NUMBER = r"[+-]?(?:\d|\.\d|nan|inf)"
 _STAGES = (
     r"train(?:ing)?|val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev|batch|step|running"
@@ -133,14 +135,14 @@ for _near in (
     _NearMiss(
         "words-for-equals",
         "Without an equals sign there is no metric.",
-        rf"(?<![\w|-])NAME\s*(?:\s|is|of|was|at|->|:=|\|)\s*{_NUMBER}\S*",
+        rf"(?<![\w|-])NAME(?:\s*+(?:is|of|was|at|->|:=|\|)|\s)\s*+{_NUMBER}\S*",
         "`{found}` is not name=value",
         "print {metric}=0.9 with an equals sign",
     ),
     _NearMiss(
         "longer-name",
         "A name counts only if it is the metric's to the letter: val_loss is a metric of its own, not loss.",
-        rf"(?<![\w|-])(?:[\w-]+NAME[\w-]*|NAME[\w-]+)\s*=\s*{_NUMBER}\S*",
+        rf"(?<![\w|-])(?>[\w-]+?NAME[\w-]*|NAME[\w-]+)\s*=\s*{_NUMBER}\S*",
         "`{found}` is another metric than {metric}",
         "make that name the objectiveMetricName, or print {metric}=0.9",
         lambda metric, line, found: "\x1b" in line,

@@ -137,7 +137,7 @@ def _as_printed(log: Log, found: Sequence[Finding], lines: Sequence[str]) -> str
     return None
 
 
-_AT = re.compile(r"(?i)(epoch|step|iter|fold|batch)\w*\W*\d")
+_AT = re.compile(r"(?i)(epoch|step|iter|fold|batch)\w{0,30}\W{0,9}\d")
 """A name that only one line has, as "best accuracy at epoch 2"."""
 
 

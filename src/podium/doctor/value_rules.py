@@ -151,7 +151,7 @@ for _trap in (
 def _unreadable_while_stopping_early(log: Log) -> Iterator[Violation]:
     if not log.reader.stops_early:
         return
-    pair = re.compile(r"[\w|-]+\s*=\s*(?![+-]?\.?\d)\S*")
+    pair = re.compile(r"(?<![\w|-])[\w|-]++\s*=\s*+(?![+-]?\.?\d)\S*")
     lines = [(line, match[0]) for line in log.lines if (match := pair.search(line.text))]
     if lines:
         where = line_numbers(line for line, _ in lines)
@@ -169,7 +169,7 @@ _TIMELIKE = re.compile(
     r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(:\d\d)?|\d\d:\d\d:\d\d|(?<!\d)1[67]\d{8}(\.\d+)?(?!\d)"
 )
 _PROGRESS = re.compile(
-    r"\[\s*\d+/\d+|\b(batch|step|iter(ation)?)\b|\d+/\d+ \[|it/s|\r", re.IGNORECASE
+    r"\[\s*\d+/\d|\b(batch|step|iter(ation)?)\b|\d/\d+ \[|it/s|\r", re.IGNORECASE
 )
 
 

@@ -103,7 +103,7 @@ def write_file(path: Path, content: str | bytes) -> None:
         ) from None
 
 
-def load_yaml(content: bytes | bytearray | str, name: str) -> list[Any]:
+def load_yaml(content: bytes | bytearray | str, name: str, *, own: bool = False) -> list[Any]:
     """Parse all documents of a YAML or JSON text into values that JSON can hold; empty documents
     are skipped.
 
@@ -113,6 +113,7 @@ def load_yaml(content: bytes | bytearray | str, name: str) -> list[Any]:
     Args:
         content: The text, or its bytes in UTF-8.
         name: Name of the file, for errors.
+        own: Whether nobody but podium reads it: a number such as 010 is refused then.
 
     Raises:
         InvalidInput: It is not YAML, exceeds a limit, or holds a value that JSON cannot.
@@ -128,7 +129,7 @@ def load_yaml(content: bytes | bytearray | str, name: str) -> list[Any]:
             "remove the directives",
         )
     try:
-        loader = Loader(text, MAX_YAML)
+        loader = Loader(text, MAX_YAML, own=own)
         documents = []
         while loader.check_data():
             documents.append(loader.get_data())
@@ -287,7 +288,12 @@ def _expect(kind: Any, value: Any, name: str, field: str) -> Any:
 def _wrong(value: Any, name: str, field: str, wanted: str) -> InvalidInput:
     given = repr(value)
     given = given if len(given) <= 60 else f"{given[:60]}…"
-    return InvalidInput(f"{name}: {field or 'the document'} must be {wanted}, but is {given}")
+    hint = (
+        'a text such as "no" stands in quotes'
+        if wanted == TYPE_NAMES[str] and isinstance(value, bool)
+        else None
+    )
+    return InvalidInput(f"{name}: {field or 'the document'} must be {wanted}, but is {given}", hint)
 
 
 def _join(field: str, name: str) -> str:

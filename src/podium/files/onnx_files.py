@@ -10,6 +10,19 @@ LARGEST = 2**31
 """Bytes: protobuf, which ONNX is written in, has no larger messages."""
 
 
+def require_fits(size: int, name: str) -> None:
+    """Refuse a model of more bytes than an ONNX file holds.
+
+    Raises:
+        InvalidInput: It is one.
+    """
+    if size > LARGEST:
+        raise InvalidInput(
+            f"{name} takes {size:,} bytes, and an ONNX model holds at most {LARGEST:,}",
+            'weights of 16 bits, or a predict command: kit.save_model(directory, predict=["python", "predict.py"])',
+        )
+
+
 def read_model(model: bytes | Path, name: str) -> bytes:
     """Return the bytes of a model that keeps its weights in itself.
 
@@ -19,13 +32,12 @@ def read_model(model: bytes | Path, name: str) -> bytes:
 
     Raises:
         Damaged: It is not an ONNX model.
-        InvalidInput: A tensor of it is elsewhere.
+        InvalidInput: A tensor of it is elsewhere, or it is larger than an ONNX model can be.
     """
     from google.protobuf.message import DecodeError
     from onnx import ModelProto
 
-    if isinstance(model, Path) and model.stat().st_size > LARGEST:
-        raise Damaged(f"{name} is not an ONNX model: it is larger than {LARGEST:,} bytes")
+    require_fits(model.stat().st_size if isinstance(model, Path) else len(model), name)
     content = model.read_bytes() if isinstance(model, Path) else model
     try:
         parsed = ModelProto.FromString(content)

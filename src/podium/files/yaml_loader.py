@@ -1,6 +1,7 @@
 """YAML within limits, read as kubectl reads it: the parser of libyaml with a composer that
 counts."""
 
+import json
 import math
 import re
 from typing import Any
@@ -44,11 +45,13 @@ else:  # pragma: no cover - wheels of PyYAML carry libyaml
 class Loader(Composer, _Parser, SafeConstructor, Resolver):
     """Loads plain data only: null, booleans, numbers, text, lists and mappings.
 
-    Numbers are those of kubectl: ``1e-3`` is one; ``2026-01-02`` and ``1:30`` are text.
+    Numbers are those of kubectl: ``1e-3`` is one; ``2026-01-02`` and ``1:30`` are text. In podium's
+    own files ``010``, which is 8 there and 10 elsewhere, is none.
     """
 
-    def __init__(self, text: str, max_characters: int) -> None:
+    def __init__(self, text: str, max_characters: int, *, own: bool = False) -> None:
         _Parser.__init__(self, text)
+        self._own = own
         Composer.__init__(self)
         SafeConstructor.__init__(self)
         Resolver.__init__(self)
@@ -79,14 +82,18 @@ class Loader(Composer, _Parser, SafeConstructor, Resolver):
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         """Compose a mapping; a key that stands in it twice is an error, for one of its values would
-        be lost."""
+        be lost: as 1 and 0x1, or yes and true."""
         node: Any = super().compose_mapping_node(anchor)
-        seen = set[str]()
+        seen = set[Any]()
         for key in (key for key, _ in node.value if isinstance(key, ScalarNode)):
-            if key.value in seen and key.value != "<<":
+            if key.value == "<<":
+                continue
+            value = self.construct_object(key)
+            names = {value, value if isinstance(value, str) else json.dumps(value)}
+            if names & seen:
                 shown = f"the key {key.value[:40]!r} stands there twice"
                 raise ConstructorError(None, None, shown, key.start_mark)
-            seen.add(key.value)
+            seen |= names
         return node
 
     def _repeat(self, parent: Any, index: Any) -> Any:
@@ -122,6 +129,9 @@ class Loader(Composer, _Parser, SafeConstructor, Resolver):
         text = str(self.construct_scalar(node))
         if not re.fullmatch(_INT, text) or len(text) > 80:
             raise ConstructorError(None, None, f"{text[:40]!r} is not an integer", node.start_mark)
+        if self._own and re.fullmatch(r"[-+]?0[0-7_]+", text):
+            shown = f"{text} is octal to some and decimal to others: write it without the 0, or in quotes"
+            raise ConstructorError(None, None, shown, node.start_mark)
         number = int(self.construct_yaml_int(node))
         return number if number in _INT64 else float(number)
 

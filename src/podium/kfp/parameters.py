@@ -54,8 +54,10 @@ class Parameter:
         if self.type is float and type(value) is int:
             value = float(value)
         if type(value) is not self.type:
+            quoted = self.type is str and isinstance(given, bool)
             raise InvalidInput(
-                f"{self.name} is {_ARTICLES[self.type]}, not {given!r}", self.description
+                f"{self.name} is {_ARTICLES[self.type]}, not {given!r}",
+                'a text such as "no" stands in quotes' if quoted else self.description,
             )
         return value
 

@@ -74,7 +74,7 @@ class Project:
             InvalidInput: It cannot be read, or holds something else than one mapping.
         """
         try:
-            documents = load_yaml(read_text(file), str(file))
+            documents = load_yaml(read_text(file), str(file), own=True)
         except OSError as error:
             raise InvalidInput(f"{file} cannot be read: {error.strerror}") from error
         content = documents[0] if len(documents) == 1 else None

@@ -171,7 +171,7 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
             sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]
         ):
             try:
-                documents = load_yaml(read_text(file), str(file))
+                documents = load_yaml(read_text(file), str(file), own=True)
             except OSError as error:
                 hint = "name a YAML file with schedules, or a directory of them; see docs/cluster-operations.md"
                 raise InvalidInput(f"{file} cannot be read: {error.strerror}", hint) from error

@@ -24,7 +24,7 @@ class Library:
     name: str
 
     line: re.Pattern[str]
-    """Tells its lines from others."""
+    """Tells its lines from others; a group (?>…) keeps it from looking for a later beginning."""
 
     patterns: tuple[str, ...]
     """metricsFormats that read them."""
@@ -86,7 +86,7 @@ LIBRARIES = (
     Library(
         key="huggingface",
         name="Hugging Face's Trainer",
-        line=re.compile(r"\{'(?:eval_|train_)?loss': '?[\d.eE+-]+'?, .*'epoch': "),
+        line=re.compile(r"(?>^.*?\{'(?:eval_|train_)?loss': '?[\d.eE+-]+'?, ).*'epoch': "),
         patterns=(rf"'([\w/|-]+)': '?{_NUMBER}",),
         metric="eval_accuracy",
         training=re.compile(r"loss|train_.*|grad_norm|learning_rate|epoch|.*_(runtime|per_second)"),
@@ -95,7 +95,8 @@ LIBRARIES = (
         key="lightning",
         name="Lightning",
         line=re.compile(
-            r"Epoch \d+(?:/\d+ +|: +\d+%\|).*\d+/\d+.*it/s|(?:Validate|Test) metric .*DataLoader 0"
+            r"(?>^.*?Epoch \d+(?:/\d+ +|: +\d+%\|))(?>.*?\d/\d).*it/s"
+            r"|(?>^.*?(?:Validate|Test) metric ).*DataLoader 0"
         ),
         # The bar of tqdm, that of rich, which has a line for each metric, and the table of validate() and test().
         patterns=(
@@ -108,7 +109,7 @@ LIBRARIES = (
     Library(
         key="keras",
         name="Keras",
-        line=re.compile(r"\d+/\d+(?:\x1b\[0m)? .*? - \w+: [\d.e+-]+"),
+        line=re.compile(r"(?>^.*?\d/\d+(?:\x1b\[0m)? ).*? - \w+: [\d.e+-]+"),
         patterns=(rf"([\w/|-]+): {_NUMBER}",),
         metric="val_accuracy",
         training=re.compile(r"(?!val_).*"),
@@ -116,7 +117,7 @@ LIBRARIES = (
     Library(
         key="xgboost",
         name="XGBoost",
-        line=re.compile(r"^\[\d+\]\t[\w-]+-[\w@.-]+:[\d.eE+-]+"),
+        line=re.compile(r"^\[\d+\]\t(?>[\w-]+?-)[\w@.-]+:[\d.eE+-]+"),
         patterns=(rf"([\w@.-]+):{_NUMBER}",),
         metric="eval-logloss",
         training=re.compile(r"d?train(ing)?-.*"),

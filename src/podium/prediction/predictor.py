@@ -21,7 +21,7 @@ from podium.data.rows import Problem
 from podium.data.schema import DatasetInfo
 from podium.data.split import Split
 from podium.display.notebook import say
-from podium.errors import InvalidInput, PodiumError
+from podium.errors import Damaged, InvalidInput, PodiumError
 from podium.files.documents import parse
 from podium.prediction.command import CommandModel
 from podium.prediction.predictions import Outcome, Predictions, UnknownValues, decided
@@ -96,10 +96,11 @@ class Predictor:
 
     @cached_property
     def _known_ranges(self) -> Profile | None:
-        """The profile, which a warning alone needs; None for one that cannot be read."""
+        """The profile, which a warning alone needs; None for one that is not what it should be, but
+        an error, which is not kept, while its storage is away."""
         try:
             return self.profile
-        except PodiumError as error:
+        except (InvalidInput, Damaged) as error:
             say(f"warning: numbers outside the range of training go unnoticed: {error.message}")
             return None
 

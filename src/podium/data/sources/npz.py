@@ -99,9 +99,20 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
             for part, arrays in parts.items()
             if "group" in roles and part != "train"
         },
-        times=columns.get("time"),
+        times=_times(columns["time"], options.time) if "time" in columns else None,
         given=columns["part"].astype(str) if "part" in columns else None,
     )
+
+
+def _times(times: Array, name: str) -> Array:
+    if times.dtype.kind not in "US":
+        return times
+    try:
+        return times.astype("datetime64[us]")
+    except ValueError as error:
+        raise InvalidInput(
+            f"the time {name} holds texts that are no dates: {error}", "write dates as 2026-01-31"
+        ) from error
 
 
 def _open(location: str, scratch: Path) -> Arrays:

@@ -36,7 +36,7 @@ _MANY_CATEGORIES = 20
 
 _UNIT = r"(?P<unit>[a-zµ°][A-Za-z/²³]{0,8}|[A-Z][a-z]{1,8}|[KMGT]?B?|[KMGT]|[^\W\d_a-zA-Z][^\W\d_]{0,7})"
 _LIKE_NUMBER = re.compile(
-    rf"[<>~≤≥≈ ]*{BEFORE}(?!0\d)\d+([., {GROUPS}]\d{{3}})*([.,]\d+)?\s?{_UNIT}{AFTER}\.?|(?P<clock>\d\d?:\d\d(:\d\d)?)"
+    rf"[<>~≤≥≈]*{BEFORE}(?!0\d)\d+([., {GROUPS}]\d{{3}})*([.,]\d+)?\s?{_UNIT}{AFTER}\.?|(?P<clock>\d\d?:\d\d(:\d\d)?)"
 )
 _LIKE_DATE = re.compile(
     r"[^\W\d]{3,9}\.? \d{1,2},? \d{4}"
@@ -44,9 +44,14 @@ _LIKE_DATE = re.compile(
 )
 """12.3 kg, <0.5, 9,85, 12:30; 31.01.20, Jan 31, 2020."""
 
-_MOST_UNITS, _ORDINALS = 3, {"st", "nd", "rd", "th"}
-"""Different words after the numbers of a column that may be units; those that never are, nor any
-other single letter, as of house numbers and school classes."""
+_MOST_UNITS = 3
+"""Different words after the numbers of a column that may be units."""
+
+_COUNTED = re.compile(
+    "st|nd|rd|th|er|ère|i?ème|[ºªйя]|го|класс|группа|학년|호선"
+    "|.*[班级級组組号號楼层層階室期类類区區课課栋棟队隊章节節線线路番位回생生目반조호층동]"
+)
+"""Words that never are: 4th, 1班, 2号线; nor is any other single letter, as of house numbers."""
 
 _LETTERS = set("kKMGTBmglshLWVAJNCF°")
 """Units of one letter."""
@@ -405,7 +410,9 @@ def _is_day(match: re.Match[str]) -> bool:
 
 
 def _is_unit(word: str) -> bool:
-    return word not in _ORDINALS and (len(word) > 1 or word in _LETTERS or not word.isascii())
+    return not _COUNTED.fullmatch(word) and (
+        len(word) > 1 or word in _LETTERS or not word.isascii()
+    )
 
 
 def _how_to_write(example: str) -> str:

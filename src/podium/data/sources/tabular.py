@@ -221,14 +221,26 @@ class Survey:
         if guess.exact in DATES:
             days = to_days(self.kept[name], self.missing_values, guess.exact)[0]
             return (days * 86_400_000_000).astype("datetime64[us]")
-        dates = [] if guess.slashed else _dates_in(self._numbers(name, "the time"))
-        if guess.slashed or len(dates) > 1:
+        if guess.slashed:
+            raise self._unclear(name)
+        numbers = self._numbers(name, "the time")
+        dates = _dates_in(numbers)
+        if len(dates) > 1 or _may_be_short_dates(numbers):
+            raise self._unclear(name)
+        if len(units := np.unique(_UNITS_SINCE.searchsorted(numbers))) > 1 and all(units % 2):
             raise InvalidInput(
-                f"{self.file.name}: the time {name} may have the day or the month first, as in "
-                f"{guess.first!r}",
-                "write dates as 2026-01-31",
+                f"{self.file.name}: the time {name} holds more than one unit, such as seconds and "
+                f"milliseconds since 1970: {numbers.min():.0f} and {numbers.max():.0f}",
+                "write all of them in one unit",
             )
-        return dates[0] if dates else self._numbers(name, "the time")
+        return dates[0] if dates else numbers
+
+    def _unclear(self, name: str) -> InvalidInput:
+        return InvalidInput(
+            f"{self.file.name}: the time {name} may have the day, the month or the year first, as "
+            f"in {self.guesses[name].first!r}",
+            "write dates as 2026-01-31",
+        )
 
     def given(self, name: str) -> NDArray[np.str_]:
         """Return what the file calls the part of each row, [n]; without such a column, that of its
@@ -376,6 +388,27 @@ def _dates_in(numbers: NDArray[np.float64]) -> list[Array]:
             dates = start + (day - 1).astype("timedelta64[D]")
             found += [] if any((dates == other).all() for other in found) else [dates]
     return found
+
+
+_UNITS_SINCE = np.array([10.0**power for power in (9, 10, 12, 13, 15, 16, 18, 19)])
+"""Seconds since 1970 in the years 2001 to 2286 lie between the first two, then milliseconds, and so
+on."""
+
+
+def _may_be_short_dates(numbers: NDArray[np.float64]) -> bool:
+    """Return whether all may be dates such as 310126 or 013126, whose order is not that of time:
+    they stay within days and months, which a counter passes."""
+    if not ((numbers >= 1_01_00) & (numbers <= 31_12_99) & (numbers % 1 == 0)).all():
+        return False
+    first, second, last = numbers // 10_000, numbers // 100 % 100, numbers % 100
+    if (
+        second.min() < 1
+        or max(first.max(), second.max()) > 31
+        or min(first.max(), second.max()) > 12
+    ):
+        return False
+    days, months, years = (len(np.unique(part)) for part in (first, second, last))
+    return days > 1 or (months > 1 and years < 50)
 
 
 def open_table(location: str, options: DataOptions, scratch: Path) -> RowFile:
