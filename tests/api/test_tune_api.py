@@ -91,6 +91,70 @@ def test_a_script_may_tune_a_function_of_its_own(home: Path) -> None:
     assert last == "2.0 True"
 
 
+DECORATED = """
+from __future__ import annotations
+import math
+from typing import TYPE_CHECKING
+import parts.scale
+import podium
+from wrapping import doubled
+if TYPE_CHECKING:
+    import numpy
+
+def plain(x):
+    return x
+
+same = plain
+
+@doubled
+def train(x: numpy.ndarray, data="digits") -> float:
+    return math.floor(same(x)) * parts.scale.TEN + len(data)
+
+sweep = podium.tune(train, {"x": [2]}, objective="score", algorithm="grid", trials=1)
+print(sweep.best.value)
+try:
+    podium.tune(doubled(plain), {"x": [2]}, objective="score")
+except podium.errors.InvalidInput as error:
+    print(error.message)
+
+square = lambda x: x * x
+
+def squared(x):
+    return square(x)
+
+try:
+    podium.tune(squared, {"x": [2]}, objective="score")
+except podium.errors.InvalidInput as error:
+    print(error.message)
+"""
+
+WRAPPING = """
+import functools
+
+def doubled(function):
+    @functools.wraps(function)
+    def wrapper(**given):
+        return 2 * function(**given)
+    return wrapper
+"""
+
+
+def test_a_trial_calls_the_decorated_function_or_none(home: Path) -> None:
+    Path("mine.py").write_text(DECORATED)
+    Path("wrapping.py").write_text(WRAPPING)
+    Path("parts").mkdir()
+    Path("parts/scale.py").write_text("TEN = 10\n")
+    done = subprocess.run(
+        [sys.executable, "mine.py"], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "52.0",
+        "__main__.plain is another function than the given one",
+        "squared uses square of type function, which only this process has",
+    ]
+
+
 ASUNDER = """
 import sys
 sys.path.insert(0, "elsewhere")

@@ -70,6 +70,15 @@ def test_what_is_not_code_is_left_out(project: Path) -> None:
     assert sorted(entries(pack(project).content)) == ["lib/net.py", "run.sh", "train.py"]
 
 
+def test_a_checkout_that_git_does_not_read_is_not_packed(project: Path) -> None:
+    git(project, "init", "-q")
+    (project / ".gitignore").write_text("*.csv\n")
+    (project / "people.csv").write_text("name\n")
+    (project / ".git/config").write_text("[")
+    with pytest.raises(InvalidInput, match=r"git cannot say which files .* it ignores.*bad config"):
+        pack(project)
+
+
 def test_what_git_ignores_is_left_out(project: Path) -> None:
     git(project, "init", "-q")
     (project / ".gitignore").write_text("*.csv\nbuild/\n")

@@ -5,6 +5,8 @@ notebook is no module. So its source is collected together with the imports, fun
 constants that it names. Functions of any other module are imported by their name.
 """
 
+import __future__
+
 import ast
 import base64
 import builtins
@@ -15,7 +17,7 @@ import site
 import sys
 import sysconfig
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -69,10 +71,16 @@ class FunctionSource:
                 f"{name} is not a plain function, so a process of its own cannot import it", hint
             )
         module = sys.modules.get(function.__module__)
+        scope = _scope(function) if module is None else vars(module)
+        if not _is_known(name, function, scope):
+            hint = f"write the decorator above def {name}, or pickle=True"
+            raise InvalidInput(
+                f"{function.__module__}.{name} is another function than the given one", hint
+            )
         if function.__module__ != "__main__" and module is not None:
             return cls(module=function.__module__, function=name, roots=tuple(_root(module)))
         collected = _Collected()
-        collected.add_definition(name, function, function.__globals__)
+        collected.add_definition(name, function, _scope(function))
         return cls(
             module=MODULE,
             function=name,
@@ -147,7 +155,7 @@ class _Collected:
     def text(self) -> str:
         return "\n".join(
             [
-                *self.imports,
+                *sorted(self.imports, key=lambda line: not line.startswith("from __future__")),
                 "",
                 "",
                 *(f"{definition}\n" for definition in self.definitions.values()),
@@ -160,6 +168,10 @@ class _Collected:
             return
         source = _source(name, value)
         self.definitions[name] = ""  # it may call itself
+        if any(known is __future__.annotations for known in scope.values()):
+            self.imports["from __future__ import annotations"] = None
+        for module in _submodules(source, scope):
+            self._add_import(f"import {module.__name__}", module)
         for used in sorted(_globals_of(value, source)):
             if used in scope:
                 self._add(used, scope[used], scope, name)
@@ -170,8 +182,14 @@ class _Collected:
             return
         if isinstance(value, ModuleType):
             self._add_import(f"import {value.__name__} as {name}", value)
-        elif isinstance(value, FunctionType | type) and value.__module__ == "__main__":
-            self.add_definition(name, value, scope)
+        elif (
+            isinstance(value, FunctionType | type)
+            and value.__module__ == "__main__"
+            and _is_known(value.__name__, value, scope)
+        ):
+            self.add_definition(value.__name__, value, _scope(value, scope))
+            if name != value.__name__:
+                self.definitions[name] = f"{name} = {value.__name__}"
         elif module := _importable(value):
             qualified = value.__qualname__
             self._add_import(f"from {module.__name__} import {qualified} as {name}", module)
@@ -187,6 +205,35 @@ class _Collected:
     def _add_import(self, statement: str, module: ModuleType) -> None:
         self.imports[statement] = None
         self.roots.extend(_root(module))
+
+
+def _scope(value: Any, otherwise: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the globals in which a function was written: those of a decorator's wrapper are the
+    decorator's."""
+    scope = getattr(inspect.unwrap(value), "__globals__", None)
+    return (otherwise or {}) if scope is None else scope
+
+
+def _is_known(name: str, value: Any, scope: Mapping[str, Any]) -> bool:
+    """Return whether a name stands for a function or class, or for one that was read anew; it does
+    not for a lambda, a closure, or what was decorated under another name."""
+    found = scope.get(name)
+    code = getattr(value, "__code__", None)
+    return found is value or (code is not None and getattr(found, "__code__", None) == code)
+
+
+def _submodules(source: str, scope: Mapping[str, Any]) -> Iterator[ModuleType]:
+    """Yield the modules that a source names behind their package: ``concurrent.futures``."""
+    for node in ast.walk(ast.parse(source)):
+        names = []
+        while isinstance(node, ast.Attribute):
+            names.append(node.attr)
+            node = node.value
+        module = scope.get(node.id) if isinstance(node, ast.Name) else None
+        while names and isinstance(module, ModuleType):
+            module = sys.modules.get(f"{module.__name__}.{names.pop()}")
+            if module is not None:
+                yield module
 
 
 def _source(name: str, value: Any) -> str:

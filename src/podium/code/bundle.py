@@ -240,8 +240,11 @@ def _files(root: Path) -> Iterator[str]:
 
 
 def _known_to_git(root: Path) -> list[str] | None:
-    """Return the files that git tracks or would track below a directory; None outside a
-    checkout."""
+    """Return the files that git tracks or would track below a directory; None outside a checkout.
+
+    Raises:
+        InvalidInput: It is a checkout that git does not read: what it ignores would be packed.
+    """
     command = [
         "git",
         "-C",
@@ -253,9 +256,19 @@ def _known_to_git(root: Path) -> list[str] | None:
         "--exclude-standard",
     ]
     try:
-        done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+        done = subprocess.run(
+            command, capture_output=True, timeout=60, env={**os.environ, "LC_ALL": "C"}
+        )
     except (OSError, subprocess.SubprocessError):
         return None
+    if done.returncode:
+        said = one_line(done.stderr.decode(errors="replace").strip())
+        if "not a git repository (" in said:
+            return None
+        raise InvalidInput(
+            f"git cannot say which files of {root} it ignores, which are no code: {said}",
+            f"git -C {shlex.quote(str(root))} status",
+        )
     listed = [os.fsdecode(name).rstrip("/") for name in done.stdout.split(b"\0") if name]
     names: set[str] = set()
     for name in listed:

@@ -66,7 +66,9 @@ class Call:
                 )
             given[name.replace("-", "_")] = self._value(name, text)
         return given | {
-            name: os.environ.get(variable, "") for name, variable in self.environment.items()
+            name: os.environ[variable]
+            for name, variable in self.environment.items()
+            if variable in os.environ  # else the function's own default
         }
 
     def _value(self, name: str, text: str) -> Any:
