@@ -43,6 +43,7 @@ def test_everything_holds_under_every_schedule(
         ("registry", 1001158),  # the second arrival of a write met a later upload's file
         ("registry", 7017203),  # a clock two days ahead took a deletion that went on for an old one
         ("buckets", 7017601),  # the same where a lock stands for conditions
+        ("buckets", 8003418),  # an upload was named over another's file of the same name
         ("buckets", 20183),  # a server's check and store were one step, and passed the probe
         ("sweeps", 32),  # a succeeded trial got a second end: its job could not be removed
         ("sweeps", 492),  # a late event began a sweep that had ended

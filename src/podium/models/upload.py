@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,8 @@ class Upload:
     """Its metadata.json."""
 
     progress: Progress | None
+    etags: dict[str, str] = field(default_factory=dict)
+    """Etag by file, of those that are written."""
 
     @classmethod
     def prepare(
@@ -172,6 +174,7 @@ class Upload:
             raise InvalidInput(
                 f"{file} changed while it was uploaded", "upload it again once it is finished"
             )
+        self.etags[file] = entry.etag
 
     def _renew(self, key: str, file: str, *, over_leftovers: bool) -> Entry:
         """Write an equal leftover once more, so that it is young: leftovers are collected by their
@@ -243,9 +246,9 @@ class Upload:
             looked = there.collected
             published, content = self._put_metadata()
             digest = sha256_of(content)[0]
-            present_keys = {entry.key for entry in self.ledger.entries(name)}
-            for file in self.files:
-                if f"{self.version.prefix}/{file}" not in present_keys:
+            present = {entry.key: entry.etag for entry in self.ledger.entries(name)}
+            for file in self.files:  # another may stand there, of an upload after a deletion
+                if present.get(f"{self.version.prefix}/{file}") != self.etags[file]:
                     self._put(file, None)
             if self.ledger.change(publish).versions.get(name) == digest:
                 return published
