@@ -85,7 +85,7 @@ FOUND = {
         "what a collector took during an upload stays away": 2438,
         "an upload begins beside a deletion that goes on": 446,
         "an upload over leftovers does not stop their collector": 64,
-        "a collector that slept deletes what was uploaded again": 5136,
+        "a collector that slept deletes what was uploaded again": 10107,
         "a version that is needed is deleted": 7,
         "garbage is collected without a word in the document": 3,
         "an upload is named beside a deletion that is under way": 16442,
