@@ -66,8 +66,8 @@ class Running:
         self.number, self.code = 100 + machine.count, 0
         self.name, self._has_code = name, False
         self.over = Event()
-        self.askers: set[Life] = set()
-        """Who sent it signals: maybe itself, as its parent is gone."""
+        self.askers: set[Life | None] = set()
+        """Who sent it signals: maybe itself, as its parent is gone; None for the kernel."""
 
         self.handlers: dict[int, Callable[..., object]] = {}
         self.environ = dict(real_os.environ)
@@ -112,7 +112,8 @@ class Running:
         """Send it a signal."""
         if self.life.dead:
             return
-        self.askers.add(here().task().life)
+        task = getcurrent()
+        self.askers.add(task.life if isinstance(task, Task) else None)
         handler = self.handlers.get(number)
         if number != real_signal.SIGKILL and handler:
             here().spawn(self.life, lambda: handler(number, None), "signal")

@@ -63,6 +63,7 @@ def test_everything_holds_under_every_schedule(
         ("files", 10875),  # a deletion that waited took the sweep that another had begun meanwhile
         ("runs", 7008929),  # the model's: a run's command had not taken the first report yet
         ("runs", 7014795),  # the model's: a child whose parent was killed had ended by itself
+        ("runs", 8000856),  # the model's: a child was killed as its dead parent was unwound
         ("runs", 701333),  # a step whose log could not be written went on beside its next try
         ("schedules", 5000150),  # of three applied in one second the oldest stayed
         ("schedules", 2510),  # each of two who applied at once deleted the other's schedule
