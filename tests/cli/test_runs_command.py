@@ -61,6 +61,11 @@ def test_runs_are_listed_with_the_state_they_are_in(podium: Callable[..., Result
     assert "mnist  killed" in podium("list").stdout
 
 
+def test_the_newest_runs_are_listed_alone(podium: Callable[..., Result]) -> None:
+    rows = json.loads(podium("list", "--last", "1", "--json").stdout)
+    assert [row["run"] for row in rows] == ["20260110-010101-bbbb"]
+
+
 def test_a_run_is_named_by_its_beginning_or_latest(home: Path) -> None:
     known = Runs()
     assert known["latest"].id == "20260110-010101-bbbb"

@@ -54,8 +54,7 @@ def runs() -> None:
     "--last",
     metavar="N",
     type=click.IntRange(min=1),
-    default=30,
-    help="Number of a server's newest runs to list; 30 by default.",
+    help="Number of the newest to list; all of this machine or 30 of a server by default.",
 )
 @click.option(
     "--tag", "tags", metavar="NAME", multiple=True, help="Only runs with this tag; may be repeated."
@@ -64,7 +63,11 @@ def runs() -> None:
 @server_options
 @click.pass_context
 def _list(
-    context: click.Context, last: int, tags: tuple[str, ...], as_json: bool, server: ServerOptions
+    context: click.Context,
+    last: int | None,
+    tags: tuple[str, ...],
+    as_json: bool,
+    server: ServerOptions,
 ) -> None:
     """List the runs and sweeps on this machine, or with --host the runs of a server, the newest
     last.
@@ -85,7 +88,7 @@ def _list(
                 f"runs of a server have no tags, but got --tag {tags[0]}",
                 "leave out --tag or --host",
             )
-        on_server = server.runs().newest(last)
+        on_server = server.runs().newest(last or 30)
         output(as_json, [run.to_json() for run in on_server], lambda: _listed(on_server))
         return
     tagged = [run for run in podium.runs().all if set(tags) <= set(run.record.tags)]
@@ -94,6 +97,7 @@ def _list(
         *([] if tags else _sweeps()),
     ]
     rows.sort(key=lambda row: datetime.fromisoformat(row["began"]))
+    rows = rows[-(last or len(rows)) :]
     output(as_json, rows, lambda: _drawn(rows))
 
 
