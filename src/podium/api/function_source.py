@@ -70,14 +70,15 @@ class FunctionSource:
             raise InvalidInput(
                 f"{name} is not a plain function, so a process of its own cannot import it", hint
             )
-        module = sys.modules.get(function.__module__)
+        named = function.__module__ != "__main__"  # a doctest's __main__ is no module
+        module = sys.modules.get(function.__module__) if named else None
         scope = _scope(function) if module is None else vars(module)
         if not _is_known(name, function, scope):
             hint = f"write the decorator above def {name}, or pickle=True"
             raise InvalidInput(
                 f"{function.__module__}.{name} is another function than the given one", hint
             )
-        if function.__module__ != "__main__" and module is not None:
+        if module is not None:
             return cls(module=function.__module__, function=name, roots=tuple(_root(module)))
         collected = _Collected()
         collected.add_definition(name, function, _scope(function))
