@@ -14,11 +14,17 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from podium.data import artifact
+from podium.data.blocks import Selection
+from podium.data.held_out import HeldOut
+from podium.data.near import NearItems
+from podium.data.seen import SeenItems
 from podium.models import open_registry
+from podium.models.shared_items import predictions
 from podium.prediction import Outcome, open_model, predictor
 from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.storage import connect
 from podium.storage.transfer import put
+from podium.training.import_model import ModelSource
 
 pytestmark = pytest.mark.whole
 
@@ -74,6 +80,7 @@ def fitted(wine: Path) -> dict[str, Any]:
         "logistic": LogisticRegression(max_iter=5000).fit(rows, labels),
         "weak": LogisticRegression(max_iter=5000, C=1e-6).fit(rows, labels),
         "bayes": GaussianNB().fit(rows, labels),
+        "whole": LogisticRegression(max_iter=5000).fit(load_wine().data, load_wine().target),
     }
 
 
@@ -158,7 +165,7 @@ def test_a_graph_from_elsewhere_is_promoted_and_predicts(
     _, _, err = typed("models", "promote", "wine", "first", "--rule", "better")
     assert (code, err.count(guess)) == (0, 1)
     code, out, err = typed("models", "upload", "wine", source, "--data", wine / "data", "--json")
-    assert (code, err) == (0, "")
+    assert (code, len(err.splitlines())) == (0, 1)
     version = json.loads(out)
     assert set(version["files"]) == {
         "model.onnx", "metrics.json", "predictions.npy", "target.npy", "test-items.npy", "preprocessing.json", "profile.json"
@@ -177,6 +184,35 @@ def test_a_graph_from_elsewhere_is_promoted_and_predicts(
     given = [prediction["class"] for prediction in json.loads(out)["predictions"]]
     rows = load_wine().data.astype(np.float32)
     assert given == [f"grape {label}" for label in fitted["logistic"].predict(rows)]
+
+
+def test_nobody_knows_what_an_upload_has_learned(
+    files: str, graph: Callable[[str], Path], wine: Path, typed: Typed
+) -> None:
+    """It may know the test items by heart, and no file of it says so."""
+    said = "it is not known which items wine whole was trained on"
+    _, _, err = typed(
+        "models", "upload", "wine", graph("whole"), "--data", wine / "data", "--version", "whole"
+    )
+    assert said in err
+    for data in ((), ("--data", wine / "data")):
+        *_, err = typed("models", "promote", "wine", "whole", "--rule", "likely", *data)
+        assert said in err
+
+
+def test_nearly_seen_items_stay_out_of_stored_comparisons(
+    files: str, graph: Callable[[str], Path], wine: Path
+) -> None:
+    place, held_out = graph("weak"), HeldOut.open(wine / "data")
+    six = Selection(part=held_out.part, index=np.arange(6))
+    near = NearItems.of([six], held_out.info.inputs)
+    assert near
+    seen = SeenItems(hashes=np.empty(0, np.uint64), near=(near,))
+    (place / "seen.npz").write_bytes(seen.to_bytes())
+    model = open_registry(files).model("wine")
+    version = ModelSource(uri=str(place), data=str(wine / "data")).upload(model, "first")
+    for data in (None, str(wine / "data")):
+        assert len(predictions([version], data).items) == len(held_out) - 6
 
 
 @pytest.mark.parametrize("store", ["moto"], indirect=True)

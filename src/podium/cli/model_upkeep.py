@@ -78,6 +78,8 @@ def upload(name: str, version: str, storage: str | None, as_json: bool, **source
       podium models upload churn trained/ --data prepared/
       podium models upload churn s3://team/churn --version 2026-05 --data s3://team/churn/data
     """
+    from podium.data.seen import SEEN
+    from podium.models.shared_items import unknown_training
     from podium.training.import_model import ModelSource
 
     with doing(f"uploading {source['uri']}"):
@@ -87,6 +89,8 @@ def upload(name: str, version: str, storage: str | None, as_json: bool, **source
             f"{stored.version} has no preprocessing.json: podium predict needs --data for it",
             err=True,
         )
+    if stored.facts.value is not None and SEEN not in stored.files:
+        echo(f"warning: {unknown_training(stored.title)}", err=True)
     text = f"{name} {stored.version}: {plural(len(stored.files), 'file')}, {size(stored.size)}"
     if stored.facts.value is not None:
         text += f", {stored.facts.metric.name} {figure(stored.facts.value)} on the test part"

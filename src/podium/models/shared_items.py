@@ -16,7 +16,6 @@ import numpy as np
 from podium.data import sealed
 from podium.data.artifact import describe
 from podium.data.held_out import HeldOut, TestInputs
-from podium.data.schema import DatasetInfo
 from podium.data.seen import (
     SEEN,
     SeenItems,
@@ -243,6 +242,7 @@ class TestItems:
                 decided=threshold.decide(array, own) if threshold else None,
                 classes=own,
                 fair=fair,
+                notes=_unknown(version, digests[0]) if seen is None else (),
             )
 
         units, keys = (None, None) if hashes is None else (hashes[:, 1], hashes[:, 2])
@@ -419,7 +419,7 @@ def _prepare(
     Task.of(held_out.info).require_same(version)
     taken = held_out.inputs_for(_preprocessing(version), name)
     seen = seen_by(version)
-    notes = _unknown(version, held_out.info, name) if seen is None else ()
+    notes = _unknown(version, held_out.info.test_digest) if seen is None else ()
     return taken, *unseen(taken, held_out.groups, seen), notes
 
 
@@ -442,14 +442,16 @@ def check_comparable(model: "Championship", data: str) -> None:
         require_items(_prepare(champion, held_out)[1])
 
 
-def _unknown(version: Version, info: DatasetInfo, name: str) -> tuple[str, ...]:
-    if (
-        version.facts.dataset.test_digest == info.test_digest
-    ):  # what it was evaluated on it was not trained on
-        return ()
-    return (
-        f"it is not known which items {name} was trained on: some of the test items may be among them",
-    )
+def _unknown(version: Version, test_digest: str | None) -> tuple[str, ...]:
+    facts = version.facts
+    if facts.dataset.test_digest == test_digest and facts.origin.kind != "upload":
+        return ()  # a run keeps the items that it evaluates on from what it trains
+    return (unknown_training(version.title),)
+
+
+def unknown_training(name: str) -> str:
+    """Say that nobody knows whether a model has seen the test items."""
+    return f"it is not known which items {name} was trained on: some of the test items may be among them"
 
 
 def seen_by(version: Version) -> SeenItems | None:

@@ -188,7 +188,7 @@ def _judge(
         np.save(judged / TARGET, target)
         held_out.save_items(judged / TEST_ITEMS)
     if seen is not None:
-        (judged / SEEN).write_bytes(seen.to_bytes())
+        (judged / SEEN).write_bytes(seen.also(held_out.hashes()[taken.kept[~fresh]]).to_bytes())
     if not (directory.path / PREPROCESSING).is_file():
         write_preprocessing(info, judged)
     if not (directory.path / PROFILE).is_file() and {
