@@ -1,7 +1,7 @@
 """Bets on the items that came since the champion was promoted: who wins them, and how rarely by luck."""
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from podium.errors import InvalidInput
 from podium.models import Decision, PromotionRule, decide, open_registry
 from podium.models.decision import Earlier
 from podium.models.fresh import LEVEL, STAKES, Bets, NewItems, bet
+from podium.models.record import Record
 from podium.scoring import METRICS
 
 NONE_KNOWN = np.empty(0, np.uint32)
@@ -163,6 +164,20 @@ def test_equal_models_win_in_at_most_one_season_of_20(margin: float) -> None:
             won |= bets.capital >= 1 / LEVEL and lead > margin
         ever += won
     assert ever <= 300 * LEVEL
+
+
+def test_bets_on_other_items_are_not_forgotten() -> None:
+    units = np.arange(2000).astype(np.uint64) << np.uint64(32)
+    bets, *_ = bet(Bets(), np.full(1000, -0.01), np.arange(1000), 0.0, exact=True)
+    evidence = {"champion": "c", "metric": {"name": "accuracy"}, "fresh": asdict(bets)}
+    records = [Record.new("refusal", "m", "v", evidence=evidence)]
+
+    def asked(some: np.ndarray) -> tuple[int, Bets]:
+        new = NewItems.of(some, np.empty(0, np.uint64), records, "v", "c", "accuracy")
+        return len(new.known), new.before
+
+    assert asked(units[:1000]) == asked(units) == (0, Bets()), "a step that is repeated"
+    assert asked(units[1000:]) == asked(units[500:]) == (1000, bets)
 
 
 def rows(place: Path, count: int) -> str:

@@ -106,11 +106,12 @@ class NewItems:
             for record in records
             if record.grounds.fresh.spent and champion in (record.grounds.champion, record.replaced)
         ]
-        if bets and bets[-1].event == "refusal" and bets[-1].version == challenger:
-            bets.pop()  # a step that is repeated decides the same
         spent = [
             np.frombuffer(base64.b64decode(record.grounds.fresh.spent), "<u4") for record in bets
         ]
+        own_last = bets and (bets[-1].event, bets[-1].version) == ("refusal", challenger)
+        if own_last and np.isin(spent[-1], _short(units)).all():
+            del bets[-1], spent[-1]  # a step that is repeated decides the same
         # A promotion spends the capital: after a rollback, the champion's begins anew.
         goes_on = bets and bets[-1].event == "refusal" and bets[-1].grounds.metric.name == metric
         before = bets[-1].grounds.fresh if goes_on else Bets()
