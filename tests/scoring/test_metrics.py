@@ -213,6 +213,12 @@ def test_names_of_printed_metrics_mean_what_scoring_declares(metric: Metric) -> 
         "hamming",
         "d2_loss",
         "fpr_at_tpr",
+        "valLoss",
+        "MSELoss",
+        "testRMSE",
+        "meanAbsoluteError",
+        "val_losses",
+        "kl",
     ],
 )
 def test_less_of_an_error_is_better(name: str) -> None:
@@ -229,6 +235,10 @@ def test_less_of_an_error_is_better(name: str) -> None:
         "tpr_at_fpr",
         "recall_at_1_fpr",
         "tpr@fpr=0.01",
+        "negLogLoss",
+        "recallAtFPR",
+        "mAP",
+        "valF1",
     ],
 )
 def test_more_of_a_negated_error_is_better(name: str) -> None:

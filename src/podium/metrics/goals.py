@@ -17,13 +17,17 @@ _LESS = {
     "logloss", "mlogloss", "merror", "rmsle", "mape", "l1", "l2", "wer", "cer", "nll", "ppl", "bpb", "bpc", "brier",
     "ece", "eer", "fid", "msle", "smape", "deviance", "divergence", "distance", "crossentropy", "bce", "nloglik",
     "kullback", "kld", "hinge", "hamming", "huber", "pinball", "crps", "mase", "wape", "mdape", "medae", "mphe", "fpr",
-    "fnr", "lpips", "hausdorff", "hd95", "mpjpe",
+    "fnr", "lpips", "hausdorff", "hd95", "mpjpe", "losses", "errors", "nrmse", "wmape", "rmsd", "kl", "aic", "bic",
+    "bpd", "runtime",
 }  # fmt: skip
 _NEGATED = re.compile(
     r"((val|valid|test|eval)[\W_]+)?(neg_(log_loss|(mean|median|root|max)_\w*error|brier)|d2_\w+_score$)"
 )
 """What scikit-learn calls losses of which more is better: neg_log_loss, neg_mean_squared_error,
 d2_absolute_error_score."""
+
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+"""Where a word begins in valLoss and in MSELoss."""
 
 _SHARE = re.compile(r"acc|precision|recall|f1|auc|iou", re.IGNORECASE)
 _CONSTRAINT = re.compile(r"\s*([\w /@'.-]*?\w)\s*(<=|>=|<|>)\s*(\S+)\s*")
@@ -108,9 +112,10 @@ class Constraint:
 
 def less_is_better(name: str) -> bool:
     """Guess by the words in a metric's name whether less of it is better."""
-    first, *_ = re.split(r"@|[\W_]at[\W_]", name.lower())  # a rate at a rate of errors
+    name = _HUMP.sub("_", name).lower()
+    first, *_ = re.split(r"@|[\W_]at[\W_]", name)  # a rate at a rate of errors
     words = re.split(r"[\W_]+", re.sub(r"cross[\W_]entropy", "crossentropy", first))
-    return not _NEGATED.match(name.lower()) and not _LESS.isdisjoint(words)
+    return not _NEGATED.match(name) and not _LESS.isdisjoint(words)
 
 
 def is_share(name: str) -> bool:
