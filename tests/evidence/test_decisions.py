@@ -70,7 +70,7 @@ def endless(target: np.ndarray, predictions: np.ndarray) -> float:
 
 
 def test_a_metric_that_is_infinite_for_both_says_so() -> None:
-    metric = find_metric(f"max:{__name__}:endless")
+    metric = find_metric(f"min:{__name__}:endless")
     decision = decide(PromotionRule(), metric, TARGET[:20], right(15, 20), right(10, 20))
     assert not decision.promote
     assert "the metric is inf here and inf there" in decision.reasons[0]

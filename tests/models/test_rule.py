@@ -44,6 +44,15 @@ def test_better_needs_one_image_more() -> None:
     assert not decide(rule, ACCURACY, LABELS, wrong_at(1, 2), wrong_at(3)).promote
 
 
+def test_better_needs_one_group_more() -> None:
+    rule, groups = PromotionRule.parse("better"), np.arange(N) // 10
+    one, two = wrong_at(*range(5)), wrong_at(*range(8, 12))
+    refused = decide(rule, ACCURACY, LABELS, LABELS, one, groups)
+    assert not refused.promote
+    assert refused.reasons[-1].startswith("no: a single group tells the two apart")
+    assert decide(rule, ACCURACY, LABELS, LABELS, two, groups).promote
+
+
 def test_not_worse_allows_a_draw() -> None:
     rule = PromotionRule.parse("not-worse")
     assert decide(rule, ACCURACY, LABELS, wrong_at(1), wrong_at(2)).promote
@@ -330,6 +339,26 @@ def test_a_metric_that_is_not_a_number_loses() -> None:
     assert won.promote
     assert "that of the champion is not a number on these items" in won.reasons[0]
     json.dumps(won.evidence(), allow_nan=False)
+
+
+def test_who_replaces_an_undefined_champion_beats_a_constant_guess() -> None:
+    target = np.repeat([0, 1], [950, 50])
+    broken, poor = np.full((1000, 2), np.nan), np.full((1000, 2), 0.5)
+    refused = decide(PromotionRule(), METRICS["log_loss"], target, poor, broken)
+    assert not refused.promote
+    assert "is not better than a constant guess, the shares of the classes" in refused.reasons[-1]
+
+
+def infinite(target: np.ndarray, predictions: np.ndarray) -> float:
+    with np.errstate(divide="ignore"):
+        return float(np.divide(1.0, np.std(predictions)))
+
+
+@pytest.mark.parametrize("champion", [None, np.linspace(0, 1, 30)])
+def test_an_infinitely_good_value_of_ones_own_loses(champion: np.ndarray | None) -> None:
+    metric, target, constant = find_metric(f"max:{__name__}:infinite"), np.ones(30), np.zeros(30)
+    for rule in ("better,baseline=any", "not-worse,minimum=2"):
+        assert not decide(PromotionRule.parse(rule), metric, target, constant, champion).promote
 
 
 def test_a_first_champion_beats_a_constant_guess() -> None:

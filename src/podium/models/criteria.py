@@ -104,10 +104,24 @@ def _likely(least: float, case: Case) -> Iterator[Condition]:
 def _better(value: None, case: Case) -> Iterator[Condition]:
     assert case.compared
     yield case.compared.better, f"better than the champion: {_words(case)}"
-    gained, lost = case.compared.gained, case.compared.lost
-    few = gained is not None and lost is not None and gained + lost < _LEAST_CHANGED
-    if case.compared.better and few:
-        yield False, "a single item tells the two apart, which is chance: 2 or more are needed"
+    if case.compared.better and _differing(case) < _LEAST_CHANGED:
+        what = "item" if case.groups is None else "group"
+        yield False, f"a single {what} tells the two apart, which is chance: 2 or more are needed"
+
+
+def _differing(case: Case) -> float:
+    """Return of how many items, or groups, accuracy sees that one model alone has some right."""
+    compared = case.compared
+    assert compared
+    if compared.gained is None or compared.lost is None:
+        return math.inf
+    if case.groups is None:
+        return compared.gained + compared.lost
+    from podium.scoring.families import only_right
+
+    assert case.champion is not None
+    first, second = only_right(case.target, case.challenger, case.champion)
+    return len(set(case.groups[first | second].tolist()))
 
 
 def _not_worse(value: None, case: Case) -> Iterator[Condition]:

@@ -341,10 +341,8 @@ def _conditions(rule: PromotionRule, case: Case) -> list[Condition]:
 
 def _first(rule: PromotionRule, case: Case) -> Iterator[Condition]:
     words = f"{case.metric.name} {measured(case.figures)}"
-    if case.champion is not None:
-        yield True, f"{words}, and that of the champion is not a number on these items"
-        return
-    yield True, f"{words}{NO_CHAMPION}"
+    unknown = ", and that of the champion is not a number on these items"
+    yield True, f"{words}{NO_CHAMPION if case.champion is None else unknown}"
     constant, value = case.figures["constant"], case.figures["value"]
     low, high = case.figures["value_interval"] or (math.nan, math.nan)
     if constant and "baseline" not in rule and not case.metric.better(value, constant["value"]):

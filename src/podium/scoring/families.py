@@ -153,12 +153,17 @@ class RankMetric(Metric):
 @dataclass(frozen=True, kw_only=True)
 class FunctionMetric(Metric):
     """A function of one's own, function(target, predictions) -> float; imported when it is first
-    needed."""
+    needed.
+
+    An infinitely good value is none: it comes of a division by zero, as by the spread of a model
+    that says the same of all items.
+    """
 
     def value(self, target: Array, predictions: Array) -> float:
         function = self.load()
         try:  # copies: what the function works on in place must not change what is stored and measured
-            return float(function(np.array(target), np.array(predictions)))
+            value = float(function(np.array(target), np.array(predictions)))
+            return math.nan if value == (math.inf if self.maximize else -math.inf) else value
         except Exception as error:  # it is the user's code: anything may come
             message = f"the metric {self.name} failed: {type(error).__name__}: {error}"
             raise InvalidInput(
