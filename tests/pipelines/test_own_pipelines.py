@@ -489,3 +489,28 @@ def test_platform_settings_reach_every_step_or_none(tmp_path: Path) -> None:
     spec = read_spec(compile_pipeline(f"{file}:plain", platform=settings))
     executors = spec["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert executors.keys() == {"exec-one"}
+
+
+CONFIGURED = """
+from kfp import dsl
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def double(n: int) -> int:
+    return 2 * n
+
+@dsl.pipeline(
+    display_name="Twice", pipeline_root="s3://bucket/root",
+    pipeline_config=dsl.PipelineConfig(active_deadline_seconds=77))
+def twice(n: int = 1) -> int:
+    return double(n=n).output
+"""
+
+
+def test_platform_settings_take_nothing_from_a_pipeline(tmp_path: Path) -> None:
+    file = written(tmp_path, CONFIGURED)
+    plain, more = yaml.safe_load_all(compile_pipeline(file))
+    with_settings, further = yaml.safe_load_all(compile_pipeline(file, platform=["timeout=60"]))
+    assert with_settings == plain
+    assert plain["pipelineInfo"]["displayName"] == "Twice"
+    kept = further["platforms"]["kubernetes"]["pipelineConfig"]
+    assert kept == more["platforms"]["kubernetes"]["pipelineConfig"]

@@ -111,11 +111,11 @@ def _configured(pipeline: Any, settings: Mapping[str, Any]) -> Any:
     from kfp import dsl
     from kfp.dsl.pipeline_context import Pipeline
 
-    function: Callable[..., None] = pipeline.pipeline_func
+    function: Callable[..., Any] = pipeline.pipeline_func
 
-    @functools.wraps(function)
-    def with_settings(*args: Any, **kwargs: Any) -> None:
-        function(*args, **kwargs)
+    @functools.wraps(function)  # which takes its pipeline_root along
+    def with_settings(*args: Any, **kwargs: Any) -> Any:
+        outputs = function(*args, **kwargs)
         for task in Pipeline.get_default_pipeline().tasks.values():
             if task.pipeline_spec:
                 raise InvalidInput(
@@ -124,8 +124,14 @@ def _configured(pipeline: Any, settings: Mapping[str, Any]) -> Any:
                 )
             if not task.importer_spec:
                 _configure(task, **settings)
+        return outputs
 
-    return dsl.pipeline(name=pipeline.name, description=pipeline.description)(with_settings)
+    return dsl.pipeline(
+        name=pipeline.name,
+        description=pipeline.description,
+        display_name=pipeline.pipeline_spec.pipeline_info.display_name or None,
+        pipeline_config=pipeline.pipeline_config,
+    )(with_settings)
 
 
 REQUESTS = {
