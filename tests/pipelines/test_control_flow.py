@@ -397,6 +397,35 @@ IMPORT = HEAD + dedent("""
     """)
 
 
+LINKED = HEAD + dedent("""
+    @part
+    def first_line(given: dsl.Input[dsl.Dataset]) -> str:
+        return open(f"{given.path}/part/rows").read() + open(f"{given.path}/head").read()
+
+    @dsl.pipeline
+    def linked(place: str) -> str:
+        return first_line(given=dsl.importer(artifact_uri=place, artifact_class=dsl.Dataset).output).output
+    """)
+
+
+def test_a_change_behind_a_link_is_seen(tmp_path: Path) -> None:
+    (place := tmp_path / "place").mkdir()
+    (kept := tmp_path / "kept").mkdir()
+    (place / "part").symlink_to(kept)
+    (place / "head").symlink_to(tmp_path / "head")
+    (place / "part/up").symlink_to(place)  # it ends all the same
+
+    def said(rows: str, head: str) -> str:
+        (kept / "rows").write_text(rows)
+        (tmp_path / "head").write_text(head)
+        done = podium(tmp_path / "home", written(tmp_path, LINKED), f"place={place}", "--json")
+        return str(json.loads(done.stdout)["outputs"]["Output"])
+
+    assert said("a", "b") == "ab"
+    assert said("aa", "b") == "aab"
+    assert said("aa", "bbb") == "aabbb"
+
+
 def test_an_artifact_is_imported_and_a_container_stood_in_for(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("7")
     words = (f"place={tmp_path / 'data'}", 'kind="x', "--image-dir", f"busybox={tmp_path}")

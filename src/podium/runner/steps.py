@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -289,17 +289,31 @@ def _uris(values: Values) -> list[str]:
 
 
 def _state(place: str) -> list[list[Any]]:
-    """Return name, size and time of each file at a place; none of a URL."""
-    root = Path(place)
+    """Return name, size and time of each file at a place, those that links lead to; none of a
+    URL."""
     found: list[list[Any]] = []
     if not place:
         return found
-    for file in sorted(root.rglob("*")) if root.is_dir() else [root]:
+    for file in _files_at(place):
         with suppress(OSError):
-            if not file.is_dir():
-                status = file.lstat()
-                found.append([str(file.relative_to(root)), status.st_size, status.st_mtime_ns])
-    return found
+            status = os.stat(file) if os.path.exists(file) else os.lstat(file)
+            found.append([os.path.relpath(file, place), status.st_size, status.st_mtime_ns])
+    return sorted(found)
+
+
+def _files_at(place: str) -> Iterator[str]:
+    if not os.path.isdir(place):
+        yield place
+    seen: set[str] = set()
+    for folder, folders, files in os.walk(place, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:  # a link to a folder around it, or a second one to the same
+            folders.clear()
+            yield folder
+        else:
+            seen.add(real)
+            folders.sort()
+            yield from (os.path.join(folder, name) for name in files)
 
 
 def _inputs(step: Step) -> str:
