@@ -106,6 +106,81 @@ def test_branches_loops_and_parts_run_as_on_a_cluster(tmp_path: Path) -> None:
     assert record.log("say-5").read_text() == f"say-5 {record.id}/say-5\n"
 
 
+WITHIN = HEAD + dedent("""
+    @part
+    def configure(settings: dict, items: list) -> str:
+        return str(dict(sorted(settings.items()))) + str(items)
+
+    @dsl.pipeline
+    def within(word: str = "w", count: int = 3) -> str:
+        said = say(text="first").output
+        settings = {"said": said, "deep": {"word": f"a {word}"}, "run": dsl.PIPELINE_TASK_NAME_PLACEHOLDER}
+        return configure(settings=settings, items=[word, count, 1.5]).output
+    """)
+
+
+def test_a_value_within_a_dict_or_list_arrives(tmp_path: Path) -> None:
+    outcome, _ = run(tmp_path, WITHIN)
+    settings = {"deep": {"word": "a w"}, "run": "configure", "said": "first"}
+    assert outcome["outputs"] == {"Output": f"{settings}{['w', '3', 1.5]}"}
+
+
+MEMBER = HEAD + dedent("""
+    @dsl.pipeline
+    def member(rows: List[Dict[str, str]] = [{"a": "1", "b": "x"}]):
+        with dsl.ParallelFor(rows) as row:
+            say(text=row.b)
+            say(text=f"{row.b}!")
+
+    @dsl.pipeline
+    def made():
+        with dsl.ParallelFor(pieces(count=1).output) as row:
+            with dsl.If(row.n == "0"):
+                say(text=f"{row.n}!")
+    """)
+
+
+@pytest.mark.parametrize(("pipeline", "name"), [("member", "b"), ("made", "n")])
+def test_a_member_that_kfp_loses_is_named(tmp_path: Path, pipeline: str, name: str) -> None:
+    done = podium(tmp_path / "home", f"{written(tmp_path, MEMBER)}:{pipeline}")
+    assert f"error: the member '{name}' of a loop's item is within a text" in done.stderr
+    assert not (tmp_path / "home").exists()
+
+
+WRONG = HEAD + dedent("""
+    @part
+    def listed(items: list) -> list:
+        return items
+
+    @dsl.pipeline
+    def wrong(items: list):
+        with dsl.ExitHandler(finish()):
+            with dsl.ParallelFor(listed(items=items).output) as item:
+                double(n=item)
+    """)
+
+
+def test_an_item_of_another_type_is_refused(tmp_path: Path) -> None:
+    printed, record = run(tmp_path, WRONG, 'items=["1"]', code=2)
+    assert (
+        "error: double: n is a number, not '1', and a cluster refuses it, too" in (printed["error"])
+    )
+    assert record.log("finish").read_text() == "ended FAILED\n"
+
+
+IN_TEXT = HEAD + dedent("""
+    @dsl.pipeline
+    def in_text(key: Optional[str] = None, use: bool = True):
+        with dsl.If(use == True):
+            say(text=f"key {key}")
+    """)
+
+
+def test_a_text_around_no_value_is_refused(tmp_path: Path) -> None:
+    printed, _ = run(tmp_path, IN_TEXT, code=2)
+    assert "error: step say needs key, which has no value" in printed["error"]
+
+
 NO_VALUE = """
 import os
 from typing import Optional

@@ -249,6 +249,18 @@ def resolved(text: str, executor_input: Mapping[str, Any], constants: Constants)
     return _PLACEHOLDER.sub(value, text)
 
 
+def resolved_within(value: Any, executor_input: Mapping[str, Any], constants: Constants) -> Any:
+    """Return a value with the placeholders of all its texts replaced, inside of dicts and lists
+    too; keys stay."""
+    if isinstance(value, dict):
+        return {
+            key: resolved_within(part, executor_input, constants) for key, part in value.items()
+        }
+    if isinstance(value, list):
+        return [resolved_within(part, executor_input, constants) for part in value]
+    return resolved(value, executor_input, constants) if isinstance(value, str) else value
+
+
 def as_text(value: Any) -> str:
     """Write a value as KFP does where text is wanted: ``1``, ``0.0000001``, ``true``, ``[1,2]``."""
     if isinstance(value, str):

@@ -22,7 +22,7 @@ from podium.runner.compiled import (
     Path_,
     as_text,
     in_order,
-    resolved,
+    resolved_within,
 )
 from podium.runner.kubernetes_settings import NameOf, Provider
 from podium.runner.messages import Order
@@ -198,11 +198,15 @@ class Interpreter:
         limit = task.get("iteratorPolicy", {}).get("parallelismLimit") or len(items) or 1
         slots = threading.Semaphore(limit)
 
-        def one(number: int, item: Any) -> _Result:
+        def inputs_with(item: Any) -> Values:
             inputs = Values(
                 parameters=dict(scope.inputs.parameters), artifacts=dict(scope.inputs.artifacts)
             )
             getattr(inputs, kind)[iterator["itemInput"]] = item
+            _convert(scope.path[-1], scope.group, inputs)
+            return inputs
+
+        def one(number: int, inputs: Values) -> _Result:
             rounds = f"{scope.rounds}.{number}"
             with slots:
                 return self._group(
@@ -215,7 +219,8 @@ class Interpreter:
                     )
                 )
 
-        begun = [_begin(partial(one, number, item)) for number, item in enumerate(items)]
+        inputs = [inputs_with(item) for item in items]  # one that fails, before any round begins
+        begun = [_begin(partial(one, number, its)) for number, its in enumerate(inputs)]
         results = [each.result() for each in begun]
         states = {result.state for result in results}
         worst = next((state for state in ("failed", "pending") if state in states), "succeeded")
@@ -274,6 +279,7 @@ def check_runs(compiled: Compiled, values: Mapping[str, Any], order: Order) -> N
             f"the pipeline has no step {order.debug!r}: it has {', '.join(names)}",
             suggestion(order.debug, names),
         )
+    _check_members(compiled)
     made, missing = set(_claims(compiled)), list[InvalidInput]()
     for path, task, groups in _with_known_inputs(compiled, values):
         component = compiled.component(task)
@@ -299,6 +305,34 @@ def check_runs(compiled: Compiled, values: Mapping[str, Any], order: Order) -> N
         raise InvalidInput(missing[0].message, "; ".join(hints))
 
 
+_MEMBER = re.compile(r".*-loop-item.*-subvar-(\w+)")
+
+
+def _check_members(compiled: Compiled) -> None:
+    """Refuse a pipeline that writes a member of a loop's item into a text: kfp 2.17 compiles that
+    as an input that nobody gives.
+
+    Raises:
+        InvalidInput: The message names the member.
+    """
+    given: dict[Path_, set[str]] = {
+        (): {*compiled.root.get("inputDefinitions", {}).get("parameters", {})}
+    }
+    for path, task in compiled.tasks():
+        sources = task.get("inputs", {}).get("parameters", {})
+        for source in sources.values():
+            output = source.get("taskOutputParameter", {}).get("outputParameterKey", "")
+            taken = source.get("componentInputParameter", output)
+            member = _MEMBER.fullmatch(taken)
+            if member and taken not in given[path[:-1]]:
+                raise InvalidInput(
+                    f"the member {member[1]!r} of a loop's item is within a text, where kfp "
+                    f"compiles no value for it: a cluster fails, too",
+                    "give the member to a step as an input of its own, and write the text there",
+                )
+        given[path] = {*sources, task.get("parameterIterator", {}).get("itemInput", "")}
+
+
 def _without_value(
     step: str, task: Mapping[str, Any], component: Mapping[str, Any], inputs: Values
 ) -> Iterator[InvalidInput]:
@@ -307,12 +341,10 @@ def _without_value(
     defined = component.get("inputDefinitions", {}).get("parameters", {})
     for name, source in task.get("inputs", {}).get("parameters", {}).items():
         given = source.get("componentInputParameter")
-        optional = defined.get(name, {}).get("isOptional") or "defaultValue" in defined.get(
-            name, {}
-        )
+        optional = _is_optional(defined.get(name, {}))
         if given and not optional and inputs.parameters.get(given) is None:
             yield InvalidInput(
-                f"step {step} needs {name}, and the pipeline's parameter {given} has no value",
+                f"step {step} needs {_plain(name)}, and the pipeline's parameter {given} has no value",
                 f"{given}=VALUE",
             )
 
@@ -414,21 +446,71 @@ def _inputs(
         held = _artifacts(source, group, before)
         if held is not None:
             found.artifacts[name] = held
+    _require_values(constants["pipeline_task_name"], component, sources, found)
     plain = {"inputs": {"parameterValues": dict(found.parameters)}}
     for name, source in sources.get("parameters", {}).items():
-        if isinstance(found.parameters.get(name), str) and "runtimeValue" in source:
-            found.parameters[name] = resolved(found.parameters[name], plain, constants)
+        if name in found.parameters and "runtimeValue" in source:
+            found.parameters[name] = resolved_within(found.parameters[name], plain, constants)
     _add_defaults(component, found)
-    _as_text(component, found)
+    _convert(constants["pipeline_task_name"], component, found)
     return found
 
 
-def _as_text(component: Mapping[str, Any], found: Values) -> None:
-    """Give an input that is text a number, a boolean or a list as text, as KFP's driver does."""
+def _require_values(
+    task: str, component: Mapping[str, Any], sources: Mapping[str, Any], found: Values
+) -> None:
+    """Refuse a step of which an input, or a part of a text that it is given, has no value.
+
+    Raises:
+        InvalidInput: The message names both.
+    """
+    defined = component.get("inputDefinitions", {}).get("parameters", {})
+    for name in sources.get("parameters", {}):
+        given = found.parameters.get(name)
+        if given is None and not _is_optional(defined.get(name, {})) and "dag" not in component:
+            raise InvalidInput(
+                f"step {task} needs {_plain(name)}, which has no value",
+                "give it one, or a default where the pipeline or the component declares it",
+            )
+
+
+def _is_optional(definition: Mapping[str, Any]) -> bool:
+    return bool(definition.get("isOptional")) or "defaultValue" in definition
+
+
+def _plain(name: str) -> str:
+    """Return the name of an input as its author knows it."""
+    return name.removeprefix("pipelinechannel--")
+
+
+_KINDS: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
+    "NUMBER_INTEGER": ("a number", (int, float)),
+    "NUMBER_DOUBLE": ("a number", (int, float)),
+    "BOOLEAN": ("true or false", bool),
+    "LIST": ("a list", list),
+    "STRUCT": ("a dict", dict),
+}
+
+
+def _convert(task: str, component: Mapping[str, Any], found: Values) -> None:
+    """Give an input that is text a number, a boolean or a list as text, as KFP's driver does, and
+    refuse a value that is not of its input's type, as it does.
+
+    Raises:
+        InvalidInput: The message names task, input and value.
+    """
     defined = component.get("inputDefinitions", {}).get("parameters", {})
     for name, value in found.parameters.items():
-        if defined.get(name, {}).get("parameterType") == "STRING" and value is not None:
+        kind = defined.get(name, {}).get("parameterType")
+        if kind == "STRING" and value is not None:
             found.parameters[name] = as_text(value)
+        elif kind in _KINDS and value is not None:
+            said, types = _KINDS[kind]
+            if not isinstance(value, types) or isinstance(value, bool) != (kind == "BOOLEAN"):
+                raise InvalidInput(
+                    f"{task}: {name} is {said}, not {value!r:.80}, and a cluster refuses it, too",
+                    "items of a plain list are text: -> List[int] or -> List[dict] says more",
+                )
 
 
 def _parameter(
@@ -463,7 +545,7 @@ def _member(item: Any, key: str) -> Any:
         with suppress(ValueError):
             held = json.loads(item)
     if not isinstance(held, dict) or key not in held:
-        raise InvalidInput(f"the item {item!r:.200} of a loop has no {key!r}")
+        raise InvalidInput(f"the item {held!r:.200} of a loop has no {key!r}")
     return held[key]
 
 

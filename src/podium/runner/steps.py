@@ -17,7 +17,7 @@ from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
 from podium.errors import Failed, InvalidInput
 from podium.files.documents import read_json, with_whole_numbers
 from podium.files.drafts import appearing
-from podium.runner.compiled import Constants, command_of, resolved
+from podium.runner.compiled import Constants, command_of, resolved, resolved_within
 
 OUTPUT = "executor_output.json"
 """File that KFP's executor writes."""
@@ -151,7 +151,9 @@ class Step:
         uri = resolved(str(uri), self.executor_input, self.constants).removeprefix("file://")
         if "://" not in uri and not os.path.exists(uri):
             raise Failed(f"there is nothing at {uri}, which step {self.name} imports")
-        metadata = self._resolved(importer.get("metadata", {}))
+        metadata = resolved_within(
+            importer.get("metadata", {}), self.executor_input, self.constants
+        )
         artifact = {
             "name": "artifact",
             "type": importer.get("typeSchema", {}),
@@ -159,17 +161,6 @@ class Step:
             "metadata": metadata,
         }
         return Values(artifacts={"artifact": [artifact]})
-
-    def _resolved(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: self._resolved(part) for key, part in value.items()}
-        if isinstance(value, list):
-            return [self._resolved(part) for part in value]
-        return (
-            resolved(value, self.executor_input, self.constants)
-            if isinstance(value, str)
-            else value
-        )
 
 
 def _collect(custom: str, uri: str) -> None:
