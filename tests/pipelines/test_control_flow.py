@@ -501,6 +501,38 @@ def test_a_change_behind_a_link_is_seen(tmp_path: Path) -> None:
     assert said("aa", "bbb") == "aabbb"
 
 
+BACK = HEAD + dedent("""
+    @part
+    def measure(n: int, measured: dsl.Output[dsl.Metrics]):
+        measured.log_metric("n", n)
+        assert n != 3
+
+    @dsl.pipeline
+    def back(n: int = 1) -> int:
+        measure(n=n)
+        with dsl.If(n == 2):
+            say(text="two")
+        return double(n=n).output
+    """)
+
+
+def test_values_of_before_bring_their_results_back(tmp_path: Path) -> None:
+    def rerun(value: int) -> dict[str, Any]:
+        home = environment(tmp_path / "home")
+        command = [PODIUM, "runs", "rerun", record.id, f"n={value}"]
+        subprocess.run(command, env=home, check=value != 3, capture_output=True)
+        shown = [PODIUM, "runs", "show", record.id, "--json"]
+        return dict(json.loads(subprocess.check_output(shown, env=home)))
+
+    first, record = run(tmp_path, BACK)
+    assert rerun(2)["outcome"]["step_outputs"]["say"] == {"Output": "two"}
+    again = rerun(1)
+    assert again["outcome"]["step_outputs"] == first["step_outputs"] == {
+        "double": {"Output": 2}, "measure": {"measured": {"n": 1}},
+    }  # fmt: skip
+    assert rerun(3)["outputs"] == {}
+
+
 def test_an_artifact_is_imported_and_a_container_stood_in_for(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("7")
     words = (f"place={tmp_path / 'data'}", 'kind="x', "--image-dir", f"busybox={tmp_path}")

@@ -84,7 +84,7 @@ def go_on(run: RunRecord, settings: Settings, **more: Any) -> "RunningPipeline":
     for name, step in run.steps.items():
         if not step.is_done:
             run.steps[name] = StepRecord(title=step.title, attempt=step.attempt)
-    run.state = "running"
+    run.state, run.outputs = "running", {}  # which are of the values that it had
     attempts = {name: run.identity(step.attempt) for name, step in run.steps.items()}
     return start(run, settings, resumed=run.parameters, attempts=attempts, **more)
 

@@ -139,6 +139,16 @@ class Step:
                     _collect(entry.pop("custom_path", ""), entry["uri"])
         return found
 
+    def leave(self, outputs: Values) -> None:
+        """Write outputs that were made elsewhere where those of this step are looked for."""
+        self.folder.mkdir(parents=True)
+        artifacts = {name: {"artifacts": held} for name, held in outputs.artifacts.items()}
+        written = {"parameterValues": outputs.parameters, "artifacts": artifacts}
+        (self.folder / OUTPUT).write_text(json.dumps(written))
+        for name, held in outputs.artifacts.items():
+            if len(held) == 1 and os.path.exists(held[0]["uri"]):
+                (self.folder / name).symlink_to(os.path.abspath(held[0]["uri"]))
+
     def imported(self) -> Values:
         """Return the artifact that it imports.
 
@@ -246,8 +256,9 @@ class Cache:
         inputs = re.sub(rf'/{FOLDER}/[0-9a-f]{{64}}{re.escape(SUFFIX)}"', '"', _inputs(step))
         return hashlib.sha256(inputs.encode()).hexdigest()
 
-    def get(self, key: str, inputs: str = "") -> Values | None:
-        """Return a result whose files are still there; None if there is none.
+    def get(self, key: str, inputs: str = "") -> tuple[Values, Path] | None:
+        """Return a result whose files are still there, and the folder of the step that made it;
+        None if there is none.
 
         Args:
             inputs: Digest of the inputs that it must have been made from; empty for any, of a
@@ -262,12 +273,13 @@ class Cache:
             return None
         if not inputs and any(_state(place) != state for place, state in files.items()):
             return None
-        return Values(**entry["outputs"])
+        return Values(**entry["outputs"]), Path(entry.get("folder", ""))
 
     def put(self, key: str, step: Step, outputs: Values) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         entry = {
             "inputs": self.digest(step),
+            "folder": str(step.folder),
             "outputs": vars(outputs),
             "files": {uri: _state(uri) for uri in _uris(outputs) if os.path.exists(uri)},
         }
