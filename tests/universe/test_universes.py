@@ -135,7 +135,7 @@ FOUND = {
     "runs": {
         "a run that another process has stopped counts as killed": 32,
         "a step of the wall clock lengthens a step": 66,
-        "a child that is killed as it starts breaks a pipe": 125,
+        "a child that is killed as it starts breaks a pipe": 175,
         "half a report ends a command in a traceback": 11,
         "who lost a run writes its record": 4,
         "a result of other inputs serves": 1,
