@@ -493,8 +493,10 @@ def test_the_storage_keeps_files_of_any_name(tmp_path: Path) -> None:
         (left / "step" / name / name).write_text(name, errors="surrogateescape")
     (left / "latest").symlink_to("step")
     (left / "gone").symlink_to("nowhere")
+    (left / "step/back").symlink_to(left / "latest")
     store.keep_files("e-1", left)
     store.fetch_files("e-1", tmp_path / "found")
+    assert len([*(tmp_path / "found").rglob("*/*/*")]) == 2 * len(odd), "each by one way"
     for folder in ("step", "latest"):
         found = {path.name: path for path in (tmp_path / "found" / folder).glob("*/*")}
         assert sorted(found) == sorted(odd)

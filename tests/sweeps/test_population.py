@@ -234,6 +234,7 @@ def test_a_child_gets_every_file_of_its_parent(tmp_path: Path) -> None:
     (tmp_path / "parent/step-2").write_text("weights")
     (tmp_path / "parent/latest").symlink_to("step-2")
     (tmp_path / "parent/first").symlink_to("step-1")
+    (tmp_path / "parent/back").symlink_to(".")
     os.mkfifo(tmp_path / "parent/workers")
     made = {"kind": "Trial", "metadata": {"name": "child", "labels": {PBT_PARENT: "parent"}}}
     own = _prepare(tmp_path, Trial.parse(made))

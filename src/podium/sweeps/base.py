@@ -19,6 +19,22 @@ AWAY_SECONDS = 900.0
 """Outage of a storage after which a sweep fails."""
 
 
+def not_handed_on(folder: str, names: Iterable[str]) -> set[str]:
+    """Return the names in a trial's folder that no other trial gets: links to nowhere, and to a
+    folder that they stand in; sockets and pipes."""
+
+    def leads_back(path: Path) -> bool:
+        real = path.resolve()
+        return any(parent.resolve() == real for parent in path.parents)
+
+    paths = {name: Path(folder, name) for name in names}
+    return {
+        name
+        for name, path in paths.items()
+        if not (path.is_file() or path.is_dir()) or (path.is_symlink() and leads_back(path))
+    }
+
+
 class NoMetricsFile(Failed):
     """The program wrote no file where the collector looks, or reported what that does not read."""
 

@@ -33,7 +33,7 @@ from podium.metrics import (
     read_events,
     text_readings,
 )
-from podium.sweeps.base import Executor, NoMetricsFile, Save, TrialIO
+from podium.sweeps.base import Executor, NoMetricsFile, Save, TrialIO, not_handed_on
 from podium.sweeps.metrics_collector import observe
 from podium.sweeps.trials import TrialRun
 from podium.system.machine import cores
@@ -54,16 +54,10 @@ def _prepare(root: Path, trial: Trial) -> Path:
     own, parent = root / trial.name, trial.labels.get(PBT_PARENT)
     shutil.rmtree(own, ignore_errors=True)
     if parent:
-        shutil.copytree(root / parent, own, ignore=_special)
+        shutil.copytree(root / parent, own, ignore=not_handed_on)
     else:
         own.mkdir(parents=True)
     return own
-
-
-def _special(folder: str, names: Sequence[str]) -> list[str]:
-    """Return the names in a folder of what is no file: links to nowhere, sockets, pipes."""
-    paths = {name: Path(folder, name) for name in names}
-    return [name for name, path in paths.items() if not (path.is_file() or path.is_dir())]
 
 
 _SAFE = re.compile(r"(?:[\w@%+=:,./^{}-]|[ \t]|'[^']*')*")

@@ -22,7 +22,7 @@ from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.labels import READINGS
 from podium.metrics import Reading
 from podium.storage import connect
-from podium.sweeps.base import Documents
+from podium.sweeps.base import Documents, not_handed_on
 
 _EXPERIMENT = "experiment.json"
 
@@ -181,12 +181,12 @@ class PoolStore(Documents):
 
     def keep_files(self, trial: str, directory: Path) -> None:
         """Keep a trial's files for trials that start from them."""
-        found = [
-            Path(folder, name)
-            for folder, _, names in os.walk(directory, followlinks=True)
-            for name in names
-        ]
-        files = sorted(filter(Path.is_file, found))
+        files = list[Path]()
+        for folder, folders, names in os.walk(directory, followlinks=True):
+            left = not_handed_on(folder, [*folders, *names])
+            folders[:] = [name for name in folders if name not in left]
+            files += [Path(folder, name) for name in names if name not in left]
+        files.sort()
         for number, path in enumerate(files):  # a key may not be what a file's name may
             self._storage.put(f"files/{trial}/{number}", path)
         names = [str(path.relative_to(directory)) for path in files]
