@@ -117,6 +117,14 @@ try:
 except podium.errors.InvalidInput as error:
     print(error.message)
 
+def needs(x, data):
+    return x
+
+try:
+    podium.tune(needs, {"x": [2]}, objective="score")
+except podium.errors.InvalidInput as error:
+    print(error.message)
+
 square = lambda x: x * x
 
 def squared(x):
@@ -151,6 +159,7 @@ def test_a_trial_calls_the_decorated_function_or_none(home: Path) -> None:
     assert done.stdout.splitlines() == [
         "52.0",
         "__main__.plain is another function than the given one",
+        "needs(x, data) cannot be called with x: missing a required argument: 'data'",
         "squared uses square of type function, which only this process has",
     ]
 

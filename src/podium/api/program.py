@@ -100,6 +100,7 @@ class Program:
         metric: str,
         *,
         pickle: bool = False,
+        has_data: bool = True,
     ) -> "Program":
         """Return the program of each trial.
 
@@ -108,6 +109,7 @@ class Program:
             fixed: Other arguments, the same in all trials.
             metric: Name of the metric if a function returns a single number.
             pickle: Whether a function is handed on as cloudpickle writes it, not as source.
+            has_data: Whether the sweep has data; without, a parameter ``data`` is one like any other.
 
         Raises:
             InvalidInput: There is no such script, or the function does not take these parameters.
@@ -119,6 +121,7 @@ class Program:
                 searched,
                 fixed,
                 metric,
+                has_data=has_data,
             )
         if not isinstance(train, str | Path | Sequence):
             problem = f"podium.tune takes a function, a script or a command, but got {train!r:.60}"
@@ -143,13 +146,15 @@ def _function(
     searched: Mapping[str, Dimension],
     fixed: Mapping[str, Value],
     metric: str,
+    *,
+    has_data: bool,
 ) -> Program:
     names = {name.replace("-", "_") for name in (*searched, *fixed)}
     takes = inspect.signature(train).parameters
     passed = {
         name: variable
         for name, variable in _FROM_RUN.items()
-        if name in takes and name not in names
+        if name in takes and name not in names and (has_data or name != "data")
     }
     _check_signature(train, [*names, *passed])
     if len(source.roots) > 1:

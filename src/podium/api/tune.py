@@ -570,7 +570,14 @@ def plan(
         fixed,
         settings.goal.metric,
     )
-    program = Program.of(train, searched, fixed, settings.goal.metric, pickle=settings.pickle)
+    program = Program.of(
+        train,
+        searched,
+        fixed,
+        settings.goal.metric,
+        pickle=settings.pickle,
+        has_data=bool(data),
+    )
     shared = traits_of(spec.url).shares_files
     if settings.reuse and not (program.call and shared):
         what = "a script or command" if shared else f"{spec.url}, where each trial has a pod"

@@ -66,9 +66,7 @@ class Call:
                 )
             given[name.replace("-", "_")] = self._value(name, text)
         return given | {
-            name: os.environ[variable]
-            for name, variable in self.environment.items()
-            if variable in os.environ  # else the function's own default
+            name: os.environ.get(variable, "") for name, variable in self.environment.items()
         }
 
     def _value(self, name: str, text: str) -> Any:
