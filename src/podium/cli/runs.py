@@ -54,7 +54,7 @@ def runs() -> None:
     "--last",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Number of the newest to list; all of this machine or 30 of a server by default.",
+    help="Number of the newest to list; by default all of this machine's, or 30 of a server's.",
 )
 @click.option(
     "--tag", "tags", metavar="NAME", multiple=True, help="Only runs with this tag; may be repeated."

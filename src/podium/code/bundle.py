@@ -266,7 +266,7 @@ def _known_to_git(root: Path) -> list[str] | None:
         if "not a git repository (" in said:
             return None
         raise InvalidInput(
-            f"git cannot say which files of {root} it ignores, which are no code: {said}",
+            f"git cannot say which files of {root} it ignores, and those are not packed: {said}",
             f"git -C {shlex.quote(str(root))} status",
         )
     listed = [os.fsdecode(name).rstrip("/") for name in done.stdout.split(b"\0") if name]

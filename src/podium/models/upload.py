@@ -41,7 +41,8 @@ _SETTLED = timedelta(minutes=10)
 """No request takes longer."""
 
 _ON_ITS_WAY = 3.0
-"""Seconds within which nearly all arrive: for hosts whose clocks are wrong by more than that."""
+"""Seconds within which nearly every request arrives; waited for as well, since the clocks of two
+hosts may be further apart than a request takes."""
 
 Content = Path | bytes | Stored
 """A file's content: where it is, itself, or an object that was hashed before and is copied."""

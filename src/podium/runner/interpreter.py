@@ -332,7 +332,7 @@ def _check_members(compiled: Compiled) -> None:
                 raise InvalidInput(
                     f"the member {member[1]!r} of a loop's item is within a text, where kfp "
                     f"compiles no value for it: a cluster fails, too",
-                    "give the member to a step as an input of its own, and write the text there",
+                    "pass the member to the step as an input of its own, and build the text there",
                 )
         given[path] = {*sources, task.get("parameterIterator", {}).get("itemInput", "")}
 
@@ -474,7 +474,7 @@ def _require_values(
         if given is None and not _is_optional(defined.get(name, {})) and "dag" not in component:
             raise InvalidInput(
                 f"step {task} needs {_plain(name)}, which has no value",
-                "give it one, or a default where the pipeline or the component declares it",
+                "pass one, or declare a default in the pipeline or the component",
             )
 
 
@@ -513,7 +513,7 @@ def _convert(task: str, component: Mapping[str, Any], found: Values) -> None:
             if not isinstance(value, types) or isinstance(value, bool) != (kind == "BOOLEAN"):
                 raise InvalidInput(
                     f"{task}: {name} is {said}, not {value!r:.80}, and a cluster refuses it, too",
-                    "items of a plain list are text: -> List[int] or -> List[dict] says more",
+                    "an item of a plain list is text: -> List[int] or -> List[dict] gives it a type",
                 )
 
 
