@@ -225,6 +225,29 @@ def test_trials_go_on_while_no_engine_runs(
     check_whole(cluster, server.world, 4)
 
 
+def test_the_last_trial_of_a_failed_sweep_is_followed(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, tmp_path: Path
+) -> None:
+    fails_once = f"""
+import os
+try:
+    os.mkdir({str(tmp_path / "first")!r})
+    raise SystemExit(1)
+except FileExistsError:
+    pass
+"""
+    (tmp_path / "program.py").write_text(fails_once + PROGRAM)
+    first = start("engine-a")
+    cluster.create(typed(experiment(wait=9.0, maxFailedTrialCount=0)))
+    until(lambda: cluster.experiment("sweep").state.phase == "Failed", 60)
+    assert any(not trial.has_ended for trial in cluster.trials("sweep"))
+    first.stop()
+    start("engine-b")
+    until(lambda: all(trial.has_ended for trial in cluster.trials("sweep")), 60)
+    until(lambda: not cluster.experiment("sweep").status.get("trialsRunning"))
+    assert cluster.experiment("sweep").state.phase == "Failed"
+
+
 def test_another_optuna_waits_for_the_one_that_began(
     server: ApiServer, start: Callable[..., EngineThread], cluster: KubernetesCluster
 ) -> None:

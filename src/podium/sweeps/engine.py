@@ -220,6 +220,7 @@ class Engine:
         self._leadership: Leadership | None = None
         self._running: dict[str, _Running] = {}
         self._unread: dict[str, str] = {}  # why the last edit of one that runs cannot be read
+        self._failed = set[str]()  # uids of failed ones that were taken up while this leads
         self._stopping = threading.Event()
         self._heard = time.monotonic()
         self.namespace = cluster.api.namespace
@@ -297,6 +298,7 @@ class Engine:
 
     def _lead(self, leadership: Leadership) -> None:
         api = self._cluster.api
+        self._failed.clear()
         self._release_from_katib()
         while not self._stopping.is_set() and not leadership.lost.is_set():
             self._refuse_katib()
@@ -364,7 +366,9 @@ class Engine:
             self._unread.pop(seen.name, None)
             if known:
                 known.controller.edit(experiment)
-            elif _is_to_run(experiment) and (stored := self._stored(seen)):
+            elif self._is_to_run(experiment) and (stored := self._stored(seen)):
+                if stored.state.finished and not stored.state.succeeded:
+                    self._failed.add(stored.uid)
                 self._begin(restarted(stored) if _has_more_trials(stored) else stored)
         except (InvalidInput, NotFound) as error:  # NotFound: of a sweep it is to learn from
             self._refuse(seen, error)
@@ -374,9 +378,17 @@ class Engine:
         before it ended here."""
         with suppress(NotFound):
             stored = self._cluster.experiment(seen.name)
-            if stored.uid == seen.uid and not stored.is_leaving and _is_to_run(stored):
+            if stored.uid == seen.uid and not stored.is_leaving and self._is_to_run(stored):
                 return stored
         return None
+
+    def _is_to_run(self, experiment: Experiment) -> bool:
+        state = experiment.state
+        if not state.finished or _has_more_trials(experiment):
+            return True
+        # Trials may still run, when its engine ended before them; once, if it breaks off again.
+        left = experiment.status.get("trialsRunning") or experiment.status.get("trialsPending")
+        return bool(left) and experiment.uid not in self._failed
 
     def _begin(self, experiment: Experiment) -> None:
         assert self._leadership is not None
@@ -544,16 +556,6 @@ def run_all(engines: Sequence[Engine]) -> None:
             engine.stop()
         for thread in threads:
             thread.join(DURATION_SECONDS)
-
-
-def _is_to_run(experiment: Experiment) -> bool:
-    # Trials of one that reached its goal may still run, when its engine ended before them.
-    left = experiment.status.get("trialsRunning") or experiment.status.get("trialsPending")
-    return (
-        not experiment.state.finished
-        or _has_more_trials(experiment)
-        or (experiment.state.succeeded and bool(left))
-    )
 
 
 def _has_more_trials(experiment: Experiment) -> bool:
