@@ -1,7 +1,7 @@
 """Collectors that sleep, die or race with uploads, on every storage."""
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
@@ -102,6 +102,26 @@ def test_an_upload_during_a_deletion_is_refused(storage: Storage) -> None:
     Registry(Sleepy(storage, "list", refused)).model("mnist").delete("v")  # type: ignore[arg-type]
     upload(model)
     intact(model)
+
+
+@pytest.mark.parametrize(("who", "days"), [("upload", 2), ("upload", -2), ("upkeep", -2)])
+def test_a_wrong_clock_hides_no_deletion_that_goes_on(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, who: str, days: int
+) -> None:
+    class Wrong(datetime):
+        @classmethod
+        def now(cls, zone: tzinfo | None = None) -> datetime:
+            return datetime.now(zone) + timedelta(days=days)
+
+    model = Registry(storage).model("mnist")
+    model.upload({"model.onnx": b"model"}, {}, "v")
+    monkeypatch.setattr(f"podium.models.{who}.datetime", Wrong)
+
+    def refused() -> None:
+        with pytest.raises(Conflict, match="being deleted"):
+            model.upload({"model.onnx": b"model"}, {}, "v")
+
+    Registry(Sleepy(storage, "delete", refused)).model("mnist").delete("v")  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("later")

@@ -13,7 +13,7 @@ from podium.cluster.kubernetes.api import Api
 from podium.cluster.kubernetes.leadership import Leadership
 from podium.cluster.local.store import Supervision
 from podium.kfp.schedules import Schedules
-from podium.models import upkeep
+from podium.models import upkeep, upload
 from podium.models.championship import Championship
 from podium.models.ledger import Ledger, State
 from podium.models.upload import Upload
@@ -109,7 +109,7 @@ REGISTRY: Mapping[str, Bug] = {
         Upload, "_publish", "if there.deleting.get(name) != token:", "if False:"
     ),
     "an upload begins beside a deletion that goes on": Bug(
-        Upload, "_take_over", "if _is_recent(old):", "if False:"
+        upload, "_is_recent", "return abs(now - moment(began)) < _SETTLED", "return False"
     ),
     "an upload over leftovers does not stop their collector": Bug(
         Upload, "run", "token = old and self._take_over(old)", "token = old"

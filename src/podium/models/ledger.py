@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import accumulate, islice
 from typing import Any
 
@@ -109,6 +109,11 @@ class State:
         return any(known.id == record.id for known in self.history)
 
 
+def deletion_token(began: datetime) -> str:
+    """Return a token of who deletes a version's files: the time, and what no other has."""
+    return f"{began.strftime(TIME)} {uuid.uuid4().hex}"
+
+
 class Ledger:
     """A model in a storage: its document, and what that names.
 
@@ -171,6 +176,17 @@ class Ledger:
                 entry = self.storage.put(self.key, content, if_absent=etag is None, if_match=etag)
                 self._seen = changed, entry.etag
                 return changed
+
+    def hand_over(self, version: str, held: str, token: str) -> bool:
+        """Replace the token of a version's deletion; return False if another process did so
+        before."""
+
+        def take(state: State) -> State | None:
+            if state.deleting.get(version) != held:
+                return None
+            return replace(state, deleting={**state.deleting, version: token})
+
+        return self.change(take).deleting.get(version) == token
 
     def _moved_out(self, state: State) -> State:
         """Move the older part of a long history into a segment."""

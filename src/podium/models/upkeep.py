@@ -11,7 +11,6 @@ that slept while others finished the deletion and the version was uploaded again
 """
 
 import re
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,8 +20,8 @@ from functools import partial
 
 from podium.errors import Conflict, Damaged, NotFound, Untrusted, require
 from podium.models.approval import waiting
-from podium.models.document import MAX_BYTES, moment, now, seal, sha256_of, unseal, warn_once
-from podium.models.ledger import Ledger, State, names_below
+from podium.models.document import MAX_BYTES, moment, seal, sha256_of, unseal, warn_once
+from podium.models.ledger import Ledger, State, deletion_token, names_below
 from podium.models.record import Record
 from podium.models.signature import SIGNATURE, PublicKey, signature_key
 from podium.models.version import (
@@ -36,6 +35,7 @@ from podium.storage import Entry
 
 GRACE = timedelta(hours=24)
 _SEGMENT = re.compile(r"([0-9a-f]{64})\.json")
+_SKEW = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +260,7 @@ def collect(ledger: Ledger, *, grace: timedelta, delete: bool) -> Iterator[Garba
     }
     # Of a deletion that was killed after its last file only the token is left.
     done = {each for each in state.deleting.items() if not ledger.entries(each[0])}
-    token = _deletion_token()
+    token = deletion_token(datetime.now(UTC))
     if delete and (old or versions or done):
         # A writer that read the document before this cannot name what is collected here any more.
         def claim(state: State) -> State | None:
@@ -323,7 +323,7 @@ def delete_version(ledger: Ledger, version: str, reason: str) -> Record:
         Damaged: The document cannot be read.
     """
     event = Record.new("deletion", ledger.name, version, evidence={"reason": reason})
-    token = _deletion_token()
+    token = deletion_token(datetime.now(UTC))
 
     def without(state: State) -> State | None:
         if state.has(event):
@@ -380,7 +380,12 @@ def _collect(ledger: Ledger, name: str, token: str, grace: timedelta) -> bool:
 def _clear(ledger: Ledger, name: str, token: str) -> bool:
     """Delete all files of a version, metadata.json first; return False if the token was
     replaced."""
-    metadata = metadata_key(ledger.name, name)
+    metadata, claimed = metadata_key(ledger.name, name), ledger.storage.head(ledger.key)
+    if claimed and abs(claimed.modified - moment(token.partition(" ")[0])) > _SKEW:
+        # An upload judges by this time whether a request of ours may be on its way still.
+        held, token = token, deletion_token(claimed.modified)
+        if not ledger.hand_over(name, held, token):
+            return False
     try:
         for entry in sorted(ledger.entries(name), key=lambda entry: entry.key != metadata):
             if ledger.read()[0].deleting.get(name) != token:
@@ -399,11 +404,6 @@ def _release(ledger: Ledger, name: str, token: str) -> bool:
 
     ledger.change(free)
     return True
-
-
-def _deletion_token() -> str:
-    """Return a token of who deletes files, with the time."""
-    return f"{now()} {uuid.uuid4().hex}"
 
 
 def _without(members: Mapping[str, str], name: str) -> dict[str, str]:

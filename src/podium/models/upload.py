@@ -2,7 +2,6 @@
 
 import hashlib
 import tempfile
-import time
 import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from podium.errors import Conflict, Damaged, InvalidInput
 from podium.files.onnx_files import read_model
 from podium.models.document import MAX_BYTES, check_name, moment, seal, sha256_of
-from podium.models.ledger import CHAMPION, Ledger, State
+from podium.models.ledger import CHAMPION, Ledger, State, deletion_token
 from podium.models.signature import SIGNATURE
 from podium.models.version import (
     METADATA,
@@ -39,10 +38,6 @@ _RENEWALS = 5
 
 _SETTLED = timedelta(minutes=10)
 """No request takes longer."""
-
-_ON_ITS_WAY = 3.0
-"""Seconds within which nearly every request arrives; waited for as well, since the clocks of two
-hosts may be further apart than a request takes."""
 
 Content = Path | bytes | Stored
 """A file's content: where it is, itself, or an object that was hashed before and is copied."""
@@ -132,26 +127,28 @@ class Upload:
     def _take_over(self, old: str) -> str:
         """Replace the token of a deletion with our own, which stops the collector that is still
         deleting; return ours."""
-        name, ours = self.version.version, uuid.uuid4().hex
-        if _is_recent(old):
+        name, ledger = self.version.version, self.ledger
+        began = old.partition(" ")[0]
+        if _is_recent(began, datetime.now(UTC)):
             raise self._busy()
-
-        def take(state: State) -> State | None:
-            if state.deleting.get(name) == ours:
-                return None
-            if state.deleting.get(name) != old:
+        token = f"{began} {uuid.uuid4().hex}"
+        if not ledger.hand_over(name, old, token):
+            raise self._busy()
+        # By the storage's own clock, as the token's time is: those of two hosts may differ by hours.
+        taken = self.storage.head(ledger.key)
+        if taken is None or _is_recent(began, taken.modified):
+            raise self._busy()
+        known = {f"{self.version.prefix}/{file}" for file in self.version.files}
+        if other := [entry for entry in ledger.entries(name) if entry.key not in known]:
+            held, token = token, deletion_token(taken.modified)
+            if not ledger.hand_over(name, held, token):
                 raise self._busy()
-            return replace(state, deleting={**state.deleting, name: ours})
-
-        self.ledger.change(take)
-        time.sleep(_ON_ITS_WAY)
-        try:
-            for left in self.ledger.entries(name):
-                if left.key.removeprefix(f"{self.version.prefix}/") not in self.version.files:
+            try:
+                for left in other:
                     self.storage.delete(left.key, if_match=left.etag)
-        except Conflict as error:
-            raise self._busy() from error
-        return ours
+            except Conflict as error:
+                raise self._busy() from error
+        return token
 
     def _put(self, file: str, progress: Progress | None, *, over_leftovers: bool = False) -> None:
         """Write one file; an equal leftover of an upload that died is replaced.
@@ -285,14 +282,13 @@ class Upload:
         )
 
 
-def _is_recent(token: str) -> bool:
+def _is_recent(began: str, now: datetime) -> bool:
     """Return whether a deletion began so short ago that a request of it may be on its way still: it
     would delete equal bytes that are written meanwhile."""
     try:
-        began = moment(token.partition(" ")[0])
-    except ValueError:  # of an upload
+        return abs(now - moment(began)) < _SETTLED
+    except ValueError:  # written by hand
         return False
-    return abs(datetime.now(UTC) - began) < _SETTLED
 
 
 def _check_files(files: Mapping[str, Content]) -> None:
