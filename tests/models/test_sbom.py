@@ -56,6 +56,17 @@ def test_it_names_files_data_packages_and_figures(
     assert {"name": "podium:hyperparameter:lr", "value": "0.1"} in card["properties"]
 
 
+def test_an_id_used_again_gives_another_serial_number(model: Model) -> None:
+    def serial_number() -> str:
+        return str(bill_of_materials(model.version("bare"), "0.1.0")["serialNumber"])
+
+    before = serial_number()
+    assert serial_number() == before
+    model.delete("bare")
+    model.upload({"model.onnx": b"third"}, {"run_id": "bare"})
+    assert serial_number() != before
+
+
 def test_data_without_a_sha256_are_left_out(model: Model) -> None:
     bom = bill_of_materials(model.version("bare"), "0.1.0")
     assert [part["bom-ref"] for part in bom["components"]] == ["file:model.onnx"]

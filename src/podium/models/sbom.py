@@ -5,6 +5,7 @@ It says what the registry knows. Packages are those that the training recorded, 
 installed; licenses of data and weights, and known vulnerabilities, are in no registry.
 """
 
+import json
 import re
 import uuid
 from typing import Any
@@ -36,11 +37,10 @@ def bill_of_materials(version: Version, podium: str) -> dict[str, Any]:
             if value
         ],
     }
-    return {
+    bom = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
-        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{version.name}/{version.version}/{podium}')}",
         "version": 1,
         "metadata": {
             "timestamp": f"{version.created:%Y-%m-%dT%H:%M:%SZ}",
@@ -50,6 +50,9 @@ def bill_of_materials(version: Version, podium: str) -> dict[str, Any]:
         "components": parts,
         "dependencies": [{"ref": _MODEL, "dependsOn": [part["bom-ref"] for part in parts]}],
     }
+    # Of the content: an id may be used again, once its version was deleted.
+    number = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(bom, sort_keys=True))
+    return {**bom, "serialNumber": f"urn:uuid:{number}"}
 
 
 def _card(version: Version) -> dict[str, Any]:
