@@ -219,6 +219,7 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
         ("tune train.py --lr 1..2 -- python train.py", "but got train.py -- python train.py"),
         ("tune train.py --lr", "--lr has no value"),
         ("tune train.py --verbose --lr 1..2", "--verbose has no value"),
+        ("tune train.py --set lr=.1..1", "a parameter is an option of its own name"),
         ("tune train.py --lr 1..many", "--lr 1..many is neither a range nor a list"),
         ("tune train.py --lr 1..2 --layer 1 --layer 2", "--layer is given twice"),
         ("tune train.py --lr 1..2 --param lr=3..4", "--lr is given twice"),

@@ -326,6 +326,10 @@ def from_text(name: str, text: str) -> Any:
             float(low or 0), float(high or 0), None if scale is None else scale == "log", step
         )
     if ".." in text and "/" not in text:
+        other, _, rest = text.rpartition("=")
+        if other and _RANGE.fullmatch(rest):
+            problem = f"--{name} {text}: a parameter is an option of its own name"
+            raise InvalidInput(problem, f"--{other} {rest}")
         raise InvalidInput(
             f"--{name} {text} is neither a range nor a list",
             f"--{name} 1e-4..1e-1, or --{name} 32,64,128",
