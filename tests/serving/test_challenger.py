@@ -169,6 +169,16 @@ def test_ids_of_different_items_are_left_out_and_said(churn: Model, tmp_path: Pa
     assert "5 request ids are left out" in "\n".join(decision.reasons)
 
 
+def test_labels_that_name_no_class_are_refused(churn: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+    labels = tmp_path / "labels.csv"
+    labels.write_text("id,label\n" + "".join(f"r{at},{at % 2}\n" for at in range(60)))
+    with pytest.raises(InvalidInput, match=r"none of the 60 labels of recorded items, such as '0', is a class of churn v2: low, high"):  # fmt: skip
+        churn.promote("v2", rule="not-worse", live=tmp_path / "answers", labels=labels)
+    assert churn.champion.version == "v1"
+
+
 def copy_of(model: Model, place: Path) -> Model:
     """Make another registry with the same names of versions, of which v2 is another model."""
     other = open_registry(place).model("churn")

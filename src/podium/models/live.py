@@ -18,7 +18,7 @@ import pyarrow as pa
 from podium.data.row_files import open_rows
 from podium.data.test_part import sketch
 from podium.data.values import to_numbers, to_text
-from podium.display.text import are, iso, plural
+from podium.display.text import are, iso, listed, plural
 from podium.errors import Damaged, InvalidInput
 from podium.files.documents import foreign
 from podium.models.recorded import Answer, Exchange, Recording, digest_of
@@ -104,10 +104,19 @@ class LiveItems:
 
         Args:
             challenger: Says whether labels are classes or numbers.
+
+        Raises:
+            InvalidInput: They are neither its classes nor numbers, or it failed on too many items.
         """
         self._require_answers(challenger)
         texts, classes = [self._labels[item] for item in self._labeled], _classes(challenger)
         if classes:
+            if not {*texts} & {*classes}:  # both versions would be wrong on all, and so not worse
+                raise InvalidInput(
+                    f"{self.labels}: none of the {len(texts):,} labels of recorded items, such as {texts[0]!r}, "
+                    f"is a class of {challenger.title}: {listed(classes)}",
+                    "write the labels as the classes are named",
+                )
             names = tuple(dict.fromkeys([*classes, *sorted(set(texts))]))
             places = {name: at for at, name in enumerate(names)}
             target = np.array([places[text] for text in texts])
