@@ -219,6 +219,11 @@ def test_names_of_printed_metrics_mean_what_scoring_declares(metric: Metric) -> 
         "meanAbsoluteError",
         "val_losses",
         "kl",
+        "valloss",
+        "nmse",
+        "neg_log_likelihood",
+        "NegativeLogLikelihood",
+        "neg_elbo",
     ],
 )
 def test_less_of_an_error_is_better(name: str) -> None:
@@ -236,6 +241,9 @@ def test_less_of_an_error_is_better(name: str) -> None:
         "recall_at_1_fpr",
         "tpr@fpr=0.01",
         "negLogLoss",
+        "neg_rmse",
+        "val_neg_mae",
+        "log_likelihood",
         "recallAtFPR",
         "mAP",
         "valF1",

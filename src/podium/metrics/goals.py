@@ -13,18 +13,23 @@ UNAVAILABLE = "unavailable"
 """Value that Katib stores for a metric that was never reported."""
 
 _LESS = {
-    "loss", "error", "err", "rmse", "mse", "mae", "perplexity", "time", "seconds", "latency", "cost", "regret",
-    "logloss", "mlogloss", "merror", "rmsle", "mape", "l1", "l2", "wer", "cer", "nll", "ppl", "bpb", "bpc", "brier",
-    "ece", "eer", "fid", "msle", "smape", "deviance", "divergence", "distance", "crossentropy", "bce", "nloglik",
-    "kullback", "kld", "hinge", "hamming", "huber", "pinball", "crps", "mase", "wape", "mdape", "medae", "mphe", "fpr",
-    "fnr", "lpips", "hausdorff", "hd95", "mpjpe", "losses", "errors", "nrmse", "wmape", "rmsd", "kl", "aic", "bic",
-    "bpd", "runtime",
+    "err", "perplexity", "time", "seconds", "latency", "cost", "regret", "rmsle", "l1", "l2", "wer", "cer", "nll",
+    "ppl", "bpb", "bpc", "brier", "ece", "eer", "fid", "msle", "deviance", "divergence", "distance", "crossentropy",
+    "bce", "nloglik", "kullback", "kld", "hinge", "hamming", "huber", "pinball", "crps", "mase", "medae", "mphe",
+    "fpr", "fnr", "lpips", "hausdorff", "hd95", "mpjpe", "rmsd", "kl", "aic", "bic", "bpd", "runtime", "wape", "mdape",
 }  # fmt: skip
+_LESS_ENDS = ("loss", "losses", "error", "errors", "mse", "mae", "mape")
+"""Ends of words, as of valloss, merror, nrmse and smape."""
+
 _NEGATED = re.compile(
-    r"((val|valid|test|eval)[\W_]+)?(neg_(log_loss|(mean|median|root|max)_\w*error|brier)|d2_\w+_score$)"
+    r"((val|valid|test|eval)[\W_]+)?"
+    r"(neg_(log_?loss|(mean|median|root|max)_\w*error|brier|r?mse|mae|mape|r?msle)|d2_\w+_score$)"
 )
 """What scikit-learn calls losses of which more is better: neg_log_loss, neg_mean_squared_error,
-d2_absolute_error_score."""
+d2_absolute_error_score; and their short names."""
+
+_LOSS_BY_WORDS = re.compile(r"cross[\W_]entropy|neg(ative)?_(log_?lik(elihood)?|ll|elbo)(?![^\W_])")
+"""Losses whose words do not tell one each."""
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 """Where a word begins in valLoss and in MSELoss."""
@@ -114,8 +119,9 @@ def less_is_better(name: str) -> bool:
     """Guess by the words in a metric's name whether less of it is better."""
     name = _HUMP.sub("_", name).lower()
     first, *_ = re.split(r"@|[\W_]at[\W_]", name)  # a rate at a rate of errors
-    words = re.split(r"[\W_]+", re.sub(r"cross[\W_]entropy", "crossentropy", first))
-    return not _NEGATED.match(name) and not _LESS.isdisjoint(words)
+    words = re.split(r"[\W_]+", _LOSS_BY_WORDS.sub("crossentropy", first))
+    less = any(word in _LESS or word.endswith(_LESS_ENDS) for word in words)
+    return less and not _NEGATED.match(name)
 
 
 def is_share(name: str) -> bool:
