@@ -14,12 +14,14 @@ import pytest
 from s3servers import KEYS, Application, moto
 
 from podium.data import artifact
+from podium.data.validated import Validated
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.models import Version, open_registry
 from podium.models.document import name_for
 from podium.prediction import ModelDirectory
 from podium.prediction.predictor import PREPROCESSING
-from podium.scoring import score
+from podium.scoring import find_metric, score
+from podium.steps.candidate import Candidate
 from podium.steps.evaluate import PREDICTIONS, TARGET, EvaluationResult, evaluate, per_class
 from podium.steps.process import current_run
 from podium.steps.promote import PromoteResult, promote
@@ -103,6 +105,27 @@ def test_a_model_that_nobody_named_is_called_as_its_dataset(
     assert name_for("2026-11-27") == "2026-11-27"
     assert name_for("sales 2026-11-27T10:20") == name_for("sales_2026_11") == "sales"
     assert name_for("part-200001") == "part-200001", "a number is no month"
+
+
+def test_folds_that_kept_classes_alone_are_judged_on_validation(
+    tiny_dataset: Path,
+    candidates: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = candidates["strong"]
+    trained = json.loads((model / "metrics.json").read_text())
+    (model / "metrics.json").write_text(json.dumps({**trained, "folds": [{}, {}]}))
+    part = artifact.load(tiny_dataset, "validation")
+    classes = np.asarray(part.target, np.int64)
+    folds = np.arange(len(classes)) % 2
+    Validated(target=classes, predictions=classes, folds=folds).write(connect(str(model)))
+    candidate = Candidate.open(str(model), artifact.describe(tiny_dataset), jobs(tmp_path))
+    by_classes = candidate.judged(part, find_metric("accuracy"), tune=False)
+    assert by_classes.scores.metrics["accuracy"] == 1
+    found = candidate.judged(part, find_metric("log_loss"), tune=False)
+    assert found.scores.metrics["log_loss"] > 0
+    assert "left no probabilities of its folds" in capsys.readouterr().out
 
 
 def challenge(

@@ -60,7 +60,10 @@ class Candidate:
             tune: Whether it gets the decision threshold that is best for it there.
         """
         folds = len(self.trained.folds)
-        left = Validated.read(connect(self.directory.uri)) if folds else None
+        left, lost = Validated.read(connect(self.directory.uri)) if folds else None, "predictions"
+        needs_more = bool(self.info.classes) and (tune or not metric.decides)
+        if left and needs_more and left.predictions.ndim == 1:  # of many items classes alone remain
+            left, lost = None, "probabilities"
         if left:
             predicted, target, by = left.predictions, left.target, f"{folds} folds"
         else:
@@ -71,7 +74,7 @@ class Candidate:
         if folds and not left:
             say(
                 f"warning: {self.origin.title} has learned from the validation part, and left no "
-                "predictions of its folds: it looks better there than it is"
+                f"{lost} of its folds: it looks better there than it is"
             )
         if threshold:
             say(f"{self.origin.title} decides for {threshold}")
