@@ -78,6 +78,19 @@ def test_a_script_is_called_for_each_fold(
     assert "accuracy_se" in trial.metrics
 
 
+def test_folds_that_stop_at_their_own_epochs_count_whole(data: str, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os\n"
+        "fold = int(os.environ['PODIUM_DATA'].partition('#fold=')[2][0])\n"
+        "for epoch in range(2 + fold):\n"
+        "    print(f'loss={1 / (1 + epoch)}')\n"
+        "print(f'accuracy={.5 + fold / 10}')\n"
+    )
+    begun = podium.tune(str(script), {"least": [0.5]}, data=data, trials=1, folds=3)
+    assert begun.best.value == pytest.approx(0.7), "the mean of .6, .7 and .8"
+
+
 def test_a_command_that_fails_on_a_fold_fails(data: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("print('accuracy=0.5')\nraise SystemExit(3)")

@@ -128,11 +128,17 @@ def _cross_validate(training: _Training, folds: int, seed: int) -> None:
             words = ", ".join(f"{name} {figure(value)}" for name, value in records[-1][-1].items())
             print(f"fold {at} of {folds}: {words}", flush=True)
         training.run(everything, training.output or f"{scratch}/all")
-    means = over_folds(records)
+    means = [record for record in over_folds(records) if record]
+    if len(set(map(len, records))) > 1:  # each stopped by itself: its last figures are its result
+        means += over_folds([[_latest(lines)] for lines in records])
     for record in means:
         print(metric_line(record), flush=True)
     if training.output:
-        _leave(training, means, [lines[-1] for lines in records], predicted)
+        _leave(training, means, [_latest(lines) for lines in records], predicted)
+
+
+def _latest(lines: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: value for line in lines for name, value in line.items()}
 
 
 def _predictions(output: str, part: str) -> tuple[Any, Any] | None:
