@@ -243,6 +243,7 @@ def test_less_of_an_error_is_better(name: str) -> None:
         "negLogLoss",
         "neg_rmse",
         "val_neg_mae",
+        "negative_mean_squared_error",
         "log_likelihood",
         "recallAtFPR",
         "mAP",

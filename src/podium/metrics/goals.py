@@ -23,7 +23,7 @@ _LESS_ENDS = ("loss", "losses", "error", "errors", "mse", "mae", "mape")
 
 _NEGATED = re.compile(
     r"((val|valid|test|eval)[\W_]+)?"
-    r"(neg_(log_?loss|(mean|median|root|max)_\w*error|brier|r?mse|mae|mape|r?msle)|d2_\w+_score$)"
+    r"(neg(ative)?_(log_?loss|(mean|median|root|max)_\w*error|brier|r?mse|mae|mape|r?msle)|d2_\w+_score$)"
 )
 """What scikit-learn calls losses of which more is better: neg_log_loss, neg_mean_squared_error,
 d2_absolute_error_score; and their short names."""
