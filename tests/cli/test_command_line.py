@@ -1,6 +1,8 @@
 """What holds for every command: errors without tracebacks, suggestions, pipes."""
 
+import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+
+from podium.display.terminal import echo_json
 
 PODIUM = [sys.executable, "-c", "from podium.cli import main; main()"]
 
@@ -90,6 +94,23 @@ def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
     os.close(writing)
     said = [line for line in done.stderr.splitlines() if not line.endswith("so far")]
     assert (done.returncode, said) == (0, [])
+
+
+@pytest.mark.parametrize("words", [["runs", "list"], ["runs", "list", "--json"]])
+def test_a_closed_output_is_no_failure(words: list[str]) -> None:
+    closed = f"exec {shlex.join([*PODIUM, *words])} >&-"
+    done = subprocess.run(["sh", "-c", closed], capture_output=True, text=True, timeout=60)
+    said = [line for line in done.stderr.splitlines() if not line.endswith("so far")]
+    assert (done.returncode, said) == (0, [])
+
+
+def test_numbers_that_json_lacks_are_null(capsys: pytest.CaptureFixture[str]) -> None:
+    echo_json({"auc": float("nan"), "range": [float("-inf"), 1.5], "file": Path("a")})
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {
+        "auc": None,
+        "range": [None, 1.5],
+        "file": "a",
+    }
 
 
 def test_a_path_with_blanks_and_percent_signs_is_used_unchanged(

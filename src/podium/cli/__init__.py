@@ -179,6 +179,9 @@ def app() -> None:
 def main() -> None:
     """Run the command line; errors become two lines on stderr and an exit code, never a
     traceback."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by >&-
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  open to the end
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name == "ascii":
             stream.reconfigure(

@@ -37,10 +37,12 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
 
 
 def echo_json(value: Any) -> None:
-    """Print a value as JSON; types that JSON does not have, such as a path, as text."""
+    """Print a value as JSON; types that JSON does not have, such as a path, as text, and numbers
+    that it does not have, such as NaN, as null."""
     import json
 
-    echo(json.dumps(value, indent=1, default=str))
+    finite = json.loads(json.dumps(value, default=str), parse_constant=lambda _: None)
+    echo(json.dumps(finite, indent=1))
 
 
 def output(as_json: bool, value: Any, text: Callable[[], str] | None = None) -> None:
