@@ -95,6 +95,9 @@ def test_another_dataset_at_the_output_is_named(
     for words in (("table:a.csv",), ("table:a.csv",)):
         assert "is replaced" not in data(*prepare, *words).stderr
     first = artifact.describe("d").digest[:12]
+    twice = data(*prepare, "table:a.csv", "--seed", "2", "--option", "split_seed=3")
+    assert twice.returncode == 2
+    assert "the option split_seed is given twice" in twice.stderr
     seeded = data(*prepare, "table:a.csv", "--seed", "2")
     assert f"/d held another dataset, of a.csv with digest {first}, which is replaced" in (
         seeded.stderr

@@ -155,6 +155,12 @@ def test_mistakes_are_named(
     path = predict(pictures, "--model", trained)
     assert (path.returncode, path.stdout) == (2, "")
     assert f"names a model of the registry\nhint: --file {trained}" in path.stderr
+    two = predict(pictures, "--file", trained, "--model", "shapes")
+    assert (two.returncode, two.stdout) == (2, "")
+    assert "--model shapes name two models" in two.stderr
+    both = predict(pictures, "--file", trained, "--json", "-o", trained / "out.csv")
+    assert (both.returncode, both.stdout) == (2, "")
+    assert "out.csv as CSV, and --json prints JSON" in both.stderr
     other = predict(pictures, "--file", trained / "model.onnx", "--data", tiny_dataset)
     assert other.returncode == 2
     assert "has 2 classes, but the data has 10" in other.stderr

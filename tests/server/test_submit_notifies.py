@@ -76,3 +76,9 @@ def test_notifying_without_waiting_is_refused_before_a_run_starts(
     done, bodies = submit(kfp, file)
     assert isinstance(done.exception, InvalidInput)
     assert (world.runs, bodies) == ({}, [])
+
+
+def test_a_timeout_without_waiting_is_refused(kfp: KfpServer, world: KfpWorld, file: str) -> None:
+    done = CliRunner().invoke(app, ["submit", file, "--host", kfp.host, "--timeout", "5"])
+    assert str(done.exception).startswith("--timeout needs --wait")
+    assert world.runs == {}

@@ -12,6 +12,7 @@ import click
 from podium.cli.options import Commands, json_option, pairs_option
 from podium.display.tables import table
 from podium.display.terminal import doing, echo, output
+from podium.errors import InvalidInput
 from podium.files.documents import load_yaml
 from podium.manifests.fields import present
 from podium.system.settings import Settings
@@ -92,12 +93,15 @@ def _prepare(
     from podium.training.dataset import DataSettings
 
     _talk()
+    flags = present(validation=validation, split_seed=seed)
+    if twice := flags.keys() & words.keys():
+        raise InvalidInput(f"the option {min(twice)} is given twice", "leave --option out")
     options = {
         **{
             name: (load_yaml(text, f"--option {name}", own=True) or [""])[0]
             for name, text in words.items()
         },
-        **present(validation=validation, split_seed=seed),
+        **flags,
     }
     data = write(DataSettings(**settings, data_options=options), destination)
     info, where = data.info, destination or data.uri

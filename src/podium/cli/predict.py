@@ -93,6 +93,12 @@ def predict(
     from podium.data.items import check_files, is_sentence
     from podium.data.option_text import as_flags
 
+    if file and name:
+        raise InvalidInput(f"--file {file} and --model {name} name two models", "give one of them")
+    if output and as_json:
+        raise InvalidInput(
+            f"--output writes {output} as CSV, and --json prints JSON", "give one of them"
+        )
     check_files(item for item in items if not is_sentence(item))
     if file:
         title, model = str(file), podium.open_model(file)

@@ -173,9 +173,11 @@ def tune(
         raise InvalidInput(
             "--no-run runs nothing, and without --save nothing is written", "add --save sweep.yaml"
         )
-    if no_run and notifier.targets:
+    told = {"--notify": notifier.targets, "--report": report, "--json": as_json}
+    if no_run and (useless := [option for option, given in told.items() if given]):
         raise InvalidInput(
-            "--no-run runs nothing, whose end --notify could report", "leave one of both out"
+            f"--no-run runs nothing, whose end {' and '.join(useless)} could report",
+            f"leave out --no-run, or {' and '.join(useless)}",
         )
     from podium.api.tune import TuneSettings, plan
 
