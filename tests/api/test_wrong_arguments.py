@@ -1,5 +1,6 @@
 """What a new user gets wrong: each time a plain sentence with a hint, and nothing is created."""
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import podium
+from podium.api.cluster_spec import ClusterSpec
 from podium.api.tune import TuneSettings
 from podium.errors import InvalidInput, PodiumError
 
@@ -24,11 +26,11 @@ def train(lr: float, layers: int) -> float:
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a list as space": (
         lambda: podium.tune(train, [1, 2]),
-        "a space has ranges and choices by name, but got [1, 2]",
+        "podium.tune takes space as a dict with names, but got [1, 2]",
     ),
     "no space": (
         lambda: podium.tune(train, None),
-        "a space has ranges and choices by name, but got None",
+        "podium.tune takes space as a dict with names, but got None",
     ),
     "an empty space": (lambda: podium.tune(train, {}), "there is nothing to search in {}"),
     "a falling range": (
@@ -41,7 +43,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a name that is no text": (
         lambda: podium.tune(train, {1: (0.0, 1.0)}),
-        "a parameter is named by a word, but got 1",
+        "podium.tune takes space as a dict with names, but got {1: ",
     ),
     "a name without letters": (
         lambda: podium.tune(train, {"": (0.0, 1.0)}),
@@ -49,7 +51,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "text as the ends of a range": (
         lambda: podium.tune(train, SPACE | {"lr": podium.Float("1", "4")}),
-        "low of a range is a finite number, but got '1'",
+        "podium.Float takes low as a number, but got '1'",
     ),
     "an endless range": (
         lambda: podium.tune(train, SPACE | {"lr": (0.0, float("inf"))}),
@@ -57,7 +59,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "halves as whole numbers": (
         lambda: podium.Int(1.5, 4),
-        "low of a range is a whole number, but got 1.5",
+        "podium.Int takes low as a whole number, but got 1.5",
     ),
     "a word as choices": (
         lambda: podium.Choice("adam"),
@@ -69,25 +71,32 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "trials as text": (
         lambda: podium.sweep("random", trials="3"),
-        "`max_trials is a whole number` must hold",
+        "podium.sweep takes trials as a whole number, but got '3'",
     ),
     "workers as text": (
         lambda: podium.train(".", workers="2"),
-        "`workers is a whole number` must hold",
+        "podium.train takes workers as a whole number, but got '2'",
     ),
     "a limit as text": (
         lambda: podium.prepare_data("mnist", limit="50"),
-        "`limit is a whole number` must hold",
+        "podium.prepare_data takes limit as a whole number, but got '50'",
     ),
-    "a report without names": (lambda: podium.report([0.5]), "numbers are reported by name"),
-    "a report by numbers": (lambda: podium.report({1: 0.5}), "numbers are reported by name"),
+    "a report without names": (
+        lambda: podium.report([0.5]),
+        "podium.report takes values as a dict with a number or text by name, but got [0.5]",
+    ),
+    "a report by numbers": (lambda: podium.report({1: 0.5}), "but got {1: 0.5}"),
+    "the step of a report": (
+        lambda: podium.report(loss=1, step="1 loss=0"),
+        "podium.report takes step as a whole number, but got '1 loss=0'",
+    ),
     "an object in the space": (
         lambda: podium.tune(train, SPACE | {"lr": b"1"}),
         "nor a list of choices, but b'1'",
     ),
     "a number as function": (
         lambda: podium.tune(3, SPACE),
-        "a script or a command, but got 3",
+        "podium.tune takes train as a function, text, a path or a list, but got 3",
     ),
     "another signature": (
         lambda: podium.tune(train, {"lr": (0.1, 1.0)}),
@@ -112,7 +121,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a count as text": (
         lambda: podium.tune(train, SPACE, trials="3"),
-        "`trials is a whole number` must hold, but got trials='3'",
+        "podium.tune takes trials as a whole number, but got '3'",
     ),
     "no trials": (
         lambda: podium.tune(train, SPACE, parallel=0),
@@ -133,6 +142,26 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "data of a sweep": (lambda: podium.sweep("random", data="nowhere"), "there are no data at "),
     "data to train on": (lambda: podium.train("nowhere"), "there are no data at "),
+    "no number among choices": (
+        lambda: podium.Choice([1.0, float("nan")]),
+        "a choice is a word, a number, a boolean or None, but got nan",
+    ),
+    "a function of C": (
+        lambda: podium.tune(max, SPACE, pickle=True),
+        "nobody can say which arguments <built-in function max> takes",
+    ),
+    "a setting of the jobs": (
+        lambda: podium.sweep("random", workers="2"),
+        "podium.sweep takes workers as a whole number, but got '2'",
+    ),
+    "an object as a budget": (
+        lambda: podium.tune(train, SPACE, max_cost=object()),
+        "max_cost is a number, but got <object",
+    ),
+    "a setting of a server": (
+        lambda: podium.deploy("mnist", namespace=5),
+        "podium.deploy takes namespace as text, but got 5",
+    ),
     "a name of a training": (
         lambda: podium.train("nowhere", name="x"),
         "a training takes no name",
@@ -142,6 +171,18 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "one setting twice": (
         lambda: podium.sweep("random", trials=3, max_trials=4),
         "trials and max_trials are the same setting",
+    ),
+    "two places for models": (
+        lambda: podium.sweep("random", storage="a", output="b"),
+        "storage='a' and output='b' name two places",
+    ),
+    "a seed twice": (
+        lambda: podium.tune(train, SPACE, seed=1, settings={"random_state": 5}),
+        "seed and random_state are the same setting",
+    ),
+    "the seed of a split twice": (
+        lambda: podium.prepare_data("mnist", seed=1, split_seed=2),
+        "seed and split_seed are the same setting",
     ),
     "an Experiment": (lambda: podium.sweep("nothing"), "no bundled experiment is called 'nothing'"),
     "a dataset": (lambda: podium.load_dataset("nowhere"), "there is no dataset.json in "),
@@ -165,6 +206,63 @@ def test_a_wrong_argument_is_refused_with_a_hint(what: str, home: Path) -> None:
     assert refused.value.hint or "must hold, but got" in refused.value.message
     assert refused.value.__cause__ is None
     assert not [*home.glob("cluster/*/*"), *home.glob("runs/*")]
+
+
+DOORS: dict[str, Callable[..., Any]] = {
+    "tune": lambda **given: podium.tune(**{"train": train, "space": SPACE, **given}),
+    "sweep": lambda **given: podium.sweep(**{"experiment": "random", **given}),
+    "run_job": lambda **given: podium.run_job(**{"job": "train.yaml", **given}),
+    "deploy": lambda **given: podium.deploy(**{"model": "mnist", **given}),
+    "train": lambda **given: podium.train(**{"data": "nowhere", **given}),
+    "open_sweep": lambda **given: podium.open_sweep(**{"name": "any", **given}),
+    "open_job": lambda **given: podium.open_job(**{"name": "any", **given}),
+    **{name: getattr(podium, name) for name in ("jobs", "load_dataset", "open_model", "registry")},
+}
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_every_parameter_refuses_another_type(name: str, home: Path) -> None:
+    checked = {
+        parameter.name
+        for parameter in inspect.signature(getattr(podium, name)).parameters.values()
+        if parameter.annotation is not Any and parameter.kind is not parameter.VAR_KEYWORD
+    } - {"data"}
+    for parameter in checked:
+        with pytest.raises(InvalidInput) as refused:
+            DOORS[name](**{parameter: object()})
+        assert refused.value.message.startswith(f"podium.{name} takes {parameter} as ")
+        assert refused.value.hint == f"help(podium.{name})"
+    assert not home.exists()
+
+
+METHODS: dict[str, Callable[[], Any]] = {
+    "Sweep.logs takes trial as text": lambda: _sweep().logs(5),  # type: ignore[arg-type]
+    "Sweep.add_trial takes values as a dict": lambda: _sweep().add_trial([1]),  # type: ignore[arg-type]
+    "Sweep.note takes note as text": lambda: setattr(_sweep(), "note", None),
+    "Runs.compare takes names as a list of texts": lambda: podium.runs().compare("latest"),
+    "Runs.old takes keep as a whole number": lambda: podium.runs().old(keep="5"),  # type: ignore[arg-type]
+    "there is no run None": lambda: podium.runs()[None],  # type: ignore[index]
+    "Model.promote takes rule as text": lambda: podium.registry().model("m").promote("v", rule=5),  # type: ignore[arg-type]
+}
+
+
+def _sweep() -> podium.Sweep:
+    return podium.Sweep(ClusterSpec.of(None), "any")
+
+
+@pytest.mark.parametrize("message", METHODS)
+def test_a_method_refuses_another_type(message: str, home: Path) -> None:
+    with pytest.raises(PodiumError, match=message):
+        METHODS[message]()
+
+
+def test_unknown_and_missing_arguments_stay_pythons_own() -> None:
+    with pytest.raises(TypeError, match=r"open_sweep\(\) got an unexpected keyword argument 'nam'"):
+        podium.open_sweep(nam="x")  # type: ignore[call-arg]
+    with pytest.raises(
+        TypeError, match=r"tune\(\) missing 1 required positional argument: 'space'"
+    ):
+        podium.tune(train)  # type: ignore[call-arg]
 
 
 def test_a_notebook_shows_the_users_lines_only(home: Path) -> None:

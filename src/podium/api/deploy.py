@@ -16,8 +16,10 @@ from podium.models import CHAMPION, Model, open_registry
 from podium.models.signature import PublicKey, public_key
 from podium.models.split import Split
 from podium.models.version import Version
+from podium.system.arguments import checked, require_types
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
     """A model's server as objects of a cluster, which are nowhere until they are applied."""
@@ -59,6 +61,7 @@ class Deployment:
             return f"http://{service}.{cluster.api.namespace}.svc/v2/models/{self.version.name}"
 
 
+@checked
 def deploy(
     model: str | Model,
     version: str = CHAMPION,
@@ -102,6 +105,7 @@ def deploy(
     for setting in settings:
         if setting not in known:
             raise InvalidInput(f"deploy has no setting {setting!r}", suggestion(setting, known))
+    require_types("podium.deploy", {each.name: each.type for each in fields(ModelServer)}, settings)
     chosen = model if isinstance(model, Model) else open_registry(storage).model(model)
     public = PublicKey.read(Path(key)) if key else public_key()
     server = ModelServer(

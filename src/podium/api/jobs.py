@@ -18,11 +18,13 @@ from podium.manifests.kinds import JOB_KINDS, or_list
 from podium.manifests.labels import IGNORED_FIELDS
 from podium.manifests.placement import Pods, place
 from podium.manifests.workload import Workload
+from podium.system.arguments import checked
 
 _MANIFEST = "the manifest"
 """Stands for the path of a job that comes from no file."""
 
 
+@checked
 class Job(Launched):
     """A Job, PyTorchJob, TrainJob … that is running or has ended."""
 
@@ -126,6 +128,7 @@ def progress_of(job: Workload, replicas: Sequence[ReplicaStatus]) -> str:
     return f"{job.state.phase}: {', '.join(words) or 'starting'}"
 
 
+@checked
 def run_job(
     job: str | Path | Mapping[str, Any],
     *,
@@ -180,7 +183,7 @@ def read_job(job: str | Path | Mapping[str, Any], name: str = "") -> Workload:
     """
     if isinstance(job, Mapping):
         documents, source = [dict(job)], _MANIFEST
-    elif not isinstance(job, str | Path) or not os.path.isfile(job):
+    elif not os.path.isfile(job):
         raise InvalidInput(f"there is no file {job}", "the YAML of a job, or a manifest as a dict")
     else:
         documents, source = load_yaml(read_text(Path(job)), str(job)), str(job)
@@ -253,6 +256,7 @@ def _with_free_name(cluster: Cluster, job: Workload) -> Workload:
     return job.with_metadata({**job.metadata, "name": free_name(cluster, job.kind, job.name)})
 
 
+@checked
 def open_job(name: str, *, cluster: str | Path | ClusterSpec | None = None) -> Job:
     """Return a job that is running or has ended, also one of another process.
 
@@ -286,6 +290,7 @@ def find_job(session: Session, name: str, kinds: Sequence[str] = tuple(JOB_KINDS
     raise NotFound(f"no job {name} in {session.cluster.url}", "podium.jobs() lists them")
 
 
+@checked
 def jobs(*, cluster: str | Path | ClusterSpec | None = None) -> list[Job]:
     """Return the jobs of a cluster, including those of sweeps and trainings.
 

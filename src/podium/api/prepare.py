@@ -3,17 +3,18 @@
 from pathlib import Path
 from typing import Any
 
-from podium.api.space import plain
 from podium.cluster.kubernetes.store_access import take_access
 from podium.data.dataset import Dataset
 from podium.data.in_memory import located
 from podium.display.terminal import doing
 from podium.errors import InvalidInput
+from podium.system.arguments import checked, plain
 from podium.system.settings import Settings
 from podium.training.dataset import DataSettings
 from podium.training.preparation import prepare
 
 
+@checked
 def prepare_data(
     dataset: Any = "mnist",
     output: str | Path | None = None,
@@ -50,6 +51,10 @@ def prepare_data(
         >>> podium.prepare_data("table:houses.csv", target="price")
         <dataset houses: regression, train 57, validation 6, test 7>
     """
+    if seed is not None and "split_seed" in options:
+        raise InvalidInput(
+            "seed and split_seed are the same setting, but both are set", "leave out split_seed"
+        )
     options |= {} if seed is None else {"split_seed": seed}
     located_at, target = located(dataset, target)
     settings = DataSettings(

@@ -23,7 +23,7 @@ _CALL = "podium_call.json"
 _FROM_RUN = {"data": "PODIUM_DATA", "output": "PODIUM_OUTPUT"}
 """Variable that the sweep sets for each of these parameters if the function has it."""
 
-Train = Callable[..., Any] | str | Path | Sequence[str]
+Train = Callable[..., Any] | str | Path | Sequence[object]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,9 +123,6 @@ class Program:
                 metric,
                 has_data=has_data,
             )
-        if not isinstance(train, str | Path | Sequence):
-            problem = f"podium.tune takes a function, a script or a command, but got {train!r:.60}"
-            raise InvalidInput(problem, 'a function, "train.py", or ["python", "-m", "my.train"]')
         words = (
             script_words(Path(train))
             if isinstance(train, str | Path)
@@ -150,7 +147,11 @@ def _function(
     has_data: bool,
 ) -> Program:
     names = {name.replace("-", "_") for name in (*searched, *fixed)}
-    takes = inspect.signature(train).parameters
+    try:
+        takes = inspect.signature(train).parameters
+    except ValueError:  # one of C does not say it
+        hint = f"call it in a function: def train({', '.join(sorted(names))}): …"
+        raise InvalidInput(f"nobody can say which arguments {train!r:.60} takes", hint) from None
     passed = {
         name: variable
         for name, variable in _FROM_RUN.items()

@@ -5,10 +5,11 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from podium.errors import InvalidInput, require
+from podium.system.arguments import checked, plain, require_types
 
 _DECADES = 100
 """A range of positive floats whose ends differ by this factor or more is searched on a log
@@ -18,25 +19,19 @@ Value = str | int | float | bool | None
 """Type of a choice or a fixed argument."""
 
 
-def plain(value: Any) -> Any:
-    """Return a number of numpy as Python's own; anything else stays."""
-    return value.item() if getattr(value, "ndim", None) == 0 else value
-
-
-def _require_numbers(of: "Float | Int", kind: type, word: str) -> None:
-    """Refuse ends and steps that are no such numbers, and keep numpy's as Python's own.
+def _keep_plain(of: "Float | Int") -> None:
+    """Refuse ends and steps that are no finite numbers, and keep those of numpy as Python's own.
 
     Raises:
         InvalidInput: One is text, a boolean or infinite.
     """
+    kinds = {each.name: each.type for each in fields(of)}
+    require_types(f"podium.{type(of).__name__}", kinds, vars(of))
     for name in ("low", "high", "step"):
         value = plain(getattr(of, name))
-        if value is None:
-            continue
-        fits = isinstance(value, int | kind) and not isinstance(value, bool)
-        if not fits or abs(value) == math.inf:
+        if value in (math.inf, -math.inf):
             hint = "podium.Int(1, 8), or podium.Float(1e-4, 1e-1)"
-            raise InvalidInput(f"{name} of a range is a {word}, but got {value!r:.60}", hint)
+            raise InvalidInput(f"{name} of a range is a finite number, but got {value!r}", hint)
         object.__setattr__(of, name, value)
 
 
@@ -57,7 +52,7 @@ class Float:
     step: float | None = None
 
     def __post_init__(self) -> None:
-        _require_numbers(self, float, "finite number")
+        _keep_plain(self)
         require(self.low < self.high, "low < high", low=self.low, high=self.high)
         require(
             not self.log or self.low > 0,
@@ -107,7 +102,7 @@ class Int:
     log: bool = False
 
     def __post_init__(self) -> None:
-        _require_numbers(self, int, "whole number")
+        _keep_plain(self)
         require(self.low <= self.high, "low <= high", low=self.low, high=self.high)
         require(self.step >= 1, "step >= 1", step=self.step)
         require(
@@ -151,7 +146,7 @@ class Choice:
         if not self.values:
             raise InvalidInput("a choice without values", "write [32, 64, 128], for example")
         for value in self.values:
-            if not isinstance(value, Value):
+            if not isinstance(value, Value) or (isinstance(value, float) and math.isnan(value)):
                 problem = f"a choice is a word, a number, a boolean or None, but got {value!r:.60}"
                 raise InvalidInput(problem, "give it a name, and look that up in the function")
         texts = self.texts
@@ -216,6 +211,7 @@ class Switch(Choice):
 Dimension = Float | Int | Choice
 
 
+@checked
 def log(low: float, high: float) -> Float:
     """Return a range of floats that is searched on a log scale.
 
@@ -274,11 +270,9 @@ def split(space: Mapping[str, Any]) -> tuple[dict[str, Dimension], dict[str, Val
     """Split a space into searched dimensions and fixed values.
 
     Raises:
-        InvalidInput: It is not a mapping, nothing is searched, or a part of the space is neither.
+        InvalidInput: Nothing is searched, or a part of the space is neither.
     """
     hint = '{"lr": (1e-4, 1e-1), "batch_size": [32, 64], "layers": range(1, 5)}'
-    if not isinstance(space, Mapping):
-        raise InvalidInput(f"a space has ranges and choices by name, but got {space!r:.60}", hint)
     for name, given in space.items():
         if not isinstance(name, str) or not name:
             raise InvalidInput(f"a parameter is named by a word, but got {name!r:.60}", hint)

@@ -12,7 +12,6 @@ from podium.api import experiments
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
-from podium.api.space import plain
 from podium.api.sweep_list import sweep_row
 from podium.api.trials import (
     Best,
@@ -50,6 +49,7 @@ from podium.manifests.options import (
     settings,
 )
 from podium.storage import absolute
+from podium.system.arguments import checked, plain, require_types
 from podium.training.standing import Standing, standing
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ _SHOWN = 50
 """Rows of the table in a notebook at most; the best are shown."""
 
 
+@checked
 class Sweep(Launched):
     """A sweep: an Experiment that is running or has ended.
 
@@ -96,8 +97,8 @@ class Sweep(Launched):
         return self.cluster.note(self.experiment)
 
     @note.setter
-    def note(self, text: str) -> None:
-        self.cluster.write_note("Experiment", self.name, text)
+    def note(self, note: str) -> None:
+        self.cluster.write_note("Experiment", self.name, note)
 
     @property
     def finished(self) -> dict[str, str]:
@@ -413,6 +414,7 @@ class Sweep(Launched):
         return leaderboard_of(ranked, experiment, sure=sure).html(title=title, most=_SHOWN)
 
 
+@checked
 def sweep(
     experiment: Any,
     *,
@@ -472,7 +474,11 @@ def sweep(
         >>> sweep.best.value
         0.0
     """
-    possible = {*Changes.__annotations__, *settings()}
+    others = {
+        name: kind for name, kind in Changes.__annotations__.items() if name not in settings()
+    }
+    require_types("podium.sweep", others, changes)  # each option reads its own settings
+    possible = {*others, *settings()}
     for change in changes:
         if change not in possible:
             known = {*inspect.signature(sweep).parameters, *possible} - {"experiment", "changes"}
@@ -485,6 +491,11 @@ def sweep(
     )
     for change in changes:
         changes[change] = plain(changes[change])  # type: ignore[literal-required]
+    if storage and output:
+        raise InvalidInput(
+            f"storage={storage!r:.60} and output={output!r:.60} name two places for the models",
+            "give one of them",
+        )
     output = output or (f"{absolute(storage)}/trials" if storage else None)
     if data is not None or target:
         from podium.api.prepare import prepared  # which loads numpy and pyarrow
@@ -616,6 +627,7 @@ def _look_at_data(data: object, experiment: Experiment) -> str:
     return ""
 
 
+@checked
 def open_sweep(name: str, *, cluster: str | Path | ClusterSpec | None = None) -> Sweep:
     """Return a sweep that is running or has ended, also one of another process.
 

@@ -12,7 +12,6 @@ from podium.api.experiments import check_here
 from podium.api.jobs import Job, read_job
 from podium.api.launched import Session
 from podium.api.prepare import prepared
-from podium.api.space import plain
 from podium.cluster.traits import traits_of
 from podium.data.artifact import describe
 from podium.display.notebook import LiveCell, data_frame, in_notebook, say, table
@@ -22,6 +21,7 @@ from podium.manifests.workload import Workload
 from podium.metrics import PACE
 from podium.prediction import Predictions, open_model
 from podium.storage import absolute
+from podium.system.arguments import checked, plain
 from podium.system.interrupts import signals_interrupt
 from podium.system.settings import Settings
 from podium.trainer.config import check_library, parse
@@ -154,6 +154,7 @@ class Training(Job):
         return table(("METRIC", ">VALUE"), rows, title=f"{self.name}: {self.status}, {self.model}")
 
 
+@checked
 def train(
     data: str | Path | Any,
     *,

@@ -15,7 +15,7 @@ from podium.api.experiments import free_name
 from podium.api.function_source import returned_names
 from podium.api.passing import Passing
 from podium.api.program import Program, Train, quoted
-from podium.api.space import Dimension, Value, parameter, plain, split
+from podium.api.space import Dimension, Value, parameter, split
 from podium.api.stopping import Stopping
 from podium.api.sweep import Sweep, SweepPlan
 from podium.api.trials import TrialReader
@@ -45,6 +45,7 @@ from podium.metrics.goals import Goal
 from podium.metrics.libraries import Library, library_of
 from podium.search.algorithms import AUTO
 from podium.storage import absolute, local_path
+from podium.system.arguments import checked, plain
 from podium.system.settings import Settings
 from podium.training.base import require_at_least
 from podium.training.target import TRAINER_IMAGE
@@ -125,6 +126,10 @@ class TuneSettings:
 
     def __post_init__(self) -> None:
         require_at_least(self, trials=1, parallel=1)
+        if self.seed is not None and "random_state" in (self.settings or {}):
+            raise InvalidInput(
+                "seed and random_state are the same setting, but both are set", "leave out seed"
+            )
 
     @property
     def formats(self) -> list[str]:
@@ -314,6 +319,7 @@ def _with_variables(word: str) -> str:
     return word
 
 
+@checked
 def tune(
     train: Train,
     space: Mapping[str, Any],

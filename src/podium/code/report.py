@@ -1,13 +1,20 @@
 """Metric lines of a tuned function or script, one per epoch."""
 
 from collections.abc import Mapping
+from typing import SupportsFloat
 
 from podium.errors import InvalidInput
 from podium.metrics import metric_line
+from podium.system.arguments import checked
 
 
+@checked
 def report(
-    values: Mapping[str, float] | None = None, /, *, step: int | None = None, **named: float
+    values: Mapping[str, SupportsFloat | str] | None = None,
+    /,
+    *,
+    step: int | None = None,
+    **named: SupportsFloat | str,
 ) -> None:
     """Print the metrics of an epoch at once, so that an unpromising trial can be stopped early.
 
@@ -27,12 +34,6 @@ def report(
         >>> podium.report(loss=0.3)  # doctest: +ELLIPSIS
         20...Z loss=0.3
     """
-    if not isinstance(values, Mapping | None) or not all(
-        isinstance(name, str) for name in values or ()
-    ):
-        raise InvalidInput(
-            f"numbers are reported by name, but got {values!r:.60}", 'podium.report({"loss": 0.3})'
-        )
     given = dict(values or {})
     if twice := sorted(given.keys() & named.keys()) or [
         *(["step"] if step is not None and "step" in given else [])
@@ -41,12 +42,13 @@ def report(
     given |= named
     if not given:
         raise InvalidInput("nothing is reported", "podium.report(loss=0.3)")
+    numbers = dict[str, float]()
     for name, value in given.items():
         try:
-            given[name] = float(value)
+            numbers[name] = float(value)
         except (TypeError, ValueError):
             raise InvalidInput(
                 f"{name} is {value!r:.60}, not a number", "podium.report(loss=0.3)"
             ) from None
-    count = "" if step is None else f" step={step}"
-    print(f"{metric_line(given)}{count}", flush=True)
+    count = "" if step is None else f" step={int(step)}"
+    print(f"{metric_line(numbers)}{count}", flush=True)

@@ -19,6 +19,7 @@ from podium.display.notebook import data_frame, shown, table
 from podium.display.text import one_line
 from podium.errors import InvalidInput
 from podium.storage import absolute
+from podium.system.arguments import checked
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -75,6 +76,7 @@ class DatasetPart(Split):
         return f'<p>{caption}</p><img src="data:image/png;base64,{encoded}">'
 
 
+@checked
 class Dataset:
     """A prepared dataset; a part is opened, and every byte of it verified, when it is first used.
 
@@ -164,6 +166,7 @@ class Dataset:
         )
 
 
+@checked
 def load_dataset(uri: str | Path) -> Dataset:
     """Open a prepared dataset (``podium data prepare`` makes one).
 

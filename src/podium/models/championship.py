@@ -13,8 +13,10 @@ from podium.models.record import Record
 from podium.models.signature import require_trusted
 from podium.models.version import Version
 from podium.storage import Storage
+from podium.system.arguments import checked
 
 
+@checked
 class Championship:
     """A model as challenges need it: its versions, its champion, and how it became champion.
 

@@ -23,6 +23,7 @@ from podium.models.upkeep import GRACE, Finding, Garbage
 from podium.models.upload import Content, Upload
 from podium.models.version import Facts, Version
 from podium.storage.base import Progress
+from podium.system.arguments import checked
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -132,6 +133,7 @@ class Versions(Sequence[Version]):
         )
 
 
+@checked
 class Model(Championship):
     """A model of a registry: what a person does with it, decided by its history and written to it.
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from podium.display.notebook import table
@@ -9,6 +10,7 @@ from podium.errors import NoSuchKey
 from podium.models.ledger import names_below
 from podium.models.model import Model, Overview
 from podium.storage import Storage, connect
+from podium.system.arguments import checked
 from podium.system.settings import STORAGE, Settings
 
 
@@ -62,6 +64,7 @@ class Registry(Mapping[str, Model]):
         )
 
 
+@partial(checked, path="podium.registry")
 def open_registry(url: str | Path | None = None) -> Registry:
     """Open the registry of a storage; an empty storage is an empty registry.
 

@@ -304,10 +304,6 @@ def _check_files(files: Mapping[str, Content]) -> None:
             raise InvalidInput(
                 f"a file of a version cannot be called {file}: the registry writes it", hint
             )
-        if not isinstance(source, Content):
-            raise InvalidInput(
-                f"{file} is a Path or bytes, but got {source!r:.60}", "pathlib.Path('model.onnx')"
-            )
         if isinstance(source, Path) and not source.is_file():
             raise InvalidInput(f"there is no file {source}")
     for file, source in files.items():

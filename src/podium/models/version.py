@@ -29,6 +29,7 @@ from podium.models.record import ChosenBy, Constant
 from podium.models.signature import SIGNATURE, require_trusted, signature_key
 from podium.storage import Storage
 from podium.storage.base import Progress
+from podium.system.arguments import checked
 
 if TYPE_CHECKING:
     from podium.prediction import Predictions, Predictor
@@ -185,6 +186,7 @@ class Facts:
         return facts
 
 
+@checked
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Version:
     """An immutable version of a model."""

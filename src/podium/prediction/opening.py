@@ -10,8 +10,10 @@ from podium.prediction.directory import ModelDirectory
 from podium.prediction.predictor import Predictor
 from podium.scoring import OnnxModel
 from podium.storage import absolute
+from podium.system.arguments import checked
 
 
+@checked
 def open_model(uri: str | Path) -> Predictor:
     """Open the model directory that a trainer wrote.
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from podium.cluster import connect
 from podium.cluster.local.supplies import ENVIRONMENT
@@ -34,6 +34,7 @@ from podium.runner.process import (
 from podium.runner.progress import progress, steps_as_html
 from podium.runner.record import Annotations, RunRecord, StepRecord, annotate, check_step
 from podium.storage import absolute, local_path
+from podium.system.arguments import checked
 from podium.system.settings import Settings
 from podium.training.identity import new_run_id
 
@@ -43,14 +44,15 @@ if TYPE_CHECKING:
 
 _PLACES = ("volume", "secret", "config_map", "image_dir")
 
-Places = Mapping[str, Mapping[str, str | os.PathLike[str]]]
-"""Places by name of each of _PLACES."""
+Places = Annotated[Mapping[str, Mapping[str, str | os.PathLike[str]]], "refused by _as_text"]
+"""Places by name of each of _PLACES. A wrong one may be a Secret's value, so no error shows it."""
 
 _PLACES_HINT = (
     f"places={{'secret': {{'NAME': 'FILE'}}}}; besides secret there are {', '.join(_PLACES)}"
 )
 
 
+@checked
 class Run:
     """A run of a pipeline on this machine.
 
@@ -134,8 +136,8 @@ class Run:
         return Annotations.read(self.directory).note
 
     @note.setter
-    def note(self, text: str) -> None:
-        annotate(self.directory, lambda written: written.noted(text))
+    def note(self, note: str) -> None:
+        annotate(self.directory, lambda written: written.noted(note))
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -144,8 +146,8 @@ class Run:
         return Annotations.read(self.directory).tags
 
     @tags.setter
-    def tags(self, names: Iterable[str]) -> None:
-        annotate(self.directory, lambda written: replace(written, tags=()).tagged(names))
+    def tags(self, tags: Iterable[str]) -> None:
+        annotate(self.directory, lambda written: replace(written, tags=()).tagged(tags))
 
     @property
     def steps(self) -> dict[str, str]:
@@ -490,6 +492,7 @@ def _result(directory: Path, written: int) -> str:
     return f"{metric} {figure(value)}, {_against(outcome['decision'])}"
 
 
+@checked
 def run(
     pipeline: str | Path | Callable[..., Any] = "tune_and_promote",
     *,

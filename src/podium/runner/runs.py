@@ -12,6 +12,7 @@ from podium.errors import InvalidInput, NoSuchKey, NotFound, require, suggestion
 from podium.runner.record import RunRecord, records_below
 from podium.runner.run import Run
 from podium.storage import Entry, Storage, connect
+from podium.system.arguments import checked
 from podium.system.settings import Settings
 from podium.training.kept_logs import KeptLogs
 
@@ -23,6 +24,7 @@ R = TypeVar("R")
 HINT = "a run keeps logs and candidates in the storage of its models: --storage URL"
 
 
+@checked
 class Runs(Mapping[str, Run]):
     """The runs on this machine by their id, the oldest first; also by the beginning of an id, and
     by ``latest``."""
@@ -38,9 +40,9 @@ class Runs(Mapping[str, Run]):
             InvalidInput: Several begin like that, or its record is damaged.
         """
         names = sorted(path.parent.name for path in self.directory.glob("*/run.json"))
-        chosen = names[-1] if name == "latest" and names else _run_called(name, names)
+        chosen = names[-1] if name == "latest" and names else _run_called(str(name), names)
         if not chosen:
-            hint = suggestion(name, names) if names else "podium run makes one"
+            hint = suggestion(str(name), names) if names else "podium run makes one"
             raise NoSuchKey(f"there is no run {name!r} in {self.directory}", hint)
         return Run(RunRecord.read(self.directory / chosen))
 

@@ -67,7 +67,7 @@ class Setting:
             raise self._refused(value, "a whole number")
         try:
             return self.kind(value)
-        except ValueError:
+        except (TypeError, ValueError):
             raise self._refused(value, "a number") from None
 
     def _refused(self, value: Any, wanted: str) -> InvalidInput:

@@ -1,0 +1,131 @@
+"""Arguments of the Python API, held against the annotations of its functions."""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from pathlib import Path
+from types import FunctionType, NoneType, UnionType
+from typing import Annotated, Any, SupportsFloat, TypeVar, Union, get_args, get_origin
+
+from podium.errors import InvalidInput
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+_WORDS: dict[Any, str] = {
+    str: "text",
+    bytes: "bytes",
+    bool: "a boolean",
+    int: "a whole number",
+    float: "a number",
+    SupportsFloat: "a number",
+    Path: "a path",
+    os.PathLike: "a path",
+    Mapping: "a dict with names",
+    Callable: "a function",
+}
+
+
+def plain(value: Any) -> Any:
+    """Return a number of numpy as Python's own; anything else stays."""
+    return value.item() if getattr(value, "ndim", None) == 0 else value
+
+
+def checked(function: T, path: str = "") -> T:
+    """Return a function that refuses arguments of other types than its annotations say; of a class
+    the same for its public methods and the properties that can be set.
+
+    What is ``Any``, ``Annotated`` or a name in quotes is not checked, nor are ``**others``.
+
+    Args:
+        path: Its name for users, ``podium.tune``, whose help is the hint.
+    """
+    if isinstance(function, type):
+        for name, member in list(vars(function).items()):
+            named = f"{function.__module__}.{function.__name__}.{name}"
+            if isinstance(member, property) and member.fset:
+                setattr(function, name, member.setter(checked(member.fset, named)))
+            elif isinstance(member, FunctionType) and not name.startswith("_"):
+                setattr(function, name, checked(member, named))
+        return function
+    path = path or f"podium.{function.__name__}"
+
+    @functools.wraps(function)
+    def with_check(*args: Any, **named: Any) -> Any:
+        try:
+            given = _signature(function).bind(*args, **named).arguments
+        except TypeError:
+            given = {}  # for the call to refuse, in Python's own words
+        require_types(path, _annotations(function), given)
+        return function(*args, **named)
+
+    return with_check  # type: ignore[return-value]
+
+
+def require_types(path: str, annotations: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse values of other types than annotations of the same names say.
+
+    Args:
+        path: Name of the function that takes them, whose help is the hint.
+
+    Raises:
+        InvalidInput: "podium.tune takes metrics as text or a list of texts, but got 5".
+    """
+    for name, value in given.items():
+        if name in annotations and not _fits(value, annotations[name]):
+            short, words = ".".join(path.split(".")[-2:]), _words(annotations[name])
+            problem = f"{short} takes {name} as {words}, but got {value!r:.60}"
+            raise InvalidInput(problem, f"help({path})")
+
+
+_signature = functools.cache(inspect.signature)
+
+
+@functools.cache
+def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
+    found = dict[str, Any]()
+    for name, parameter in _signature(function).parameters.items():
+        kind = parameter.annotation
+        if kind is parameter.empty or parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        several = parameter.kind is parameter.VAR_POSITIONAL
+        found[name] = Sequence[kind] if several else kind  # type: ignore[valid-type]
+    return found
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    kind, origin, inner, value = kind or NoneType, get_origin(kind), get_args(kind), plain(value)
+    if origin in (Union, UnionType):
+        return any(_fits(value, each) for each in inner)
+    if kind in (int, float):
+        return isinstance(value, int | kind) and not isinstance(value, bool)
+    if kind is Path:
+        return isinstance(value, os.PathLike)
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(
+            _fits(name, inner[0]) and _fits(each, inner[1]) for name, each in value.items()
+        )
+    if origin in (Sequence, Iterable):
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+            return False
+        return not isinstance(value, Sized) or all(_fits(each, inner[0]) for each in value)
+    kind = origin or kind
+    if kind in (Any, Annotated):
+        return True
+    try:
+        return isinstance(value, kind)
+    except TypeError:  # a TypeVar, a name in quotes, a Protocol that is for type checkers only
+        return True
+
+
+def _words(kind: Any) -> str:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        *most, last = dict.fromkeys(_words(each) for each in inner if each is not NoneType)
+        return f"{', '.join(most)} or {last}" if most else last
+    if origin in (Sequence, Iterable):
+        return {str: "a list of texts", Path: "a list of paths"}.get(inner[0], "a list")
+    if origin is Mapping and inner[1] not in (object, Any):
+        return f"a dict with {_words(inner[1])} by name"
+    kind = origin or kind
+    return _WORDS.get(kind) or f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
