@@ -146,8 +146,20 @@ def test_a_repeated_step_takes_all_after_it_along(home: Path) -> None:
     assert {step.attempt for step in run.steps.values()} == {3}
 
 
-@pytest.mark.parametrize("words", [["runs", "resume", "20260101"], ["run", "--resume", "20260101"]])
-def test_an_unknown_step_to_begin_from_names_the_steps(home: Path, words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["runs", "resume", "20260101"],
+        ["run", "--resume", "20260101"],
+        ["run", "--resume", "20260101", "code=own"],
+    ],
+)
+def test_an_unknown_step_to_begin_from_names_the_steps(
+    home: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    Path("own").mkdir()
+    Path("own", "train.py").write_text("print('accuracy=1')\n")
     before = (home / "runs" / "20260101-010101-aaaa" / "run.json").read_bytes()
     refused: Any = CliRunner().invoke(app, [*words, "--from", "trian"]).exception
     assert refused.message.endswith("has no step 'trian': it has prepare-data, train")

@@ -316,6 +316,8 @@ class Run:
             raise InvalidInput(
                 problem, "leave them out, or start a new run; code=DIRECTORY takes other code"
             )
+        if first:
+            check_step(record, first)
         if record.state != "running":
             first, said = take_today(record, first, named)
             for sentence in said:
