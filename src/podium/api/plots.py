@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput
 from podium.reports import plots
+from podium.system.arguments import checked
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 
+@checked
 class Plots:
     """``sweep.plot.history()``, ``.importance()``, ``.parallel()`` and ``.front()``.
 
