@@ -407,6 +407,11 @@ def test_experiments_of_one_file_run_one_after_the_other(podium: Any, tmp_path: 
     assert "both.yaml holds 2 Experiments, which --name would give one name" in refused
 
 
+def test_a_detached_sweep_notifies_nobody(podium: Any) -> None:
+    refused = podium("run", "random", "--detach", "--notify", "cat", code=2).stderr
+    assert "--detach returns before the end that --notify reports" in refused
+
+
 def test_a_job_given_to_the_wrong_command_names_the_right(podium: Any, tmp_path: Path) -> None:
     path = tmp_path / "train.yaml"
     path.write_text(

@@ -157,7 +157,9 @@ def test_mistakes_are_named(
     assert f"names a model of the registry\nhint: --file {trained}" in path.stderr
     two = predict(pictures, "--file", trained, "--model", "shapes")
     assert (two.returncode, two.stdout) == (2, "")
-    assert "--model shapes name two models" in two.stderr
+    assert "a model itself, but --model and --alias name one of the registry" in two.stderr
+    two = predict(pictures, "--file", trained, "--alias", "v1")
+    assert "a model itself, but --model and --alias name one of the registry" in two.stderr
     both = predict(pictures, "--file", trained, "--json", "-o", trained / "out.csv")
     assert (both.returncode, both.stdout) == (2, "")
     assert "out.csv as CSV, and --json prints JSON" in both.stderr

@@ -136,6 +136,10 @@ def _run_each(
       podium experiment run sweep.yaml --cluster kubernetes://team
       podium experiment run sweep.yaml --cluster kubernetes://team --detach
     """
+    if detach and notifier.targets:
+        raise InvalidInput(
+            "--detach returns before the end that --notify reports", "leave one of both out"
+        )
     sources = each_of(source)
     if len(sources) > 1 and options.get("name"):
         raise InvalidInput(

@@ -93,8 +93,11 @@ def predict(
     from podium.data.items import check_files, is_sentence
     from podium.data.option_text import as_flags
 
-    if file and name:
-        raise InvalidInput(f"--file {file} and --model {name} name two models", "give one of them")
+    if file and (name or alias != "champion"):
+        raise InvalidInput(
+            f"--file {file} is a model itself, but --model and --alias name one of the registry",
+            "leave --file out, or both of the others",
+        )
     if output and as_json:
         raise InvalidInput(
             f"--output writes {output} as CSV, and --json prints JSON", "give one of them"
