@@ -97,6 +97,8 @@ def _fits(value: Any, kind: Any) -> bool:
     kind, origin, inner, value = kind or NoneType, get_origin(kind), get_args(kind), plain(value)
     if origin in (Union, UnionType):
         return any(_fits(value, each) for each in inner)
+    if kind is bool:
+        return isinstance(value, int) and value in (0, 1)
     if kind in (int, float):
         return isinstance(value, int | kind) and not isinstance(value, bool)
     if kind is Path:
