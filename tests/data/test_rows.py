@@ -302,8 +302,8 @@ def test_a_column_has_one_name_with_either_accent(tmp_path: Path) -> None:
     assert open_rows(tmp_path / "mac.csv").columns == ("caf\u00e9", "b")
 
 
-def read_numbers(path: Path, column: str, usual: str = "") -> list[float]:
-    (rows,) = open_rows(path, usual=usual)
+def read_numbers(path: Path, column: str, **notation: str) -> list[float]:
+    (rows,) = open_rows(path, **notation)
     return to_numbers(rows.columns[column])[0].tolist()
 
 
@@ -348,3 +348,31 @@ def test_a_file_that_shows_no_decimal_has_the_usual_one(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "a;b\n1,234;1\n")
     assert read_numbers(path, "a", usual=".") == [1234]
     assert read_numbers(path, "a", usual=",") == read_numbers(path, "a") == [1.234]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("cells", "notation", "expected"),
+    [
+        (["1,209", "0,5"], {"usual": ","}, [1.209, 0.5]),
+        (["1,209", "1.234"], {"usual": ","}, [1.209, 1234]),
+        (["1.209", "0.5"], {"usual": ","}, [1.209, 0.5]),
+        (["1,209", "987"], {"usual": "."}, [1209, 987]),
+        (["1,209", "0,5"], {"decimal": ","}, [1.209, 0.5]),
+    ],
+)
+def test_numbers_in_texts_are_read_as_in_csv(
+    form: str, cells: list[str], notation: dict[str, str], expected: list[float], tmp_path: Path
+) -> None:
+    path, rows = tmp_path / f"a.{form}", [{"x": cell, "y": 1.234} for cell in cells]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    if form == "parquet":
+        parquet.write_table(pa.Table.from_pylist(rows), path)
+    assert read_numbers(path, "x", **notation) == expected
+    assert read_numbers(path, "y", **notation) == [1.234] * len(rows)
+
+
+def test_texts_that_parquet_keeps_as_views_are_texts(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"x": pa.array(["a", "b"], pa.string_view())}), tmp_path / "a.pq")
+    (rows,) = open_rows(tmp_path / "a.pq")
+    assert rows.only(rows.numbers > 1).columns["x"].to_pylist() == ["b"]

@@ -36,8 +36,10 @@ _BLOCK = 8 << 20
 
 csv.field_size_limit(max(csv.field_size_limit(), _BLOCK))
 
-BATCH = 65_536
-"""Rows of Parquet or JSON lines at a time."""
+BATCH, _HEAD = 65_536, 1000
+"""Rows of Parquet or JSON lines at a time, and of those that show how numbers are written."""
+
+_Object = dict[str, str | float | bool | None]
 
 _DELIMITERS = {",": "a comma", "\t": "a tab", ";": "a semicolon", "|": "a bar"}
 CSV_ENDINGS, PARQUET_ENDINGS, JSON_ENDINGS = (
@@ -98,10 +100,10 @@ def open_rows(
         delimiter: What separates values. If empty, that of comma, tab, semicolon and bar by which
             the header has most columns, as many as the first row.
         encoding: Encoding of a CSV file; one that begins as UTF-16 does is read so.
-        decimal: ``.`` or ``,`` in a CSV file. If empty, a comma where values are separated by
-            something else, and more columns have numbers with a decimal comma, or points between
-            groups of digits, than the other way round.
-        thousands: What groups digits in a CSV file; if empty, a point where the decimal is a comma.
+        decimal: ``.`` or ``,`` of numbers in texts. If empty, a comma in a CSV file whose values
+            are separated by something else, and in which more columns have numbers with a decimal
+            comma, or points between groups of digits, than the other way round.
+        thousands: What groups digits in texts; if empty, a point where the decimal is a comma.
         usual: The decimal of a file that does not show it, unless commas separate its values.
 
     Raises:
@@ -118,9 +120,9 @@ def open_rows(
         )
     suffix = path.suffix.lower()
     if suffix in PARQUET_ENDINGS:
-        return open_parquet(path, name)
+        return open_parquet(path, name, decimal, thousands, usual)
     if suffix in JSON_ENDINGS or (suffix == ".gz" and _packed_ending(path) in JSON_ENDINGS):
-        return _open_json(path, name)
+        return _open_json(path, name, decimal, thousands, usual)
     if suffix in CSV_ENDINGS:
         return _open_csv(path, name, delimiter, encoding, decimal, thousands, usual)
     endings = ", ".join((*CSV_ENDINGS, *PARQUET_ENDINGS, *JSON_ENDINGS))
@@ -158,20 +160,11 @@ def _open_csv(
     raw = lines[0]
     names = _check_names(_with_index(raw), name)
     sign = decimal or _find_decimal(lines[1:], delimiter, usual)
-    group = thousands if thousands != sign else ""
-    group = group or ("." if sign == "," else "")
 
     def batches(on_bad: OnProblem | None) -> Iterator[Rows]:
         for rows in _csv_batches(path, name, raw, names, delimiter, encoding, above, on_bad):
-            if sign == "." and not group:
-                yield rows
-            else:
-                yield replace(
-                    rows,
-                    columns={
-                        of: _pointed(values, sign, group) for of, values in rows.columns.items()
-                    },
-                )
+            columns = {of: _pointed(values, sign, thousands) for of, values in rows.columns.items()}
+            yield replace(rows, columns=columns)
 
     note = f"CSV, separated by {_DELIMITERS.get(delimiter, repr(delimiter))}"
     note += ", with decimal commas" if sign == "," else ""
@@ -272,8 +265,18 @@ def _groups(sign: str, cells: Sequence[str], *, certain: bool) -> bool:
     return not certain and enough and len(grouped) >= _LEAST_GROUPED
 
 
+def _decimal_of_texts(rows: Sequence[Sequence[str]], decimal: str, usual: str) -> str:
+    """Return the decimal of numbers that a typed file holds as texts: a point, unless they show the
+    comma that is usual."""
+    return decimal or _find_decimal(rows, ";" if usual == "," else ",", usual)
+
+
 def _pointed(values: pa.Array, decimal: str, thousands: str) -> pa.Array:
     """Return texts with numbers written with a decimal point and without groups of digits."""
+    thousands = thousands if thousands != decimal else ""
+    thousands = thousands or ("." if decimal == "," else "")
+    if decimal == "." and not thousands:
+        return values
     signs = [re.escape(sign) for sign in (thousands, *GROUPS) if sign]
     grouped, comma = "|".join(rf"({sign}\d{{3}})+" for sign in signs), re.escape(decimal)
     digits = rf"([1-9]\d{{0,2}}({grouped})|\d+)({comma}\d*)?|{comma}\d+"
@@ -296,7 +299,7 @@ def _first_lines(
             head = stream.read(_BLOCK).decode(encoding, "replace").removeprefix("\ufeff")
     except (OSError, EOFError) as error:
         raise Damaged(f"{name} cannot be read: {error}") from error
-    lines = [line for line in islice(io.StringIO(head, newline=""), 1000) if line.strip()]
+    lines = [line for line in islice(io.StringIO(head, newline=""), _HEAD) if line.strip()]
     if not lines:
         raise InvalidInput(f"{name} is empty", "the first line names the columns")
     said = re.fullmatch(r'(?i)"?sep=(.)"?\s*', lines[0])
@@ -460,8 +463,13 @@ def _explained(
         raise Damaged(f"{name} cannot be read as CSV: {text.splitlines()[0]}") from None
 
 
-def open_parquet(path: Path, name: str) -> RowFile:
+def open_parquet(
+    path: Path, name: str, decimal: str = "", thousands: str = "", usual: str = ""
+) -> RowFile:
     """Open a Parquet file, whatever it is called.
+
+    Args:
+        decimal: As open_rows takes it, of numbers in columns of texts; so are the others.
 
     Raises:
         Damaged: It is none.
@@ -469,10 +477,15 @@ def open_parquet(path: Path, name: str) -> RowFile:
     try:
         with parquet.ParquetFile(path) as file:
             schema = file.schema_arrow
+            head = next(file.iter_batches(_HEAD), None) if usual == "," and not decimal else None
     except (pa.ArrowException, OSError) as error:
         raise Damaged(f"{name} is not readable as Parquet: {str(error).splitlines()[0]}") from None
     names = _check_names(schema.names, name)
     index = _index_among(names, _index_of(schema))
+    texts = [
+        text.fill_null("").to_pylist() for text in map(_as_text, head or ()) if text is not None
+    ]
+    sign = _decimal_of_texts(list(zip(*texts, strict=True)), decimal, usual)
 
     def batches(on_bad: OnProblem | None) -> Iterator[Rows]:
         above = 0
@@ -481,17 +494,32 @@ def open_parquet(path: Path, name: str) -> RowFile:
                 for batch in file.iter_batches(BATCH):
                     numbers = np.arange(above + 1, above + 1 + batch.num_rows, dtype=np.int64)
                     above += batch.num_rows
+                    columns = {}
+                    for of, values in zip(names, batch.columns, strict=True):
+                        text = _as_text(values)
+                        columns[of] = values if text is None else _pointed(text, sign, thousands)
                     if len(numbers):
-                        yield Rows(
-                            file=name,
-                            numbers=numbers,
-                            columns=dict(zip(names, batch.columns, strict=True)),
-                        )
+                        yield Rows(file=name, numbers=numbers, columns=columns)
         except (pa.ArrowException, OSError) as error:
             message = f"{name} is damaged after row {above}: {str(error).splitlines()[0]}"
             raise Damaged(message) from None
 
-    return RowFile(name=name, columns=names, note="Parquet", batches=batches, index=index)
+    return RowFile(
+        name=name,
+        columns=names,
+        note="Parquet",
+        batches=batches,
+        index=index,
+        decimal=decimal or sign.strip("."),
+        thousands=thousands,
+    )
+
+
+def _as_text(values: pa.Array) -> pa.Array | None:
+    """Return a column of texts as such, whichever way they are kept; None for another one."""
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return values.cast(pa.string()) if is_text or pa.types.is_string_view(kind) else None
 
 
 def _index_of(schema: pa.Schema) -> list[str]:
@@ -502,36 +530,44 @@ def _index_of(schema: pa.Schema) -> list[str]:
         return []
 
 
-def _open_json(path: Path, name: str) -> RowFile:
+def _open_json(path: Path, name: str, decimal: str, thousands: str, usual: str) -> RowFile:
     names: dict[str, None] = {}
     bad: dict[str, Problem] = {}
+    head: list[_Object] = []
     for _, value in _json_lines(path, name, lambda problem: bad.setdefault("first", problem)):
         names |= dict.fromkeys(value)
+        head += [value] if len(head) < _HEAD else []
     if not names:
         raise InvalidInput(
             str(bad["first"]) if bad else f"{name} is empty",
             'a line is an object, for example {"age": 31, "city": "Bonn"}',
         )
     trimmed = _check_names(list(names), name)
+    texts = [[_text_in(value, column) or "" for column in names] for value in head]
+    sign = _decimal_of_texts(texts, decimal, usual)
 
     def batches(on_bad: OnProblem | None) -> Iterator[Rows]:
-        numbers: list[int] = []
-        values: list[dict[str, str | None]] = []
-        for number, value in _json_lines(path, name, on_bad):
-            numbers.append(number)
-            values.append(value)
-            if len(numbers) == BATCH:
-                yield _json_rows(name, numbers, values, list(names), trimmed)
-                numbers, values = [], []
-        if numbers:
-            yield _json_rows(name, numbers, values, list(names), trimmed)
+        lines = _json_lines(path, name, on_bad)
+        while several := list(islice(lines, BATCH)):
+            columns = {}
+            for column, short in zip(names, trimmed, strict=True):
+                text = pa.array([_text_in(value, column) for _, value in several], pa.string())
+                others = pa.array([_other_in(value, column) for _, value in several], pa.string())
+                columns[short] = pc.coalesce(_pointed(text, sign, thousands), others)
+            numbers = np.array([number for number, _ in several], np.int64)
+            yield Rows(file=name, numbers=numbers, columns=columns)
 
-    return RowFile(name=name, columns=trimmed, note="JSON lines", batches=batches)
+    return RowFile(
+        name=name,
+        columns=trimmed,
+        note="JSON lines",
+        batches=batches,
+        decimal=decimal or sign.strip("."),
+        thousands=thousands,
+    )
 
 
-def _json_lines(
-    path: Path, name: str, on_bad: OnProblem | None
-) -> Iterator[tuple[int, dict[str, str | None]]]:
+def _json_lines(path: Path, name: str, on_bad: OnProblem | None) -> Iterator[tuple[int, _Object]]:
     for number, line in enumerate(_filled_lines(path, name), 1):
         try:
             yield number, _json_object(line)
@@ -552,41 +588,34 @@ def _filled_lines(path: Path, name: str) -> Iterator[bytes]:
         raise Damaged(f"{name} cannot be read: {error}") from error
 
 
-def _json_object(line: bytes) -> dict[str, str | None]:
-    """Return the values of an object as text; None for null."""
+def _json_object(line: bytes) -> _Object:
+    """Return the values of an object."""
     value = json.loads(line)
     if not isinstance(value, dict):
         raise ValueError(f"it is {str(value)[:40]!r}")
     for column, item in value.items():
         if isinstance(item, list | dict):
             raise ValueError(f"{column} is {str(item)[:40]}")
-    return {_whole(column): _json_text(item) for column, item in value.items()}
+    return {_whole(column): item for column, item in value.items()}
 
 
-def _json_text(item: str | float | bool | None) -> str | None:
+def _text_in(value: _Object, column: str) -> str | None:
+    item = value.get(column)
+    return _whole(item) if isinstance(item, str) else None
+
+
+def _other_in(value: _Object, column: str) -> str | None:
+    """Return a number or truth value of an object as text."""
+    item = value.get(column)
     if isinstance(item, bool):
         return str(item).lower()
-    return None if item is None else _whole(str(item))
+    return None if item is None or isinstance(item, str) else str(item)
 
 
 def _whole(text: str) -> str:
     """Return text with ? for half a character, as programs leave it that cut texts in their
     middle."""
     return text if text.isascii() else text.encode(errors="replace").decode()
-
-
-def _json_rows(
-    name: str,
-    numbers: list[int],
-    values: list[dict[str, str | None]],
-    names: list[str],
-    trimmed: tuple[str, ...],
-) -> Rows:
-    columns = {
-        short: pa.array([value.get(column) for value in values], pa.string())
-        for column, short in zip(names, trimmed, strict=True)
-    }
-    return Rows(file=name, numbers=np.array(numbers, np.int64), columns=columns)
 
 
 def _problem(file: str, row: int, reason: str) -> Problem:
