@@ -25,6 +25,12 @@ TYPES: dict[str, tuple[Any, str]] = {
         ["2026/01/31", "2026/2/1 9:30", "1-Feb-2026", "2026-02-01 9:30 PM"],
         "date",
     ),
+    "dates of East Asia": (
+        ["2026年1月31日", "2026. 1. 31.", "2026.01.31", "2026년 1월 31일"],
+        "date",
+    ),
+    "dates with hyphens": (["31-1-2026", "1-2-2026 10:30"], "day/month/year"),
+    "no dates": (["2026.1.0", "2026.12.3"], "text"),
     "moments of databases": (
         [
             "2026-01-31 10:00:00.123456789",
@@ -105,7 +111,8 @@ def test_what_is_not_a_finite_number_is_reported(values: list[Any]) -> None:
 
 def test_marks_of_missing_numbers_are_missing() -> None:
     for values in (
-        ["1", "-", "n/a", ".", "NaN", "inf", "-Infinity", "#DIV/0!"],
+        ["1", "-", "n/a", ".", "NaN", "inf", "-Infinity", "#DIV/0!", "#WERT!", "#NOMBRE?", "#NV"],
+        ["1", r"\N", "(null)", "n.d.", "k.A.", "Not available"],
         [1.0, math.nan, math.inf, None],
     ):
         numbers, bad = to_numbers(pa.array(values))
@@ -122,6 +129,8 @@ def test_money_percent_and_thousands_are_numbers() -> None:
     assert bad.drop_null().to_pylist() == ["1,23", "$", "5 cats"]
     abroad = ["1200 zł", "R$ 1,200", "US$1,200.00", "1200 руб.", "1,200円", "Rs. 1,200", "1200 kr"]
     assert to_numbers(pa.array(abroad))[0].tolist() == [1200] * len(abroad)
+    spaced = ["1,200\u00a0€", "1\u202f200\u00a0€", "€\u202f1200", "120000\u00a0%"]
+    assert to_numbers(pa.array(spaced))[0].tolist() == [1200] * len(spaced)
     indian, bad = to_numbers(
         pa.array(["1,23,456", "12,34,56,789.5", "₹ 1,00,000", "1,2,345", "1,23,45"])
     )
@@ -130,10 +139,11 @@ def test_money_percent_and_thousands_are_numbers() -> None:
 
 
 def test_negative_numbers_of_bookkeepers_are_numbers() -> None:
-    written = ["(30)", "(1,234.50)", "($5)", "$(5)", "\u221228", "-5%", "(a)", "(-5)"]
-    numbers, bad = to_numbers(pa.array(written))
-    np.testing.assert_array_equal(numbers, [-30, -1234.5, -5, -5, -28, -0.05, np.nan, np.nan])
-    assert bad.drop_null().to_pylist() == ["(a)", "(-5)"]
+    written = ["(30)", "(1,234.50)", "($5)", "$(5)", "\u221228", "\u20131.5", "-5%", "1,234.50-"]
+    numbers, bad = to_numbers(pa.array([*written, "(a)", "(-5)", "2-", "10.-", "1\u20132"]))
+    expected = [-30, -1234.5, -5, -5, -28, -1.5, -0.05, -1234.5]
+    np.testing.assert_array_equal(numbers, [*expected, *[np.nan] * 5])
+    assert bad.drop_null().to_pylist() == ["(a)", "(-5)", "2-", "10.-", "1\u20132"]
 
 
 def test_a_few_other_values_among_numbers_are_missing() -> None:
@@ -208,9 +218,11 @@ def test_dates_are_days_in_utc() -> None:
         "02-Jan-1970",
         "1970-01-02 6:00 PM",
         "1970-01-02 12:00 am",
+        "1970/01/02 1:00:00 PM GMT+1",
+        "1970/01/02 12:30:00 AM GMT-5:30",
     ]
     days, bad = to_days(pa.array(written))
-    np.testing.assert_allclose(days, [1, 1.25, 1.25, 1, 1.75, 1])
+    np.testing.assert_allclose(days, [1, 1.25, 1.25, 1, 1.75, 1, 1.5, 1.25])
     assert bad.null_count == len(written)
     typed = to_days(pa.array([43_200_000_000, None], pa.timestamp("us", "Europe/Berlin")))[0]
     np.testing.assert_allclose(typed, [0.5, np.nan])

@@ -36,9 +36,10 @@ MISSING_VALUES = (
         "-nan",
     ),
     *("NULL", "null", "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN", "?"),
+    *("\\N", "(null)", "#NV", "#N/D"),  # of MySQL, Oracle, and Excel in other languages
 )
-"""Texts that mean that a value is missing, as pandas reads them; spaces around them do not
-count."""
+"""Texts that mean that a value is missing, as pandas reads them and databases write them; spaces
+around them do not count."""
 
 _MARKS = (
     *(
@@ -58,21 +59,25 @@ _MARKS = (
         "-infinity",
     ),
     *(
-        "#div/0!",
-        "#value!",
-        "#ref!",
-        "#num!",
-        "#name?",
-        "#null!",
         "none",
         "null",
         "na",
+        "n.d.",
+        "nd",
+        "n/d",
+        "k.a.",
         "missing",
         "unknown",
+        "not available",
+        "0000-00-00",
+        "0000-00-00 00:00:00",
     ),
 )
 """Texts, in lower case, that are missing among numbers and dates too, unless a user lists the
 missing values."""
+
+_ERROR = r"^#[^\s\d]\S*[!?]$"
+"""How spreadsheets write an error in any language, missing as well: #DIV/0!, #WERT!, #NOMBRE?."""
 
 FLAGS = {
     **dict.fromkeys(("false", "f", "no", "n", "0", "falsch", "faux"), "false"),
@@ -98,38 +103,46 @@ _CURRENCY = (
     r"(?:US|CA|HK|NZ|[ACR])?\$|[€£¥₹₩₽₺₴₪₫₦฿₱円元원]|USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CZK|HUF|BRL|CAD"
     r"|AUD|MXN|ZAR|TRY|Rs\.?|kr|zł|Kč|руб\.?"
 )
+_SPACE = "[\\s\u00a0\u202f]"
 _WRITTEN = (
-    rf"^(?P<sign>[+-]?)(?P<before>{_CURRENCY})?\s?(?P<minus>-?)"
+    rf"^(?P<sign>[+-]?)(?P<before>{_CURRENCY})?{_SPACE}?(?P<minus>-?)"
     rf"(?P<digits>[1-9]\d{{0,2}}(?:[,{GROUPS}]\d{{3}})+(?:\.\d+)?|\d+\.?\d*|\.\d+"
     r"|[1-9]\d?(?:,\d\d)+,\d{3}(?:\.\d+)?)"  # 1,23,456 in India
-    rf"\s?(?P<after>{_CURRENCY}|%)?$"
+    rf"{_SPACE}?(?P<after>{_CURRENCY}|%)?$"
 )
 """Money, per cent, and thousands in groups."""
 
-_MINUS = "\u2212"  # what typesetters and some locales write
-BEFORE, AFTER = rf"(?:[-+{_MINUS}(\s]|{_CURRENCY})*", rf"(?:[)%\s]|{_CURRENCY})*"
+_MINUS = "\u2212\u2013"  # what typesetters, word processors and some locales write
+BEFORE = rf"(?:[-+{_MINUS}(]|{_SPACE}|{_CURRENCY})*"
+AFTER = rf"(?:[-)%]|{_SPACE}|{_CURRENCY})*"
 """Patterns of the text allowed before and after the digits of such numbers."""
 
 _BRACKETS = rf"^((?:{_CURRENCY})?\s?)\(((?:{_CURRENCY})?\s?[\d.][^()-]*)\)$"
+_BEHIND = r"^(\d[^-]*\.\d+)-$"
 
 _WHOLE = r"^\+?(-?(?:0|[1-9]\d*))(?:\.0*)?$"
 _LONG = r"^[+-]?\d{16,}(?:\.0*)?$"
 _LEADING_ZERO = r"^[+-]?0\d"
-_DATE = r"^\d{4}[-/]\d\d?[-/]\d\d?"
+_DATE = r"^\d{4}[-/.年년] ?\d\d?[-/.月월] ?\d\d?"
 _DOTTED = (
     r"^\d{1,2}\.\d{1,2}\.\d{4}\b"  # 31.1.2026, day first wherever dates are written with points
 )
-_SLASHED = r"^\d{1,2}/\d{1,2}/\d{2}(\d\d)?\b"
+_SLASHED = r"^\d{1,2}(?:/\d{1,2}/\d{2}(?:\d\d)?|-\d{1,2}-\d{4})\b"
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _NAMED = rf"(?i)^\d\d?[- ](?:{'|'.join(_MONTHS)})[a-z]*[- ]\d{{4}}\b"
-_BEGINS_AS_DATE = r"^\d{1,4}[-/. ]"
-_HALF = r"(?i)^(?P<rest>.* (?P<hour>\d\d?):\d\d(?::\d\d)?) ?(?P<half>[ap])\.?m\.?$"
+_BEGINS_AS_DATE = r"^\d{1,4}[-/. 年년]"
+_HALF = (
+    r"(?i)^(?P<rest>.* (?P<hour>\d\d?):\d\d(?::\d\d)?) ?(?P<half>[ap])\.?m\.?"
+    r"(?P<zone> (?:UTC|GMT).*)?$"
+)
 _ZONES = (
     (r"(:\d\d\.\d{6})\d{1,3}", r"\1"),
     (r"(:\d\d(?:\.\d+)?) ?(?:UTC|GMT)$", r"\1Z"),
-    (r"(:\d\d(?:\.\d+)?) ([+-]\d\d:?\d\d)$", r"\1\2"),
+    (r"(:\d\d(?:\.\d+)?) (?:UTC|GMT)([+-])(\d(?::\d\d)?)$", r"\1\20\3"),
+    (r"(:\d\d(?:\.\d+)?) (?:UTC|GMT)?([+-]\d\d(?::?\d\d)?)$", r"\1\2"),
 )
-"""Nanoseconds, and zones as BigQuery and Ruby write them, with what they are in ISO 8601."""
+"""Nanoseconds, and zones as BigQuery, Ruby and Google Forms write them, with what they are in
+ISO 8601."""
 
 _DAY = 86_400_000_000  # in microseconds
 _EXACT = 2**53
@@ -214,7 +227,8 @@ def _trimmed(values: pa.Array, missing: Sequence[str]) -> pa.Array:
 def _unmarked(text: pa.Array, missing: Sequence[str]) -> pa.Array:
     if tuple(missing) != MISSING_VALUES:
         return text
-    return pc.if_else(pc.is_in(pc.utf8_lower(text), pa.array(_MARKS)), _NO_TEXT, text)
+    marks = pc.is_in(pc.utf8_lower(text), pa.array(_MARKS))
+    return pc.if_else(pc.or_(marks, pc.match_substring_regex(text, _ERROR)), _NO_TEXT, text)
 
 
 def to_numbers(
@@ -366,10 +380,11 @@ def _is_plain(text: pa.Array) -> bool:
 def _parse_written(text: pa.Array) -> pa.Array:
     """Read money, per cent and thousands in groups; null where it is something else."""
     encoded = text.dictionary_encode()
-    signed = pc.replace_substring(encoded.dictionary, _MINUS, "-")
+    signed = pc.replace_substring_regex(encoded.dictionary, f"[{_MINUS}]", "-")
     signed = pc.replace_substring_regex(
         signed, _BRACKETS, r"-\1\2"
-    )  # bookkeepers write (30) for -30
+    )  # bookkeepers write (30) for -30, and SAP 30.00-; 2- may be a grade
+    signed = pc.replace_substring_regex(signed, _BEHIND, r"-\1")
     matched = pc.match_substring_regex(signed, _WRITTEN)
     if not pc.any(matched).as_py():  # which takes a fraction of the time of what follows
         return pa.nulls(len(text), pa.float64())
@@ -410,18 +425,22 @@ def _halves(text: pa.Array) -> tuple[pa.Array, NDArray[np.float64] | float]:
     if not pc.any(pc.match_substring_regex(text, _HALF)).as_py():
         return text, 0.0
     found = pc.extract_regex(text, _HALF)
-    rest, hour, half = (pc.struct_field(found, name) for name in ("rest", "hour", "half"))
+    rest, hour, half, zone = (
+        pc.struct_field(found, name) for name in ("rest", "hour", "half", "zone")
+    )
     hours = pc.fill_null(hour.cast(pa.float64()), 0).to_numpy(zero_copy_only=False)
     pm = pc.fill_null(pc.is_in(half, pa.array(["p", "P"])), False).to_numpy(zero_copy_only=False)
     am = pc.is_valid(half).to_numpy(zero_copy_only=False) & ~pm
+    rest = pc.binary_join_element_wise(rest, zone, "")
     return pc.coalesce(rest, text), 0.5 * (pm & (hours < 12)) - 0.5 * (am & (hours == 12))
 
 
 def _year_first(text: pa.Array, kind: str) -> pa.Array:
     """Return dates such as 31.1.2026, and 31/1/2026 if the kind says what is first, as 2026-01-31,
     all else as is."""
-    if pc.any(pc.match_substring_regex(text, r"^\d{4}[-/]\d\d?[-/]\d")).as_py():
-        text = pc.replace_substring_regex(text, r"^(\d{4})/(\d\d?)/(\d\d?)\b", r"\1-\2-\3")
+    if pc.any(pc.match_substring_regex(text, _DATE)).as_py():
+        marked = r"^(\d{4})[/.年년] ?(\d\d?)[/.月월] ?(\d\d?)(?:[.日일]|\b)"
+        text = pc.replace_substring_regex(text, marked, r"\1-\2-\3")
         text = pc.replace_substring_regex(text, r"^(\d{4}-)(\d-\d)", r"\10\2")
         text = pc.replace_substring_regex(text, r"^(\d{4}-\d\d-)(\d)\b", r"\10\2")
     if pc.any(pc.match_substring_regex(text, _NAMED)).as_py():
@@ -431,7 +450,7 @@ def _year_first(text: pa.Array, kind: str) -> pa.Array:
         text = pc.replace_substring_regex(text, r"^(\d{4}-\d\d-)(\d)\b", r"\10\2")
     turns = [(r"\.", r"\3-\2-\1")]
     if kind != "date":
-        turns.append(("/", r"\3-\2-\1" if kind == "day/month/year" else r"\3-\1-\2"))
+        turns.append(("[/-]", r"\3-\2-\1" if kind == "day/month/year" else r"\3-\1-\2"))
     for sign, turn in turns:
         if pc.any(pc.match_substring_regex(text, rf"^\d\d?{sign}\d\d?{sign}\d{{4}}\b")).as_py():
             padded = pc.replace_substring_regex(
@@ -632,6 +651,12 @@ class Guess:
         total = n * low + n * (n - 1) // 2
         squares = n * low**2 + low * n * (n - 1) + (n - 1) * n * (2 * n - 1) // 6
         return [total % 2**64, squares % 2**64] == self.sums
+
+    @property
+    def nearly(self) -> str:
+        """The type that most values of a column of texts have; empty if there is none."""
+        nearest = min(self.others, key=self.others.__getitem__, default="")
+        return nearest if self.type == "text" and self.others.get(nearest) else ""
 
     @property
     def type(self) -> str:
