@@ -385,3 +385,38 @@ def test_counts_and_seconds_are_no_short_dates(times: Sequence[int], tmp_path: P
     raw = read(tmp_path / "a.csv", tmp_path, time="t")
     assert raw.times is not None
     assert raw.times.tolist() == [*times, times[0]]
+
+
+@pytest.mark.parametrize(
+    ("mark", "cell", "what"), [("*", "{}.5", "numbers"), ("soon", "2026-01-{:02}", "dates")]
+)
+def test_words_among_many_numbers_or_dates_are_named(
+    mark: str, cell: str, what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cells = [*(cell.format(at) for at in range(1, 29)), *3 * [mark]]
+    lines = [f"{value},{'ab'[at % 2]}" for at, value in enumerate(cells)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,label", *lines]))
+    fitted(read(tmp_path / "a.csv", tmp_path))
+    said = f"column x is read as 29 categories: it holds {what}, but for 3 values such as {mark!r};"
+    assert said in caplog.text
+
+
+def test_a_target_of_numbers_names_what_is_none(tmp_path: Path) -> None:
+    lines = [f"{at},{value}" for at, value in enumerate([*(f"{at}.5" for at in range(40)), "<1"])]
+    (tmp_path / "a.csv").write_text("\n".join(["x,label", *lines]))
+    with pytest.raises(InvalidInput, match="holds numbers, but for 1 value such as '<1'"):
+        read(tmp_path / "a.csv", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("cell", "how"),
+    [("2026-01-{:02} 10:00 CET", "dates as 2026-01-31"), ("{} days 10:20:30", "times as minutes")],
+)
+def test_moments_that_are_not_read_are_no_ids(
+    cell: str, how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = [f"{cell.format(at)},{'ab'[at % 2]}" for at in range(1, 29)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,label", *lines]))
+    fitted(read(tmp_path / "a.csv", tmp_path))
+    assert f"write {how}" in caplog.text
+    assert "as an id does" not in caplog.text

@@ -36,13 +36,15 @@ _MANY_CATEGORIES = 20
 
 _UNIT = r"(?P<unit>[a-zµ°][A-Za-z/²³]{0,8}|[A-Z][a-z]{1,8}|[KMGT]?B?|[KMGT]|[^\W\d_a-zA-Z][^\W\d_]{0,7})"
 _LIKE_NUMBER = re.compile(
-    rf"[<>~≤≥≈]*{BEFORE}(?!0\d)\d+([., {GROUPS}]\d{{3}})*([.,]\d+)?\s?{_UNIT}{AFTER}\.?|(?P<clock>\d\d?:\d\d(:\d\d)?)"
+    rf"[<>~≤≥≈]*{BEFORE}(?!0\d)\d+([., {GROUPS}]\d{{3}})*([.,]\d+)?\s?{_UNIT}{AFTER}\.?"
+    r"|(\d+ days? )?\d+:\d\d(:\d\d)?([.,]\d+)?"
 )
 _LIKE_DATE = re.compile(
-    r"[^\W\d]{3,9}\.? \d{1,2},? \d{4}"
-    r"|(?P<first>\d\d?)[-./ ]((?P<second>\d\d?)|[^\W\d]{3,9}\.?)[-/., ]+\d\d(\d\d)?"
+    r"([^\W\d]{3,9}\.? \d{1,2},? \d{4}|\d{4}[-/.]\d\d?[-/.]\d\d?"
+    r"|(?P<first>\d\d?)[-./ ]+((?P<second>\d\d?)|[^\W\d]{3,9}\.?)[-/., ]+\d\d(\d\d)?)"
+    r"([T, ]+\d\d?[:.]\d\d.*)?"
 )
-"""12.3 kg, <0.5, 9,85, 12:30; 31.01.20, Jan 31, 2020."""
+"""12.3 kg, <0.5, 9,85, 12:30; 31.01.20, Jan 31, 2020, 2020-01-31 10:00 CET."""
 
 _MOST_UNITS = 3
 """Different words after the numbers of a column that may be units."""
@@ -243,7 +245,7 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
                 "%s: write it as 2026-01-31",
                 name,
                 "the day or the month may be first in"
-                if re.search(r"/\d{4}\b", guess.first or "")
+                if re.search(r"[/-]\d{4}\b", guess.first or "")
                 else "a year has two digits in",
                 guess.first,
             )
@@ -361,7 +363,19 @@ def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> N
     summary.info("%s, %s rows: %s", seen.file.note, f"{seen.count:,}", ", ".join(words))
     for column in categories:
         different, present = len(column.categories) - 2, train - column.missing
-        if different <= _MANY_CATEGORIES or seen.guesses[column.name].slashed:
+        guess = seen.guesses[column.name]
+        if different <= _MANY_CATEGORIES or guess.slashed:
+            continue
+        if kind := guess.nearly:
+            _log.warning(
+                "column %s is read as %s categories: it holds %s, but for %s such as %s; if these mean "
+                "missing, leave them empty",
+                column.name,
+                f"{different:,}",
+                "dates" if kind in DATES else "numbers",
+                plural(guess.others[kind], "value"),
+                " and ".join(map(repr, dict.fromkeys(guess.examples[kind]))),
+            )
             continue
         example = _like_numbers(column.categories[:-2])
         unique = different >= UNIQUE * present
@@ -418,9 +432,11 @@ def _is_unit(word: str) -> bool:
 def _how_to_write(example: str) -> str:
     if re.fullmatch(rf"{BEFORE}[\d.{GROUPS}]*,\d+{AFTER}", example):
         return written("decimal", ",")
+    if _LIKE_DATE.fullmatch(example):
+        return "write dates as 2026-01-31"
     if ":" in example:
         return "write times as minutes, 750 for 12:30"
-    return f"write {'dates as 2026-01-31' if _LIKE_DATE.fullmatch(example) else 'quantities as plain numbers'}"
+    return "write quantities as plain numbers"
 
 
 def _fit(

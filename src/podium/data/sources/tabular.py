@@ -31,6 +31,7 @@ from podium.data.values import (
     to_text,
     twin_names,
 )
+from podium.display.text import plural
 from podium.errors import InvalidInput
 from podium.files.arrays import new_map
 
@@ -291,7 +292,8 @@ class Survey:
         return numbers
 
     def _classes(self, name: str, *, certain: bool) -> _Target:
-        kind = self.guesses[name].exact
+        guess = self.guesses[name]
+        kind = guess.exact
         if kind in NUMBERS:  # - and unknown are missing among numbers
             numbers = to_numbers(self.kept[name], self.missing_values)[0]
             self._refuse(name, "the target", np.isnan(numbers))
@@ -308,6 +310,13 @@ class Survey:
                 f"{written('kind', 'classification')}"
             )
             raise InvalidInput(f"{where} has {len(seen):,} different whole numbers", hint)
+        if not certain and mostly_unique and guess.others.get("number"):
+            others = plural(guess.others["number"], "value")
+            raise InvalidInput(
+                f"{where} holds numbers, but for {others} such as {guess.examples['number'][0]!r}",
+                "write numbers, or remove these rows; if these are classes: "
+                f"{written('kind', 'classification')}",
+            )
         if not certain and (mostly_unique or len(seen) > _MANY_CLASSES):
             hint = (
                 f"is it the right column? if these are classes: {written('kind', 'classification')}"
