@@ -142,6 +142,12 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
         gzip.compress(b"PAR1\x15"),
         "a.csv.gz is not text, but Parquet",
     ),
+    "a header in latin-1": (
+        "a.csv",
+        "größe,b\n1,x\n".encode("latin-1"),
+        "a.csv, header: this is not utf-8",
+    ),
+    "gzipped by another name": ("a.csv", gzip.compress(b"a,b\n1,2\n"), "not text, but gzipped"),
     "unknown ending": ("a.xls", "a,b\n", "a table ends in .csv"),
 }
 
@@ -252,6 +258,19 @@ def test_an_index_is_known_by_its_name_alone(tmp_path: Path) -> None:
         file = open_rows(write(tmp_path / "a.csv", f"{header}\n{'7,' * header.count(',')}31\n"))
         assert set(file.columns) - set(file.index) == {"age"}
         assert [rows.columns["age"].to_pylist() for rows in file] == [["31"]]
+
+
+def test_separators_at_the_end_of_lines_make_no_column(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "x;y;;\n1;2;;\n3;4;;\n")
+    file = open_rows(path)
+    assert (file.columns, file.index) == (("x", "y", *file.index), ("Unnamed: 2", "Unnamed: 3"))
+    assert values(path)["y"] == ["2", "4"]
+
+
+def test_an_archive_is_to_be_unpacked(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="a table ends in") as refused:
+        open_rows(write(tmp_path / "a.csv.xz", b""))
+    assert refused.value.hint == "unpack it"
 
 
 def test_a_file_may_follow_one_with_an_index(tmp_path: Path) -> None:

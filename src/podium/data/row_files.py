@@ -48,10 +48,12 @@ CSV_ENDINGS, PARQUET_ENDINGS, JSON_ENDINGS = (
     (".jsonl", ".ndjson"),
 )
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+_ARCHIVES = (".zip", ".bz2", ".xz", ".zst", ".7z", ".rar", ".tar", ".tgz")
 _MAGIC = {
     b"PK\x03\x04": ("a spreadsheet or an archive", "save it as CSV"),
     b"\xd0\xcf\x11\xe0": ("a spreadsheet of Excel", "save it as CSV"),
     b"PAR1\x15": ("Parquet", "let its name end in .parquet"),
+    b"\x1f\x8b": ("gzipped", "let its name end in .gz"),
 }
 """First bytes of files that are called CSV and are something else, what that is, and a hint."""
 
@@ -126,9 +128,10 @@ def open_rows(
     if suffix in CSV_ENDINGS:
         return _open_csv(path, name, delimiter, encoding, decimal, thousands, usual)
     endings = ", ".join((*CSV_ENDINGS, *PARQUET_ENDINGS, *JSON_ENDINGS))
+    hints = dict.fromkeys(_SPREADSHEETS, "save it as CSV") | dict.fromkeys(_ARCHIVES, "unpack it")
     raise InvalidInput(
         f"a table ends in {endings}, but this file is {name}",
-        "save it as CSV" if suffix in _SPREADSHEETS else "rename it after what it is",
+        hints.get(suffix, "rename it after what it is"),
     )
 
 
@@ -158,7 +161,7 @@ def _open_csv(
     encoding = known_encoding(path, name, encoding)
     lines, delimiter, above = _first_lines(path, name, delimiter, encoding)
     raw = lines[0]
-    names = _check_names(_with_index(raw), name)
+    names = _check_names(_named(raw, lines[1:]), name)
     sign = decimal or _find_decimal(lines[1:], delimiter, usual)
 
     def batches(on_bad: OnProblem | None) -> Iterator[Rows]:
@@ -179,11 +182,17 @@ def _open_csv(
     )
 
 
-def _with_index(names: Sequence[str]) -> Sequence[str]:
-    """Name the column of the index of pandas or the row names of R, whose header is empty."""
-    if len(names) < 2 or names[0].strip():
+def _named(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Sequence[str]:
+    """Name the column of the index of pandas or the row names of R, whose header is empty, and those
+    without a value, which separators at the end of lines make, as pandas does."""
+    if len(names) < 2:
         return names
-    return ["Unnamed: 0.1" if "Unnamed: 0" in names else "Unnamed: 0", *names[1:]]
+    filled = {at for row in rows for at, cell in enumerate(row) if at and cell.strip()}
+    named = list(names)
+    for at, name in enumerate(names):
+        if not name.strip() and at not in filled:
+            named[at] = f"Unnamed: {at}" + ".1" * (f"Unnamed: {at}" in names)
+    return named
 
 
 def _index_among(names: Sequence[str], listed: Sequence[str] = ()) -> tuple[str, ...]:
@@ -296,9 +305,10 @@ def _first_lines(
         )
     try:
         with _open_bytes(path) as stream:
-            head = stream.read(_BLOCK).decode(encoding, "replace").removeprefix("\ufeff")
+            content = stream.read(_BLOCK)
     except (OSError, EOFError) as error:
         raise Damaged(f"{name} cannot be read: {error}") from error
+    head = content.decode(encoding, "replace").removeprefix("\ufeff")
     lines = [line for line in islice(io.StringIO(head, newline=""), _HEAD) if line.strip()]
     if not lines:
         raise InvalidInput(f"{name} is empty", "the first line names the columns")
@@ -308,6 +318,8 @@ def _first_lines(
     try:
         delimiter = delimiter or _find_delimiter(lines)
         cells = [line for line in csv.reader(lines, delimiter=delimiter) if line]
+        if "\ufffd" in "".join(cells[0]) and "\ufffd".encode() not in content:
+            raise _wrong_encoding(f"{name}, header", encoding)
         _check_quotes(head, delimiter, name)
         return cells, delimiter, int(said is not None)
     except csv.Error as error:
@@ -454,13 +466,19 @@ def _explained(
             where = (
                 f", row {int(cell[2]) - 1 - above}, column {names[int(cell[1])]}" if cell else ""
             )
-            hint = f"say how it is encoded, for example {written('encoding', 'cp1252')}, or save it as UTF-8"
-            raise InvalidInput(f"{name}{where}: this is not {encoding}", hint) from None
+            raise _wrong_encoding(f"{name}{where}", encoding) from None
         if "straddling" in text:
             raise InvalidInput(
                 f"{name} has a row longer than {_BLOCK:,} bytes", "is a quotation mark not closed?"
             ) from None
         raise Damaged(f"{name} cannot be read as CSV: {text.splitlines()[0]}") from None
+
+
+def _wrong_encoding(where: str, encoding: str) -> InvalidInput:
+    hint = (
+        f"say how it is encoded, for example {written('encoding', 'cp1252')}, or save it as UTF-8"
+    )
+    return InvalidInput(f"{where}: this is not {encoding}", hint)
 
 
 def open_parquet(
