@@ -212,3 +212,9 @@ def test_a_picture_much_whiter_than_training_is_refused() -> None:
     assert np.asarray(as_colors(Image.fromarray(deep), 1, bits=12)).max() == round(
         2000 * 255 / 4095
     )
+
+
+def test_pixels_below_zero_are_refused() -> None:
+    scan = np.full((8, 8), -1000, np.int16)
+    with pytest.raises(InvalidInput, match="pixels below zero, down to -1000"):
+        as_colors(Image.fromarray(scan), 1, bits=12)

@@ -226,7 +226,8 @@ def as_colors(picture: Image.Image, channels: int, bits: int = 16) -> Image.Imag
         bits: Of a pixel that is white in a picture of 16 bits.
 
     Raises:
-        InvalidInput: Its pixels are fractions, whose range nobody knows, or many are beyond white.
+        InvalidInput: Its pixels are fractions, whose range nobody knows, or many are below zero or
+            beyond white.
     """
     if picture.mode == "F":
         raise InvalidInput(
@@ -234,6 +235,11 @@ def as_colors(picture: Image.Image, channels: int, bits: int = 16) -> Image.Imag
         )
     if picture.mode.startswith("I"):
         white, values = 2**bits - 1, np.asarray(picture, np.float64)
+        if (values < 0).mean() > _MOST_BEYOND:
+            raise InvalidInput(
+                f"this picture has pixels below zero, down to {values.min():.0f}",
+                "add what makes them 0 or more before saving it, or use npz:FILE",
+            )
         if (values > white).mean() > _MOST_BEYOND:
             raise InvalidInput(
                 f"this picture has pixels up to {values.max():.0f}, but {white} was white in the training data",
