@@ -200,8 +200,10 @@ def test_items_in_two_given_parts_are_refused_unless_allowed(tmp_path: Path) -> 
         ({"y": np.full(60, 5)}, {}, "2 <= number of classes"),
         ({"y": np.eye(2)[np.arange(60) % 2]}, {}, r"must be \[n\], but in train it is \[60, 2\]"),
         ({"y": np.arange(60)}, {}, "the target y has 60 different whole numbers in 60 items"),
+        ({"y": np.array([f"P{at}" for at in range(60)])}, {}, "60 different values in 60 items"),
+        ({"y": np.arange(60).astype("datetime64[D]")}, {}, "the target y holds dates"),
         ({"y": np.array(["a"] * 60)}, {"kind": "regression"}, "must be numbers, but is <U1"),
-        ({"classes": np.array(["a", "b"])}, {}, "indices into the 2 classes, but one is 2"),
+        ({"classes": np.array(["a", "b"])}, {}, "indices into the 2 classes, but they are 0 to 2"),
         ({"sets/x": np.zeros((60, 2))}, {}, "an array cannot be called 'sets/x'"),
         ({"x_train": np.zeros((60, 2))}, {}, "divided arrays beside others: x, x_train, y"),
         ({}, {"resize": [3, 4]}, "npz has no option resize"),
@@ -233,6 +235,19 @@ def test_texts_are_times_if_they_are_dates(tmp_path: Path) -> None:
     days = [f"2026-{at % 12 + 1:02}-{at // 12 + 1:02}" for at in range(60)]
     np.savez(tmp_path / "made.npz", **arrays(t=np.array(days)))
     assert prepare(tmp_path, time="t").split == "by t"
-    np.savez(tmp_path / "made.npz", **arrays(t=np.array([f"{day[8:]}.01.2026" for day in days])))
-    with pytest.raises(InvalidInput, match="time t holds texts that are no dates"):
+    np.savez(tmp_path / "made.npz", **arrays(t=np.array([f"{day[8:]}/01/2026" for day in days])))
+    with pytest.raises(InvalidInput, match="time t holds texts that are no dates, such as '01/01"):
         prepare(tmp_path, time="t")
+
+
+@pytest.mark.parametrize("form", ["{2}{1}{0}", "{2}.{1}.{0}", "{0}-{1}-{2}T00:00:00+02:00"])
+def test_times_are_read_as_in_a_table(form: str, tmp_path: Path) -> None:
+    days = [("2026", f"{at % 12 + 1:02}", f"{at // 12 + 17:02}") for at in range(60)]
+    written = np.array([form.format(*day) for day in days])
+    times = written.astype(int) if written[0].isdigit() else written
+    np.savez(tmp_path / "made.npz", **arrays(t=times))
+    raw = npz.read(str(tmp_path / "made.npz"), DataOptions.read("", {"time": "t"}), tmp_path)
+    assert raw.times is not None
+    expected = sorted(range(60), key=lambda at: days[at])
+    assert raw.times.argsort(kind="stable").tolist() == expected
+    assert raw.times.dtype.kind == "M"

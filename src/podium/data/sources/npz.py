@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from podium.data.option_text import written
 from podium.data.options import COMMON, DataOptions
 from podium.data.schema import MOST_CLASSES, Array, InputDescription
 from podium.data.sources.fetching import fetch_file, fetch_folder
 from podium.data.sources.source import Raw, Source
-from podium.data.sources.tabular import FEW_CLASSES, are_quantities
+from podium.data.sources.tabular import FEW_CLASSES, are_quantities, times_of
 from podium.data.split import Split
+from podium.data.values import to_days
 from podium.errors import Damaged, InvalidInput, NotFound, suggestion
 
 _TARGETS = ("target", "label", "labels", "y")
@@ -99,20 +101,24 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
             for part, arrays in parts.items()
             if "group" in roles and part != "train"
         },
-        times=_times(columns["time"], options.time) if "time" in columns else None,
+        times=_times(columns["time"], location, options.time) if "time" in columns else None,
         given=columns["part"].astype(str) if "part" in columns else None,
     )
 
 
-def _times(times: Array, name: str) -> Array:
+def _times(times: Array, location: str, name: str) -> Array:
+    if len(times) and times.dtype.kind in "iuf" and np.isfinite(times).all():
+        dated = times_of(times.astype(np.float64), location, name, first=str(times[0]))
+        return dated if dated.dtype.kind == "M" else times
     if times.dtype.kind not in "US":
         return times
-    try:
-        return times.astype("datetime64[us]")
-    except ValueError as error:
+    days, others = to_days(pa.array(times.astype(str).tolist()), ())
+    if words := others.drop_null().to_pylist():
         raise InvalidInput(
-            f"the time {name} holds texts that are no dates: {error}", "write dates as 2026-01-31"
-        ) from error
+            f"{location}: the time {name} holds texts that are no dates, such as {words[0]!r}",
+            "write dates as 2026-01-31",
+        )
+    return (days * 86_400_000_000).astype("datetime64[us]")
 
 
 def _open(location: str, scratch: Path) -> Arrays:
@@ -197,6 +203,10 @@ def _read_target(
     if kind == "regression" or (not kind and floats):
         return "regression", (), _as_numbers(flat)
     for part, array in flat.items():
+        if array.dtype.kind in "mM":
+            raise InvalidInput(
+                f"the target {name} holds dates or durations", "make it a number, or a class"
+            )
         if array.ndim != 1:
             raise InvalidInput(
                 f"the target of a classification must be [n], but in {part} it is {list(array.shape)}",
@@ -206,11 +216,13 @@ def _read_target(
         flat = {part: _as_integers(array) for part, array in flat.items()}
     values = np.unique(np.concatenate([np.unique(array) for array in flat.values()]))
     items = sum(map(len, flat.values()))
-    if not kind and values.dtype.kind in "iu" and FEW_CLASSES < len(values) > items / 2:
+    if not kind and FEW_CLASSES < len(values) > items / 2:
+        whole = values.dtype.kind in "iu"
+        quantity = f"if it is a quantity: {written('kind', 'regression')}; " if whole else ""
         raise InvalidInput(
-            f"the target {name} has {len(values):,} different whole numbers in {items:,} items",
-            f"if it is a quantity: {written('kind', 'regression')}; if they are classes: "
-            f"{written('kind', 'classification')}",
+            f"the target {name} has {len(values):,} different {'whole numbers' if whole else 'values'} "
+            f"in {items:,} items",
+            f"{quantity}if they are classes: {written('kind', 'classification')}",
         )
     if len(values) > MOST_CLASSES:
         raise InvalidInput(
@@ -220,7 +232,7 @@ def _read_target(
     if names is not None:
         if not (values.dtype.kind in "iu" and values.min() >= 0 and values.max() < len(names)):
             raise InvalidInput(
-                f"targets must be indices into the {len(names)} classes, but one is {values.max()}"
+                f"targets must be indices into the {len(names)} classes, but they are {values[0]} to {values[-1]}"
             )
         classes = tuple(map(str, names.tolist()))
         indices = flat

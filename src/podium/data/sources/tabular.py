@@ -223,25 +223,9 @@ class Survey:
             days = to_days(self.kept[name], self.missing_values, guess.exact)[0]
             return (days * 86_400_000_000).astype("datetime64[us]")
         if guess.slashed:
-            raise self._unclear(name)
+            raise _unclear(self.file.name, name, str(guess.first))
         numbers = self._numbers(name, "the time")
-        dates = _dates_in(numbers)
-        if len(dates) > 1 or _may_be_short_dates(numbers):
-            raise self._unclear(name)
-        if len(units := np.unique(_UNITS_SINCE.searchsorted(numbers))) > 1 and all(units % 2):
-            raise InvalidInput(
-                f"{self.file.name}: the time {name} holds more than one unit, such as seconds and "
-                f"milliseconds since 1970: {numbers.min():.0f} and {numbers.max():.0f}",
-                "write all of them in one unit",
-            )
-        return dates[0] if dates else numbers
-
-    def _unclear(self, name: str) -> InvalidInput:
-        return InvalidInput(
-            f"{self.file.name}: the time {name} may have the day, the month or the year first, as "
-            f"in {self.guesses[name].first!r}",
-            "write dates as 2026-01-31",
-        )
+        return times_of(numbers, self.file.name, name, first=str(guess.first))
 
     def given(self, name: str) -> NDArray[np.str_]:
         """Return what the file calls the part of each row, [n]; without such a column, that of its
@@ -368,6 +352,35 @@ def _first_written(text: pa.Array, missing_values: Sequence[str]) -> pa.Array:
     encoded = to_flags(text, missing_values).dictionary_encode()
     first = [pc.index(encoded.indices, at).as_py() for at in range(len(encoded.dictionary))]
     return text.take(pa.array(first, pa.int64())).take(encoded.indices)
+
+
+def times_of(numbers: NDArray[np.float64], file: str, name: str, *, first: str) -> Array:
+    """Return numbers as times: datetime64 if they are dates such as 20260131 or 31012026, else as
+    they are.
+
+    Args:
+        first: The first one as it is written.
+
+    Raises:
+        InvalidInput: Nobody knows whether the day or the month is first, or they hold several units.
+    """
+    dates = _dates_in(numbers)
+    if len(dates) > 1 or _may_be_short_dates(numbers):
+        raise _unclear(file, name, first)
+    if len(units := np.unique(_UNITS_SINCE.searchsorted(numbers))) > 1 and all(units % 2):
+        raise InvalidInput(
+            f"{file}: the time {name} holds more than one unit, such as seconds and "
+            f"milliseconds since 1970: {numbers.min():.0f} and {numbers.max():.0f}",
+            "write all of them in one unit",
+        )
+    return dates[0] if dates else numbers
+
+
+def _unclear(file: str, name: str, example: str) -> InvalidInput:
+    return InvalidInput(
+        f"{file}: the time {name} may have the day, the month or the year first, as in {example!r}",
+        "write dates as 2026-01-31",
+    )
 
 
 def _dates_in(numbers: NDArray[np.float64]) -> list[Array]:
