@@ -90,6 +90,11 @@ WRONG: dict[str, tuple[Any, str]] = {
         pd.DataFrame({"age": [1.0, "old"]}),
         "double; Conversion failed for column age with type object",
     ),
+    "intervals": (FRAME.assign(size=pd.cut(FRAME["size"], 3)), "column size holds pandas.interval"),
+    "targets of intervals": (
+        (FRAME[["size"]], pd.cut(FRAME["size"], 3).rename("bin")),
+        "column bin holds pandas.interval",
+    ),
     "a series": (FRAME["sold"], "data cannot be of type pandas."),
 }
 

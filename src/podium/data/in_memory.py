@@ -120,7 +120,7 @@ def to_table(data: Any) -> pa.Table:
     """
     try:
         if _is_pandas(data):  # whose index is no column
-            return pa.Table.from_pandas(data, preserve_index=False)
+            return _writable(pa.Table.from_pandas(data, preserve_index=False))
         if isinstance(data, Mapping):
             one_row = all(
                 isinstance(value, str | bytes | Mapping) or not hasattr(value, "__len__")
@@ -142,9 +142,25 @@ def to_table(data: Any) -> pa.Table:
     raise InvalidInput(f"data cannot be {kind_of(data)}", _HINT)
 
 
+def _writable(table: pa.Table) -> pa.Table:
+    """Return a table that Parquet can hold.
+
+    Raises:
+        InvalidInput: A column holds categories of a kind that pandas alone has, such as intervals.
+    """
+    for column in table.schema:
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else None
+        if isinstance(kind, pa.BaseExtensionType):
+            raise InvalidInput(
+                f"column {column.name} holds {kind.extension_name}s, not numbers, texts or dates",
+                f"write them as texts: frame[{column.name!r}].astype(str)",
+            )
+    return table
+
+
 def _of_columns(columns: Mapping[Any, Any]) -> pa.Table:
     """Return columns by name as a table; NaN is missing, among texts too."""
-    return pa.table(
+    table = pa.table(
         {
             str(name): values
             if isinstance(values, pa.Array | pa.ChunkedArray)
@@ -152,6 +168,7 @@ def _of_columns(columns: Mapping[Any, Any]) -> pa.Table:
             for name, values in columns.items()
         }
     )
+    return _writable(table)
 
 
 def _is_pandas(data: Any) -> bool:
