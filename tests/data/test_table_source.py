@@ -420,3 +420,30 @@ def test_moments_that_are_not_read_are_no_ids(
     fitted(read(tmp_path / "a.csv", tmp_path))
     assert f"write {how}" in caplog.text
     assert "as an id does" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("-", "row 3, column t: the time is missing"),
+        ("soon", "row 3, column t: the time must be a date, but is 'soon'"),
+    ],
+)
+def test_the_row_without_a_date_is_named(cell: str, said: str, tmp_path: Path) -> None:
+    times = ["2026-01-01", "2026-01-02", cell, *(f"2026-02-{at:02}" for at in range(1, 29))]
+    rows = (f"{at},{time},{'ab'[at % 2]}" for at, time in enumerate(times))
+    (tmp_path / "a.csv").write_text("\n".join(["x,t,label", *rows]))
+    with pytest.raises(InvalidInput, match=said):
+        read(tmp_path / "a.csv", tmp_path, time="t")
+
+
+def test_blanks_between_thousands_are_named_and_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = (f"{at} {at}00,5;{'ab'[at % 2]}" for at in range(1, 10))
+    more = (f"{at} 000,5;{'ab'[at % 2]}" for at in range(10, 40))
+    (tmp_path / "a.csv").write_text("\n".join(["x;label", *rows, *more]))
+    fitted(read(tmp_path / "a.csv", tmp_path))
+    assert "'thousands=\" \"'" in caplog.text
+    raw = fitted(read(tmp_path / "a.csv", tmp_path, thousands=" "))
+    assert raw.items.inputs["table"][:2, 0].tolist() == [1100.5, 2200.5]

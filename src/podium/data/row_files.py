@@ -162,7 +162,8 @@ def _open_csv(
     lines, delimiter, above = _first_lines(path, name, delimiter, encoding)
     raw = lines[0]
     names = _check_names(_named(raw, lines[1:]), name)
-    sign = decimal or _find_decimal(lines[1:], delimiter, usual)
+    ungrouped = [[cell.replace(thousands, "") for cell in line] for line in lines[1:]]
+    sign = decimal or _find_decimal(ungrouped if thousands else lines[1:], delimiter, usual)
 
     def batches(on_bad: OnProblem | None) -> Iterator[Rows]:
         for rows in _csv_batches(path, name, raw, names, delimiter, encoding, above, on_bad):

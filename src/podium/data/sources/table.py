@@ -432,6 +432,8 @@ def _is_unit(word: str) -> bool:
 def _how_to_write(example: str) -> str:
     if re.fullmatch(rf"{BEFORE}[\d.{GROUPS}]*,\d+{AFTER}", example):
         return written("decimal", ",")
+    if re.fullmatch(rf"{BEFORE}\d{{1,3}}( \d{{3}})+([.,]\d+)?{AFTER}", example):
+        return written("thousands", " ")
     if _LIKE_DATE.fullmatch(example):
         return "write dates as 2026-01-31"
     if ":" in example:

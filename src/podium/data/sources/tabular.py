@@ -219,11 +219,18 @@ class Survey:
         """
         self._require_all(name, "the time")
         guess = self.guesses[name]
-        if guess.exact in DATES:
-            days = to_days(self.kept[name], self.missing_values, guess.exact)[0]
-            return (days * 86_400_000_000).astype("datetime64[us]")
-        if guess.slashed:
+        if guess.slashed and guess.exact not in DATES:
             raise _unclear(self.file.name, name, str(guess.first))
+        kind = guess.nearly or guess.type
+        if kind in DATES:
+            days, others = to_days(self.kept[name], self.missing_values, kind)
+            for row in np.flatnonzero(others.is_valid())[:1]:
+                raise InvalidInput(
+                    f"{self._where(row, name)}: the time must be a date, but is {others[row].as_py()!r}",
+                    "write dates as 2026-01-31, or remove such rows",
+                )
+            self._refuse(name, "the time", np.isnan(days))
+            return (days * 86_400_000_000).astype("datetime64[us]")
         numbers = self._numbers(name, "the time")
         return times_of(numbers, self.file.name, name, first=str(guess.first))
 
@@ -271,7 +278,8 @@ class Survey:
             value = str(self.kept[name][int(wrong[0])].as_py())
             raise InvalidInput(
                 f"{self._where(wrong[0], name)}: {role} must be a finite number that float32 holds, but is "
-                f"{value[:60]!r}"
+                f"{value[:60]!r}",
+                "write dates as 2026-01-31" if role == "the time" else None,
             )
         return numbers
 
