@@ -165,6 +165,7 @@ class FilesUniverse(SweepUniverse):
                     except PodiumError as error:  # its step is tried again
                         self.ends.append(error.message)
                         universe.sleep(2.0)
+                        process.silent_at = -1e9  # the next try is another process
             except Crash:
                 if not self.over:
                     self._again(process, life)

@@ -269,6 +269,7 @@ class SweepUniverse:
                     except PodiumError as error:  # as its Deployment does, it begins again
                         self.ends.append(error.message)
                         universe.sleep(2.0)
+                        process.silent_at = -1e9
             except Crash:
                 self.engines.pop(process.name, None)
                 if not self.over:

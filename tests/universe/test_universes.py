@@ -63,6 +63,7 @@ def test_everything_holds_under_every_schedule(
         ("files", 5001091),  # a command saw an end that another process never would
         ("files", 7058),  # a storage that was away failed a sweep that had just begun
         ("files", 10875),  # a deletion that waited took the sweep that another had begun meanwhile
+        ("files", 9019747),  # the model's: a step's next try knew of the silence before it
         ("runs", 7008929),  # the model's: a run's command had not taken the first report yet
         ("runs", 7014795),  # the model's: a child whose parent was killed had ended by itself
         ("runs", 8000856),  # the model's: a child was killed as its dead parent was unwound
