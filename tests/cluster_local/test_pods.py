@@ -315,6 +315,17 @@ def test_a_mapped_image_is_root_and_working_directory(cluster: LocalSweeps, tmp_
     assert output(cluster, manifest(image="mapped", command=("/bin/greet",)))[0] == "hello"
 
 
+def test_a_module_of_a_package_needs_the_callers_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "train.py").write_text("print(open('data').read())")
+    (tmp_path / "data").write_text("7")
+    monkeypatch.chdir(tmp_path)
+    with LocalSweeps(tmp_path / "runs" / "cluster") as cluster:
+        assert output(cluster, manifest(command=("python", "-m", "mine.train"))) == ["7"]
+
+
 def test_any_other_image_works_where_the_caller_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -254,13 +254,10 @@ class Image:
         words = [word for argument in argv for word in re.split(r"[\s='\"]+", argument)]
         parts = {word.removeprefix("./").partition("/")[0] for word in words} - {"", ".", ".."}
         modules = {
-            f"{following.partition('.')[0]}.py"
-            for word, following in pairwise(words)
-            if word == "-m"
+            following.partition(".")[0] for word, following in pairwise(words) if word == "-m"
         }
-        return self.root is not None or any(
-            (self.workdir / part).exists() for part in parts | modules
-        )
+        named = parts | modules | {f"{module}.py" for module in modules}
+        return self.root is not None or any((self.workdir / name).exists() for name in named)
 
     def furnish(self, directory: Path, argv: Sequence[str]) -> None:
         """Make a directory to work in.
