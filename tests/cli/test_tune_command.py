@@ -279,6 +279,9 @@ def test_what_makes_no_sense_is_refused(
         ("32,64", "32, 64"),
         ("adam,sgd", "adam, sgd"),
         ("007,1_0", "007, 1_0"),
+        ("[64,64],[[1,2],3]", "[64,64], [[1,2],3]"),
+        ("(0.9,0.99),{a:1,b:2}", "(0.9,0.99), {a:1,b:2}"),
+        ("]1,2[", "]1, 2["),
     ],
 )
 def test_every_space_of_the_help_is_understood(text: str, shown: str) -> None:
@@ -298,6 +301,7 @@ def test_every_space_of_the_help_is_understood(text: str, shown: str) -> None:
         ("007", "007"),
         ("2024_01", "2024_01"),
         ("1e-4", "1e-4"),
+        ("[64,64]", "[64,64]"),
     ],
 )
 def test_a_single_word_is_the_same_in_all_trials(text: str, value: Any) -> None:
@@ -337,6 +341,16 @@ def test_a_single_word_is_the_same_in_all_trials(text: str, value: Any) -> None:
             "epoch=1 val_acc=0.9",
             "name=value was found for epoch, val_acc",
             "--objective val_acc, or print accuracy=",
+        ),
+        (
+            "train_accuracy=0.99 val_acc=0.9",
+            "name=value was found for train_accuracy, val_acc",
+            "--objective val_acc, or print accuracy=",
+        ),
+        (
+            "val_acc: 0.9\ntrain_acc: 0.99",
+            "no line holds name=number",
+            "--prints colon --objective val_acc",
         ),
         (
             "loss=0.2",

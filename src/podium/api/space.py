@@ -328,10 +328,22 @@ def from_text(name: str, text: str) -> Any:
             f"--{name} {text} is neither a range nor a list",
             f"--{name} 1e-4..1e-1, or --{name} 32,64,128",
         )
-    if "," in text:
-        return Choice([_number(part) for part in text.split(",")])
+    if len(parts := _parts(text)) > 1:
+        return Choice([_number(part) for part in parts])
     value = _number(text)
     return value if str(value) == text else text
+
+
+def _parts(text: str) -> list[str]:
+    """Divide a text at its commas; one inside of brackets belongs to a value, such as [64,64]."""
+    parts, depth = [""], 0
+    for character in text:
+        depth = max(0, depth + (character in "([{") - (character in ")]}"))
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
 
 
 def _number(text: str) -> Any:
