@@ -9,3 +9,10 @@ def test_the_error_is_taken_and_not_its_hint() -> None:
     )
     assert last_said(["hint: alone"]) == "hint: alone"
     assert last_said(["", " "]) == ""
+
+
+def test_the_border_of_a_box_is_no_last_word() -> None:
+    box = ["╭─ Error ──────╮", "│ No such option: --hidden_size │", "╰───────────────╯"]
+    assert last_said(box) == "No such option: --hidden_size"
+    assert last_said(["=====", "done"]) == "done"
+    assert last_said(["***"]) == "***"

@@ -4,6 +4,7 @@ sequences."""
 import math
 import os
 import re
+import string
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +22,7 @@ _SEQUENCE = re.compile(
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNPAIRED = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+_BOX = string.whitespace + "".join(map(chr, range(0x2500, 0x2580)))
 
 
 def harmless(text: str) -> str:
@@ -160,8 +162,8 @@ def relative(path: str) -> str:
 
 
 def last_said(lines: Iterable[str]) -> str:
-    """Return the last line that says something, on one line; podium's own hint follows the error
-    that counts."""
-    said = [line.strip() for line in lines if line.strip()]
+    """Return the last line that says something, on one line, without the box that rich draws around
+    it; podium's own hint follows the error that counts."""
+    said = [line.strip(_BOX) for line in lines if line.strip(_BOX)]
     errors = [line for line in said if not line.startswith("hint: ")]
     return one_line((errors or said or [""])[-1])
