@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from podium.doctor.reading import COLOR, Line, Log
 from podium.manifests.rules import Rules, Violation
+from podium.metrics.libraries import COLON
 
 NAME_RULES = Rules[Log]()
 rule = NAME_RULES.rule
@@ -65,9 +66,10 @@ def line_numbers(lines: Iterable[Line]) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the name that may be meant: one like it, or with a short form of it, as val_acc has;
-    empty if none is."""
+    """Return the name that may be meant: one like it, or with a short form of it, as val_acc has,
+    of training data only where there is no other; empty if none is."""
     known = list(names)
+    known = [other for other in known if not COLON.training.fullmatch(other)] or known
     short = [
         other
         for other in known

@@ -55,7 +55,7 @@ COLON = Library(
     # "epoch 3 val_loss: 0.2" is a line of val_loss, "top 5 accuracy: 0.9" one of that name.
     patterns=(rf"(?:{_COUNTED}[])]?\s+)?([A-Za-z](?:[\w/@' -]*\w)?)\s*[:=]\s*{_CALL}{_NUMBER}",),
     metric="Accuracy",
-    training=re.compile(r"(?i)train(ing)?\b.*"),
+    training=re.compile(r"(?i)train(ing)?([\W_].*)?"),
 )
 """Hand-written print statements: ``Accuracy: 0.93``."""
 
