@@ -79,6 +79,31 @@ def test_the_training_runs_the_best_trials_own_command(
     assert "epochs and seed are not passed on" in capfd.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("words", "seen"),
+    [(["'a b'", "--out='${podium.output}'"], "a b --out={}"), (["$((1+1))"], "2")],
+)
+def test_the_training_reads_quotes_as_the_trials_shell_does(
+    tiny_dataset: Path,
+    tmp_path: Path,
+    step: StepContext,
+    target: LaunchTarget,
+    words: list[str],
+    seen: str,
+) -> None:
+    (tmp_path / "fit.sh").write_text(SCRIPT)
+    command = ["sh", str(tmp_path / "fit.sh"), "${trialParameters.rate}", *words]
+    settings = SweepSettings(experiment=experiment(command), max_trials=1, parallel_trials=1)
+    swept = sweep(
+        step, str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target
+    )
+    again = TrainSettings(recipe=swept.recipe)
+    trained = train(step, str(tiny_dataset), task="train", settings=again, target=target)
+    rate = swept.hyperparameters["rate"]
+    for model in (swept.model, trained.model):
+        assert (Path(model) / "seen").read_text() == f"{rate} {seen.format(model)}\n"
+
+
 LUCKY = SCRIPT.replace(
     'echo "score=$1"',
     """

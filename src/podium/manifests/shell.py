@@ -6,6 +6,7 @@ server, see docs/doctor.md. Nothing is executed here.
 """
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -32,6 +33,21 @@ def join(words: Sequence[str]) -> tuple[tuple[str, str], str]:
     if takes_script(words):
         return (words[0], words[1]), " ".join(words[2:])
     return ("sh", "-c"), " ".join(words)
+
+
+def run_by_shell(words: Sequence[str], variables: Sequence[str] = ()) -> list[str]:
+    """Return a command that does without Katib what it does in Katib's shell: its words without
+    their quotes, or that shell and its script where it does more than that.
+
+    Args:
+        words: May hold podium's placeholders, which stand for single words.
+        variables: Names that Kubernetes itself replaces as ``$(NAME)`` before the shell sees them.
+    """
+    effects = (special.text for word in words for special in specials(word, variables))
+    if takes_script(words) or any(not text.startswith("${podium.") for text in effects):
+        shell, script = join(words)
+        return [*shell, script]
+    return [part for word in words for part in shlex.split(word)]
 
 
 def redirected(script: str, file: str) -> str:

@@ -22,7 +22,8 @@ from podium.manifests.job_kinds import (
     with_workers,
 )
 from podium.manifests.labels import ISTIO_INJECT
-from podium.manifests.workload import Workload
+from podium.manifests.shell import run_by_shell
+from podium.manifests.workload import Workload, role_of
 from podium.metrics.goals import less_is_better
 from podium.training.identity import RunIdentity
 from podium.training.target import DEADLINE, KEPT, TRAINER_IMAGE, LaunchTarget
@@ -93,8 +94,11 @@ class Recipe:
             else assignments
         )
         collector = experiment.collector
+        workload = experiment.render(NAME, assignments)
         return cls(
-            workload=experiment.render(NAME, assignments),
+            workload=workload.changed_job(
+                lambda editor: _leave_shell(editor, workload, experiment)
+            ),
             container=experiment.template.primary_container,
             hyperparameters=given,
             metrics=experiment.objective.metrics,
@@ -207,6 +211,16 @@ class Recipe:
                 quoted=False,
             )
         connect_trainer(body)
+
+
+def _leave_shell(editor: JobEditor, job: Workload, experiment: Experiment) -> None:
+    """Let the commands that Katib hands to a shell do without it what they do there."""
+    shells = experiment.wrapped_roles(job)
+    for role, body in editor.containers(experiment.template.primary_container):
+        if role_of(role, job.operator) in shells and body.get("command"):
+            names = [entry["name"] for entry in body.get("env") or ()]
+            words = [*body["command"], *(body.pop("args", None) or ())]
+            body["command"] = run_by_shell(words, names)
 
 
 @dataclass(frozen=True, kw_only=True)
