@@ -300,3 +300,20 @@ def test_a_failed_trial_says_its_exception(words: tuple[str, ...], cluster: Loca
     assert trial.phase == "Failed"
     assert trial.message == "ValueError: no such city: Ulm"
     assert trial.state.message.startswith(f"Trial has failed: {trial.message}. Job message: ")
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ("os.kill(os.getpid(), 11)", "killed by SIGSEGV"),
+        ("print(1, flush=True); os.kill(os.getpid(), 9)", "used up; its last line: 1"),
+        ("os._exit(3)", "exit code 3"),
+        ("print(1); sys.exit(144)", "Trial has failed: 1"),
+    ],
+)
+def test_a_trial_without_last_words_says_how_it_ended(
+    ends: str, said: str, cluster: LocalSweeps
+) -> None:
+    _, (trial,) = run(cluster, experiment(f"import os, sys; {ends}", maxTrialCount=1))
+    (failed,) = (each for each in trial["status"]["conditions"] if each["type"] == "Failed")
+    assert said in failed["message"]

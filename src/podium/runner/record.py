@@ -5,7 +5,6 @@ import fcntl
 import json
 import re
 import shlex
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ from podium.files.drafts import appearing
 from podium.kfp.parameters import pairs
 from podium.runner.messages import KFP, Event, stem
 from podium.storage import local_path
+from podium.system.processes import killed_by
 from podium.training.identity import ATTEMPT
 from podium.training.kept_logs import KeptLogs
 
@@ -479,7 +479,7 @@ class RunRecord:
     def _failure(self, step: str | None, code: int) -> PodiumError:
         """Return the error of a step, or of the run if it failed outside of all steps."""
         who = f'step "{self.steps[step].title}"' if step else "run"
-        if killer := _killed_by(self.steps[step].exit_code or code if step else code):
+        if killer := killed_by(self.steps[step].exit_code or code if step else code):
             hint = f"its log: {self.log(step or KFP)}; continue with: {self.resume_command}"
             if not self.directory.is_dir():
                 hint = "start it again; it was killed before it began"
@@ -579,15 +579,6 @@ def _is_locked(directory: Path) -> bool:
             return not _flock(file, fcntl.LOCK_SH)
     except OSError:
         return (directory / LOCK).exists()
-
-
-def _killed_by(code: int) -> str | None:
-    """Name the signal of an exit code as Popen or a shell gives it; None for any other code."""
-    number = -code if code < 0 else code - 128
-    if number not in set(signal.Signals):
-        return None
-    name = signal.Signals(number).name
-    return f"{name}, as when the memory is used up" if number == signal.SIGKILL else name
 
 
 def last_lines(log: Path, most: int) -> list[str]:

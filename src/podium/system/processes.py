@@ -73,6 +73,15 @@ def exit_code(status: int) -> int:
     return code if code >= 0 else 128 - code
 
 
+def killed_by(code: int) -> str | None:
+    """Name the signal of an exit code as Popen or a shell gives it; None for any other code."""
+    number = -code if code < 0 else code - 128
+    if number not in set(signal.Signals):
+        return None
+    name = signal.Signals(number).name
+    return f"{name}, as when the memory is used up" if number == signal.SIGKILL else name
+
+
 def _children() -> list[int]:
     with open(f"/proc/self/task/{os.getpid()}/children") as file:
         return [int(pid) for pid in file.read().split()]

@@ -75,6 +75,12 @@ class Logs:
                 return said
         return ""
 
+    def exit_code(self) -> int:
+        """Return the exit code of the first replica that failed, 128 and the number for a signal; 0
+        where none did."""
+        codes = (record["exitCode"] for record in self._records() if record["phase"] == "Failed")
+        return next(filter(None, codes), 0)
+
     @property
     def folder(self) -> Path:
         """Their directory, a file for each replica."""
