@@ -266,6 +266,17 @@ def test_what_makes_no_sense_is_refused(
     assert not (tmp_path / "podium-home").exists()
 
 
+@pytest.mark.parametrize(("script", "warns"), [("print('accuracy=0.9')", True), (None, False)])
+def test_values_that_make_no_difference_get_a_warning(
+    podium: Callable[..., Any], tmp_path: Path, script: str | None, warns: bool
+) -> None:
+    if script:
+        (tmp_path / "train.py").write_text(script)
+    said = podium("tune train.py --lr 0..1 --algorithm random --trials 3").err
+    assert ("warning: all 3 trials have accuracy=0.9, whatever lr is" in said) is warns
+    assert ("hint: does the program read it? podium job logs train-" in said) is warns
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -149,6 +149,24 @@ def test_a_path_with_a_blank_is_quoted_for_shells_only() -> None:
     assert sum("--data" in argument for argument in json.dumps(again.manifest).split('"')) == 2
 
 
+def test_a_program_with_variables_gets_no_flags_for_them() -> None:
+    manifest = load("random-job")
+    (container,) = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    container |= {
+        "command": ["train", "--lr=${trialParameters.lr}", "--data=$(PODIUM_DATA)"],
+        "args": [],
+    }
+    names = ("PODIUM_DATA", "PODIUM_OUTPUT")
+    container["env"] = [{"name": name, "value": "/home/me"} for name in names]
+    made = customize(Experiment.parse(manifest), flags={"--data": "s3://d"}, output="s3://o")
+    job = made.render("t", {"lr": "0.1", "batch-size": "64", "schedule": "step"})
+    (trained,) = job.replicas[0].pod.containers
+    assert trained.words == ("train", "--lr=0.1", "--data=s3://d")
+    assert [variable.value for variable in trained.variables] == ["s3://d", "s3://o/t"]
+
+
 def test_a_trial_gets_its_values_and_its_own_name() -> None:
     values = {"lr": "0.1", "batch-size": "64", "schedule": "step"}
     job = check(Experiment.load("random-job")).render("random-job-abc", values)

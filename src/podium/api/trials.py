@@ -136,13 +136,24 @@ class TrialReader:
 
     def warning(self, *, logs: str) -> str:
         """Return warnings, as lines: about the trials that failed, with the last lines of the first
-        one, and about an objective that the best trial printed of several stages; empty without.
+        one, about trials that all have one result, and about an objective that the best trial
+        printed of several stages; empty without.
 
         Args:
             logs: Command that shows a trial's log, with TRIAL for its name.
         """
         ended, experiment = self.ended(), self.cluster.experiment(self.name)
         best, said = best_trial(ended), self._failures(ended, experiment, logs)
+        good = [trial for trial in ended if trial.is_good]
+        names = [name for name in good[0].assignments if _differs(good, name)] if good else []
+        if best and len(good) > 2 and names and len({trial.value for trial in good}) == 1:
+            listed = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
+            metric = experiment.objective.metric
+            said += [
+                f"warning: all {len(good)} trials have {metric}={best.value}, whatever {listed}",
+                f"  hint: does the program read {'it' if len(names) == 1 else 'them'}? "
+                f"{logs.replace('TRIAL', best.name)} prints a log",
+            ]
         if best and (mixed := read_as_one(experiment, self.log(best.name))):
             said += [
                 f"warning: {mixed.what} ({mixed.where} of the log of {best.name})",
@@ -159,6 +170,10 @@ class TrialReader:
         said = _account(first, self.last_lines(first.name), [])
         hint = f"  hint: {logs.replace('TRIAL', first.name)} prints its whole log"
         return [f"warning: {len(bad)} of {plural(len(ended), 'trial')} failed{ends}", *said, hint]
+
+
+def _differs(trials: Sequence[Trial], name: str) -> bool:
+    return len({trial.assignments.get(name) for trial in trials}) > 1
 
 
 def failed(trials: Sequence[Trial]) -> list[Trial]:

@@ -20,6 +20,7 @@ from podium.manifests.experiment.trainer import (
     read_flags,
     set_flags,
     set_folds,
+    set_places,
 )
 from podium.manifests.fields import items, mapping, present, unshared
 from podium.manifests.job_editor import JobEditor, merge, set_env
@@ -167,7 +168,7 @@ def _with_job(
             present(image=changes.get("image"), resources=changes.get("resources"))
         )
         set_env(container, changes.get("env") or ())
-        set_flags(container, flags, quoted=wrapped)
+        set_flags(container, set_places(container, flags), quoted=wrapped)
 
     return _with_primary_containers(experiment.changed_job(change_job), change_container)
 

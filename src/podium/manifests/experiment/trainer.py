@@ -71,6 +71,22 @@ def connect_trainer(
     )
 
 
+def set_places(container: dict[str, Any], flags: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Set the variables by which a trainer finds data or output; alters the container.
+
+    Returns:
+        The flags that are left: a program that has the variable need not know the flag.
+    """
+    names = {entry.get("name") for entry in items(container.get("env"))}
+    variables = {flag: f"PODIUM_{flag[2:].upper()}" for flag in FLAGS}
+    given = {
+        flag: flags[flag] for flag, name in variables.items() if flags.get(flag) and name in names
+    }
+    set_env(container, [{"name": variables[flag], "value": value} for flag, value in given.items()])
+    has = read_flags(_words_of(container))
+    return {flag: value for flag, value in flags.items() if flag not in given or flag[2:] in has}
+
+
 def set_seed(container: dict[str, Any], seed: str, *, quoted: bool) -> None:
     """Give a trainer a seed: PODIUM_SEED, and ``--seed`` if it is podium's or its command has that
     flag. Alters the container.
