@@ -128,7 +128,7 @@ def tune(
     """Search for the best flags of a script, or of the command after --.
 
     Every other option --NAME SPACE is a flag of the script. SPACE is a range (1e-4..1e-1, 1..8,
-    0..1:0.25), choices (32,64,128), or a value that is the same in all trials. A range of floats
+    0..1:0.25), choices (32,64,128 or [64,64],[128]), or a value for all trials. A range of floats
     that spans two decades or more is searched on a log scale; log:1..64 and linear:1e-4..1 say
     which. The script prints metric lines such as accuracy=0.98, and may keep its model in
     $PODIUM_OUTPUT. A script that uses a supported library needs no change: --prints names the
