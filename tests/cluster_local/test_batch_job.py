@@ -89,6 +89,12 @@ def test_each_try_under_never_is_a_pod_of_its_own(cluster: LocalSweeps) -> None:
     assert len(set(logs(cluster, 2))) == 2
 
 
+def test_a_failed_job_names_the_signal_that_killed_it(cluster: LocalSweeps) -> None:
+    run(cluster, job("echo loss=1; kill -KILL $$$$", backoffLimit=0))
+    said = cluster.failure("Job", "job").message.splitlines()
+    assert said[1:] == ["pod-0 was killed by SIGKILL, as when the memory is used up", "  | loss=1"]
+
+
 def test_a_rule_about_evictions_changes_nothing_here(cluster: LocalSweeps) -> None:
     last = run(cluster, job("exit 1", backoffLimit=0, podFailurePolicy={"rules": [DISRUPTED]}))
     assert status_of(last).reason == "BackoffLimitExceeded"

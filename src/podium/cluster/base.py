@@ -12,6 +12,7 @@ from podium.errors import Failed, InvalidInput, NotFound
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import EXPERIMENT, NOTE
 from podium.manifests.resource import Resource
+from podium.system.processes import DEADLY, killed_by
 
 if TYPE_CHECKING:
     from podium.manifests.experiment.experiment import Experiment
@@ -326,8 +327,13 @@ class Cluster(ABC):
         if condition and kind == "Trial":
             why = self.trial(name).message
         text = f"{kind} {name} failed" + (f": {why}" if why else "")
+        killed = [
+            f"{replica.name} was killed by {killed_by(replica.exit_code)}"
+            for replica in (self.replicas(kind, name) if kind in JOB_KINDS else ())
+            if replica.exit_code in DEADLY
+        ]
         lines = [] if kind == "Experiment" else list(self.logs(kind, name))[-15:]
-        return Failed("\n".join([text, *(f"  | {line}" for line in lines)]))
+        return Failed("\n".join([text, *killed, *(f"  | {line}" for line in lines)]))
 
     def close(self) -> None:  # noqa: B027  nothing to release by default
         """Release the client's resources."""

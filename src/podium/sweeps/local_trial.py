@@ -37,7 +37,7 @@ from podium.sweeps.base import Executor, NoMetricsFile, Save, TrialIO, not_hande
 from podium.sweeps.metrics_collector import observe
 from podium.sweeps.trials import TrialRun
 from podium.system.machine import cores
-from podium.system.processes import killed_by
+from podium.system.processes import DEADLY, killed_by
 
 _log = logging.getLogger(__name__)
 
@@ -241,9 +241,6 @@ def _plain_argv(script: str) -> list[str] | None:
     return words
 
 
-_DEADLY = frozenset({4, 6, 7, 8, 9, 11})
-"""Signals of a program that did not end itself, SIGILL to SIGSEGV."""
-
 _TAIL = 0.05
 """Seconds between checks of a metrics file while an early-stopping rule is in force."""
 
@@ -324,7 +321,7 @@ class LocalTrial(TrialIO):
 
     def last_words(self) -> str:
         said, code = self._logs.last_line(), self._logs.exit_code()
-        if code - 128 in _DEADLY:
+        if code in DEADLY:
             killed = f"killed by {killed_by(code)}"
             return f"{killed}; its last line: {said}" if said else killed
         return said or (f"exit code {code}" if code else "")

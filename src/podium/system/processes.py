@@ -8,6 +8,10 @@ import sys
 import time
 
 LINUX = sys.platform == "linux"
+DEADLY = frozenset({132, 134, 135, 136, 137, 139})
+"""Exit codes of programs that did not end themselves: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL and
+SIGSEGV of Linux."""
+
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 
 if LINUX:
