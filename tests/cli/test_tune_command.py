@@ -474,6 +474,12 @@ def test_a_scripts_own_flag_gets_the_place_of_its_model(
     assert kept == {"--lr=1", "--lr=2"}
 
 
+def test_a_script_above_the_directory_is_refused_with_a_way(podium: Callable[..., Any]) -> None:
+    said = podium("tune ../old/train.py --lr 0..1", code=2).err
+    assert "../old/train.py is not below the working directory" in said
+    assert "hint: cd ../old, then podium tune train.py" in said
+
+
 def test_a_misspelt_option_is_named(podium: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('accuracy=0.9')")
     said = podium("tune train.py --lr 1,2 --algorithm grid --trials 2 --objectiv loss --losses 1")

@@ -295,6 +295,10 @@ def _read(
                 f"there goes after --: podium tune … -- python train.py --{name}"
             )
             raise InvalidInput(f"--{name} has no value", hint)
+    if typed and typed[0].startswith("../"):
+        folder, _, script = typed[0].rpartition("/")
+        hint = f"cd {shlex.quote(folder)}, then podium tune {shlex.quote(script)} …"
+        raise InvalidInput(f"{typed[0]} is not below the working directory", hint)
     unfit = [word for word in typed if word.startswith("-") or ".." in word] + [
         word for word in typed[1:] if word.endswith((".py", ".sh", ".ipynb"))
     ]
