@@ -320,6 +320,23 @@ def test_export_says_what_is_missing(
     assert said in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["champion"], "podium models export shapes champion -o DIRECTORY"),
+        (["my out"], "podium models export shapes -o 'my out'"),
+        (["my out", "--to", "oci"], "podium models export shapes -o 'my out' --to oci"),
+    ],
+)
+def test_export_takes_a_lone_directory_for_one(
+    model: Model, tmp_path: Path, typed: Callable[..., Any], words: list[str], hint: str
+) -> None:
+    assert f"hint: {hint}\n" in typed("models", "export", "shapes", *words).stderr
+    elsewhere = (tmp_path / "store").rename(tmp_path / "my models")
+    said = typed("models", "export", "shapes", *words, "--storage", elsewhere).stderr
+    assert f"hint: {hint} --storage '{elsewhere}'\n" in said
+
+
 def test_export_without_a_form_writes_the_files(
     model: Model, tmp_path: Path, typed: Callable[..., Any]
 ) -> None:

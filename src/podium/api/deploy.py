@@ -13,6 +13,7 @@ from podium.files.yaml_loader import dump
 from podium.manifests.conditions import Manifest
 from podium.manifests.serving import FORMS, PREDICTOR, ModelServer
 from podium.models import CHAMPION, Model, open_registry
+from podium.models.document import command
 from podium.models.signature import PublicKey, public_key
 from podium.models.split import Split
 from podium.models.version import Version
@@ -126,7 +127,7 @@ def deploy(
         if split.name not in ("", chosen.name):
             raise InvalidInput(
                 f"{chosen.name} is deployed, but {split.name}@{split.ref} is of another model",
-                f"name a version of it: podium models list {chosen.name}",
+                f"name a version of it: {command(f'models list {chosen.name}', chosen.storage)}",
             )
         chosen.version(split.ref)
     if public:

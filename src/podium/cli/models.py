@@ -1,6 +1,7 @@
 """`podium models`: show versions, compare them, and choose the champion."""
 
 import json
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -327,13 +328,15 @@ def _export(
       podium models export mnist champion --to oci -o image
       podium models export mnist --to hub --hub http://127.0.0.1:8080
     """
+    from podium.models import CHAMPION
+    from podium.models.document import command
     from podium.models.export import export as write_export
     from podium.models.mlflow import check_tracking
 
     if (form == "hub") != bool(hub) or (token_file and not hub):
         raise InvalidInput(
             "--to hub and --hub URL go together",
-            f"podium models export {name} {ref} --to hub --hub http://127.0.0.1:8080",
+            "add --to hub --hub http://127.0.0.1:8080, or leave both out",
         )
     if hub:
         if directory or target or tracking:
@@ -344,10 +347,12 @@ def _export(
         token = read_token(token_file) if token_file else None
         return _export_to_hub(name, ref, hub, token, storage, as_json)
     if (directory is None) == (target is None):
-        raise InvalidInput(
-            "export needs one directory to write to",
-            f"podium models export {name} {ref} -o DIRECTORY",
-        )
+        model = open_registry(storage)[name]
+        state, _ = model.ledger.read()
+        known = ref in {CHAMPION, *state.versions, *state.aliases}
+        words = f"{ref} -o DIRECTORY" if known else f"-o {shlex.quote(ref)}"
+        again = f"models export {name} {words}" + (f" --to {form}" if form else "")
+        raise InvalidInput("export needs one directory to write to", command(again, model.storage))
     if tracking and form != "mlflow":
         raise InvalidInput(f"--tracking {tracking} registers a model of MLflow", "add --to mlflow")
     check_tracking(tracking, here=True)

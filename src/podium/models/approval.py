@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, NotFound, Untrusted, require
 from podium.models.decision import Decision, Promotion
+from podium.models.document import command
 from podium.models.ledger import Ledger
 from podium.models.record import Record
 from podium.models.signature import public_key, signer
@@ -37,8 +38,9 @@ def judge(decision: Decision, challenger: Version) -> Decision:
         return decision
     word = _word(challenger)
     if word is None:
-        command = f"podium models approve {challenger.name} {challenger.version} --reason …"
-        return _keeping_waiting(decision, f"it waits for a person: {command}")
+        words = f"models approve {challenger.name} {challenger.version} --reason …"
+        approve = command(words, challenger.storage)
+        return _keeping_waiting(decision, f"it waits for a person: {approve}")
     said = f"{word.evidence['by']}: {word.evidence['reason']}"
     if word.event == "rejection":
         return decision.refused(f"rejected by {said}")

@@ -7,7 +7,7 @@ from podium.data.test_part import mostly
 from podium.display.text import figure
 from podium.errors import Conflict, NotFound
 from podium.models.decision import Decision, Promotion
-from podium.models.document import check_name, warn_once
+from podium.models.document import check_name, command, warn_once
 from podium.models.ledger import CHAMPION, Ledger, State
 from podium.models.record import Record
 from podium.models.signature import require_trusted
@@ -44,7 +44,7 @@ class Championship:
         if held:
             raise NotFound(
                 f"the {ref} of {self.name} in {self.storage.url} was {held.version}, which is gone",
-                f"podium models list {self.name} shows the versions that are left",
+                f"{command(f'models list {self.name}', self.storage)} shows the versions that are left",
             )
         raise self._missing(ref, state)
 
@@ -187,7 +187,7 @@ class Championship:
         """Return the error of who asks for the champion of a model that has none."""
         return NotFound(
             f"model {self.name} has no champion in {self.storage.url}",
-            f"podium models promote {self.name} VERSION",
+            command(f"models promote {self.name} VERSION", self.storage),
         )
 
 

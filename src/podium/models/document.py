@@ -3,7 +3,9 @@
 import hashlib
 import json
 import logging
+import os
 import re
+import shlex
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -11,6 +13,8 @@ from typing import Any
 
 from podium.errors import Damaged, InvalidInput, PodiumError
 from podium.files.documents import MAX_JSON, MAX_JSON_DEPTH, load_json, parse_member
+from podium.storage import Storage, absolute, local_path
+from podium.system.settings import STORAGE, Settings
 
 CARD = "MODEL_CARD.md"
 """Name of the model card beside the files of an exported version."""
@@ -21,6 +25,13 @@ MAX_BYTES = MAX_JSON
 TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _log = logging.getLogger("podium")
+
+
+def command(words: str, storage: Storage) -> str:
+    """Return what to type about a model of this storage."""
+    default = os.environ.get(STORAGE) or Settings.from_environment().storage
+    place, usual = (str(local_path(url) or url) for url in (storage.url, absolute(default)))
+    return f"podium {words}" + ("" if place == usual else f" --storage {shlex.quote(place)}")
 
 
 def seal(document: dict[str, Any]) -> bytes:

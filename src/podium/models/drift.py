@@ -1,6 +1,7 @@
 """Whether what a version is asked now is like what it was trained on: PSI and KS over the bins of
 its training part."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from scipy.stats import chi2
 from podium.data.profile import Bins, Counts, Profile, Watch
 from podium.data.rows import Problem
 from podium.errors import InvalidInput, NotFound
+from podium.models.document import command
 from podium.models.version import Version
 from podium.prediction import PROFILE
 from podium.system.exposition import read_samples
@@ -132,11 +134,13 @@ class Seen:
         own = others.pop(version.version, None)
         if own is None:
             told = f", but of {', '.join(sorted(others))}" if others else ""
-            hint = (
-                f"podium models drift {version.name}@{min(others)}"
+            metrics = " ".join(f"--metrics {shlex.quote(url)}" for url in pages)
+            words = (
+                f"models drift {version.name}@{min(others)} {metrics}"
                 if others
-                else f"podium serve {version.name} --watch"
+                else f"serve {version.name} --watch"
             )
+            hint = command(words, version.storage)
             raise NotFound(f"{', '.join(pages)} counts no items of {version.title}{told}", hint)
         if others := {name: count for name, count in others.items() if count}:
             told = ", ".join(f"{count:,} of {name}" for name, count in others.items())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import Failed, InvalidInput
 from podium.files.yaml_loader import dump
+from podium.models.document import command
 from podium.models.mlflow import (
     CHAMPION,
     EXPORT_TAG,
@@ -68,9 +69,10 @@ def graph_of(version: Version, form: str) -> "OnnxModel":
 
     model = None if version.is_command else version.opened.model
     if not isinstance(model, OnnxModel):
+        export = f"models export {version.name} {version.version} --to oci -o DIRECTORY"
         raise InvalidInput(
             f"{version.title} predicts by a command, but {form} takes an ONNX graph",
-            f"podium models export {version.name} {version.version} --to oci -o DIRECTORY holds its files as they are",
+            f"{command(export, version.storage)} holds its files as they are",
         )
     return model
 

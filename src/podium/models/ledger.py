@@ -22,6 +22,7 @@ from podium.models.document import (
     BACKUP,
     MAX_BYTES,
     TIME,
+    command,
     is_name,
     moment,
     plain,
@@ -147,7 +148,7 @@ class Ledger:
         except Damaged as error:
             raise Damaged(
                 error.message,
-                f"{BACKUP}, or podium models verify {self.name} --fix: it makes another one "
+                f"{BACKUP}, or {command(f'models verify {self.name} --fix', self.storage)}: it makes another one "
                 "from the versions' own metadata, without aliases",
             ) from None
         self._seen = State.parse(document, where, self.name), entry.etag

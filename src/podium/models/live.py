@@ -21,6 +21,7 @@ from podium.data.values import to_numbers, to_text
 from podium.display.text import are, iso, listed, plural
 from podium.errors import Damaged, InvalidInput
 from podium.files.documents import foreign
+from podium.models.document import command
 from podium.models.recorded import Answer, Exchange, Recording, digest_of
 from podium.models.shared_items import Measured, TestItems, seen_by
 from podium.models.task import decision_threshold
@@ -181,8 +182,8 @@ class LiveItems:
             raise InvalidInput(
                 f"the labeled items are no sample of the recorded ones: {sentence}; refused below p = {_BIASED:g} "
                 f"and from {100 * _BIASED_BY:g} points on",
-                f"label ids that are drawn by chance, or compare on the test part: podium models promote "
-                f"{one.name} {one.version} --rule likely",
+                "label ids that are drawn by chance, or compare on the test part: "
+                + command(f"models promote {one.name} {one.version} --rule likely", one.storage),
             )
         return sentence
 
@@ -216,7 +217,7 @@ class LiveItems:
             raise InvalidInput(
                 f"{version.title} has no answer to {without:,} of {asked:,} labeled items that it was asked for: "
                 f"on the others alone it would look too good",
-                f"see why it fails: podium serve {version.name}@{version.version}",
+                f"see why it fails: {command(f'serve {version.name}@{version.version}', version.storage)}",
             )
 
     def _measure(self, version: Version) -> Measured:
@@ -238,6 +239,7 @@ class LiveItems:
         )
         if not answered.any():
             known = sorted({name for each in exchanges for name in each.answers})
+            serve = f"serve {version.name} --shadow {version.version} --record DIRECTORY"
             raise InvalidInput(
                 f"{version.title} answered none of the labeled items in {self._recording.url}"
                 + (
@@ -245,7 +247,7 @@ class LiveItems:
                     if others
                     else f"; versions that answered there: {', '.join(known)}"
                 ),
-                f"podium serve {version.name} --shadow {version.version} --record DIRECTORY records its answers",
+                f"{command(serve, version.storage)} records its answers",
             )
         chosen = [
             (answer, at)

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.files.documents import foreign
+from podium.models.document import command
 from podium.models.record import Record
 from podium.system.pod import POD_NAME
 
@@ -72,7 +73,9 @@ def champion_in_mlflow(model: "Championship", moved: Record, tracking: str = "")
     except NotFound as error:
         return f"{stays}: {error.message}"
     except Exception as error:  # whatever MLflow does, the champion has moved
-        again = f"podium models promote {moved.name} {moved.version} --tracking URL"
+        again = command(
+            f"models promote {moved.name} {moved.version} --tracking URL", model.storage
+        )
         return f"{stays}: {reason_of(error)}; `{again}` tries again"
     return f"MLflow's alias {CHAMPION} at {uri} is version {version}"
 

@@ -14,7 +14,7 @@ from podium.display.text import figure, plural, size, when
 from podium.errors import Damaged, InvalidInput, NotFound
 from podium.models.championship import Championship
 from podium.models.decision import NotPromoted, Promotion
-from podium.models.document import check_name, warn_once
+from podium.models.document import check_name, command, warn_once
 from podium.models.ledger import CHAMPION, Ledger, State
 from podium.models.mlflow import champion_in_mlflow, check_tracking
 from podium.models.record import Record
@@ -329,7 +329,7 @@ class Model(Championship):
         if (version.storage.url, version.name) != (self.storage.url, self.name):
             raise InvalidInput(
                 f"{version.title} in {version.storage.url} is not a version of {self.name} in {self.storage.url}",
-                f"podium models list {self.name} --storage {self.storage.url}",
+                command(f"models list {self.name}", self.storage),
             )
         return self.version(version.version)
 
@@ -434,7 +434,7 @@ class Model(Championship):
         if (last := next(moves, None)) and last.event == "deletion":
             raise NotFound(
                 f"{target}, a champion of {self.name} before, was deleted",
-                f"name a version: podium models rollback {self.name} --to VERSION",
+                f"name a version: {command(f'models rollback {self.name} --to VERSION', self.storage)}",
             )
 
     def verify(

@@ -20,6 +20,7 @@ from podium.errors import InvalidInput
 from podium.models.comparison import chosen_metric
 from podium.models.criteria import CRITERIA
 from podium.models.decision import Case, Earlier
+from podium.models.document import command
 from podium.models.model import Model
 from podium.models.rule import PromotionRule, figures, shrunk_figures
 from podium.models.shared_items import SharedItems, predictions
@@ -178,7 +179,8 @@ def of_model(
     others = [model.version(against)] if against else [*reversed(model.versions)]
     if against and others[0].version == champion.version:
         problem = f"{against} of {model.name} is the champion itself, from which it does not differ"
-        raise InvalidInput(problem, f"podium models list {model.name} shows the other versions")
+        listed = command(f"models list {model.name}", model.storage)
+        raise InvalidInput(problem, f"{listed} shows the other versions")
     seen = predictions([champion], data)
     chosen = chosen_metric(parsed.metric or metric, champion, seen.kind)
     facts = champion.facts.dataset

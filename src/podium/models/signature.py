@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from podium.errors import InvalidInput, NotFound, PodiumError, Untrusted
 from podium.files.documents import foreign, load_json
 from podium.models.decision import Decision
-from podium.models.document import CARD, MAX_BYTES, sha256_of
+from podium.models.document import CARD, MAX_BYTES, command, sha256_of
 from podium.system.settings import PUBLIC_KEY
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class PublicKey:
         try:
             content = storage.get(signature_key(version), limit=MAX_BYTES + 1)
         except NotFound:
-            hint = f"podium models sign {version.name} {version.version} --key key.pem"
+            hint = command(f"models sign {version.name} {version.version} --key key.pem", storage)
             raise Untrusted(f"{version.title} is not signed", hint) from None
         signed = _signed(content, self, storage.join(signature_key(version)))
         _compare(version.title, signed, version.checksums())

@@ -20,7 +20,7 @@ from functools import partial
 
 from podium.errors import Conflict, Damaged, NotFound, Untrusted, require
 from podium.models.approval import waiting
-from podium.models.document import MAX_BYTES, moment, seal, sha256_of, unseal, warn_once
+from podium.models.document import MAX_BYTES, command, moment, seal, sha256_of, unseal, warn_once
 from podium.models.ledger import Ledger, State, deletion_token, names_below
 from podium.models.record import Record
 from podium.models.signature import SIGNATURE, PublicKey, signature_key
@@ -334,7 +334,7 @@ def delete_version(ledger: Ledger, version: str, reason: str) -> Record:
         if version in _protected(state):
             raise Conflict(
                 f"version {version} of {ledger.name} is needed by an alias or by its rollback",
-                f"podium models history {ledger.name} shows by which",
+                f"{command(f'models history {ledger.name}', ledger.storage)} shows by which",
             )
         return replace(
             state,
@@ -442,7 +442,7 @@ def _lost_segments(ledger: Ledger, state: State) -> list[str]:
 
 
 def _fix(ledger: Ledger) -> str:
-    return f"podium models verify {ledger.name} --fix"
+    return command(f"models verify {ledger.name} --fix", ledger.storage)
 
 
 def _garbage(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import Conflict, Damaged, InvalidInput
 from podium.files.onnx_files import read_model
-from podium.models.document import MAX_BYTES, check_name, moment, seal, sha256_of
+from podium.models.document import MAX_BYTES, check_name, command, moment, seal, sha256_of
 from podium.models.ledger import CHAMPION, Ledger, State, deletion_token
 from podium.models.signature import SIGNATURE
 from podium.models.version import (
@@ -183,10 +183,11 @@ class Upload:
             if sha256 != self.version.files[file].sha256:
                 if over_leftovers:
                     break
+                verify = f"models verify {self.version.name} --fix --grace 0"
                 raise InvalidInput(
                     f"an unfinished upload left another {file} in version {self.version.version}",
-                    f"choose another version, or clear it: podium models verify {self.version.name} --fix "
-                    "--grace 0 deletes whatever is unfinished",
+                    f"choose another version, or clear it: {command(verify, self.storage)} deletes "
+                    "whatever is unfinished",
                 )
             if over_leftovers:
                 return left

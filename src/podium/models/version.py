@@ -18,6 +18,7 @@ from podium.files.drafts import appearing
 from podium.models.document import (
     BACKUP,
     MAX_BYTES,
+    command,
     is_count,
     plain,
     read_as,
@@ -320,10 +321,10 @@ class Version:
             )
 
     def _lost(self, file: str, what: str) -> Damaged:
-        other = f"return to another champion: podium models rollback {self.name}"
+        back = command(f"models rollback {self.name}", self.storage)
         return Damaged(
             f"{self.storage.join(self.prefix)}/{file} {what}",
-            f"restore the file from a backup, or {other}",
+            f"restore the file from a backup, or return to another champion: {back}",
         )
 
     def checksums(self) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from podium.display.text import when
 from podium.errors import InvalidInput, PodiumError
 from podium.files.documents import write_file
+from podium.models.document import command
 from podium.prediction.directory import ModelDirectory
 from podium.reports import Compared, render_comparison
 from podium.runner.record import RunRecord
@@ -49,7 +50,8 @@ def compare_versions(model: "Model", refs: Sequence[str], runs: "Runs", path: Pa
     versions = {version.version: version for version in map(model.version, refs)}
     champion = model.find_champion()
     rows = {name: _of_version(version, champion, runs) for name, version in versions.items()}
-    _write(rows, f"versions of {model.name}", path, f"podium models list {model.name}")
+    listed = command(f"models list {model.name}", model.storage)
+    _write(rows, f"versions of {model.name}", path, listed)
 
 
 def _write(rows: Mapping[str, Compared], what: str, path: Path, hint: str) -> None:
