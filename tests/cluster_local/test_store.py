@@ -86,6 +86,15 @@ def test_a_missing_objects_hint_names_the_present_ones(store: Store) -> None:
         store.read("Job", "b")
 
 
+def test_a_missing_objects_hint_names_the_run_that_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path))
+    Store(tmp_path / "runs/r1/cluster").create(job("train"))
+    with pytest.raises(NotFound, match=r"hint: run r1 has it: --run r1, in Python podium.runs"):
+        Store(tmp_path / "cluster").read("Job", "train")
+
+
 def test_an_unknown_kind_is_refused(store: Store) -> None:
     with pytest.raises(InvalidInput, match="on this machine has no"):
         store.read("Pod", "a")

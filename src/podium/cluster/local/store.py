@@ -385,7 +385,8 @@ class Store:
             return _read_object(self._file(kind, name))
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound(
-                f"no {kind} {name} in {self.directory}", _names_hint(self, kind)
+                f"no {kind} {name} in {self.directory}",
+                _of_run(self, kind, name) or _names_hint(self, kind),
             ) from None
 
     def update(self, kind: str, name: str, change: Callable[[Manifest], None]) -> Manifest:
@@ -511,6 +512,16 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return None
         return file.st_ino, file.st_mtime_ns
+
+
+def _of_run(store: Store, kind: str, name: str) -> str:
+    """Return which run has an object that the cluster outside of runs lacks; empty if none has."""
+    settings = Settings.from_environment()
+    if store.directory == settings.cluster:
+        for place in settings.runs.glob(f"*/cluster/{PLURALS[kind]}/{name}/object.json"):
+            run = place.relative_to(settings.runs).parts[0]
+            return f"run {run} has it: --run {run}, in Python podium.runs()[{run!r}]"
+    return ""
 
 
 def _names_hint(store: Store, kind: str) -> str:
