@@ -149,7 +149,9 @@ def require(holds: bool, rule: str, /, hint: str | None = None, **given: Any) ->
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return a hint with the name the user may have meant, or with all known names."""
     names, word = list(known), word[:200]
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5) or [
-        name for name in names if word and word in name
-    ]
+    close = (
+        [name for name in names if len(word) > 2 and name.startswith(word)]
+        or difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+        or [name for name in names if word and word in name]
+    )
     return f"did you mean {close[0]}?" if close else f"one of {', '.join(names)}"

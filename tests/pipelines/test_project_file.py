@@ -73,6 +73,8 @@ def test_an_error_of_the_files_value_names_the_file(project: Path) -> None:
     error = _with_project(InvalidInput("mnist has no max_trials", "none"), asked)
     assert error.message == "mnist has no max_trials; podium.yaml has max_trials: 6"
     assert error.hint == "max_trials=VALUE goes before it, max_trials= leaves it out; none"
+    other = InvalidInput("rmse measures regression, but the dataset is classification", "accuracy")
+    assert _with_project(other, replace(asked, words=["metric=rmse"])) is other
     typed = replace(asked, words=["max_trials=3"])
     assert _with_project(InvalidInput("no max_trials"), typed).message == "no max_trials"
 

@@ -85,10 +85,17 @@ LATER = [
         "cannot set a pod's priorityClassName",
     ),
     ("tune_and_promote", "experiment=grid max_trials=10", "set maxTrialCount to 9 or less"),
+    (
+        "tune_and_promote",
+        "experiment=tables network=fast",
+        "with model=fast the Experiment searches nothing",
+    ),
+    ("tune_and_promote", "experiment=tables network=fast", "network=trees"),
 ]
 HERE = [
     ("tune_and_promote", "network=bset", "no network 'bset' in podium"),
     ("tune_and_promote", "network=bset", "did you mean best"),
+    ("tune_and_promote", "experiment=tables network=tress", "did you mean trees"),
     ("train_and_promote", 'hyperparameters={"lr":0}', "--lr > 0"),
     ("train_and_promote", 'hyperparameters={"rate":1}', "unrecognized arguments: --rate=1"),
     ("train_and_promote", "limit=70", "limit=70 leaves 63 training items, but a batch has 256"),
@@ -191,6 +198,8 @@ DATA = [
     (*TABLE, "target=left network=mlp weights=/none.pt", "there is no file /none.pt", "name a file"),
     ("train_and_promote", "dataset=text:words.csv", "target=label", "no column 'text'", "its columns"),
     ("train_and_promote", "dataset=npz:a.npz", "target=z", "a.npz has no array 'z'", "one of x, y"),
+    ("tune_and_promote", "dataset=./churn.csv", "target=left", "is not a prepared dataset", "table:./churn.csv"),
+    ("tune_and_promote", "dataset=./pictures", "", "is not a prepared dataset", "images:./pictures"),
     ("train_and_promote", "dataset=images:pictures", "", "pictures has 0 folders of pictures", "into a folder"),
 ]  # fmt: skip
 

@@ -172,7 +172,7 @@ def _check_bounds(rule: "PromotionRule", experiment: "Experiment | None") -> Non
 def _check_columns(rule: "PromotionRule", data: "DataSettings | None") -> None:
     if rule.window and data and not data.is_prepared and not data.data_options.get("time"):
         words = f"the rule has window={rule.window}, but the data are not divided by time"
-        raise InvalidInput(words, "data_options='{\"time\": COLUMN}', or leave it out")
+        raise InvalidInput(words, 'data_options=\'{"time": "COLUMN"}\', or leave it out')
     reader = data.reader.name if data and not data.is_prepared else ""
     for column in rule.columns:
         if reader and reader not in _WITH_COLUMNS and (reader, column) != ("images", "folder"):
@@ -241,7 +241,7 @@ def experiment_text(given: Any, folder: Path = Path()) -> Any:
     Raises:
         InvalidInput: There is no such file, or it does not hold a single YAML object.
     """
-    from podium.manifests.experiment import bundled, load
+    from podium.manifests.experiment import Experiment, bundled, load
     from podium.manifests.experiment.source import AUTO
 
     if not isinstance(given, str) or given == AUTO or "\n" in given or "{" in given:
@@ -252,7 +252,8 @@ def experiment_text(given: Any, folder: Path = Path()) -> Any:
         )
     file = folder / given
     if os.path.isfile(file):  # also of a text that is too long for a path
-        load(str(file))
+        if load(str(file)).get("kind") != "Experiment":
+            Experiment.load(str(file))  # which refuses it by its name
         return file.read_text(encoding="utf-8")
     if given not in bundled():
         raise InvalidInput(

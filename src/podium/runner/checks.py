@@ -40,6 +40,7 @@ def check_here(values: Mapping[str, Any], code: str = "") -> None:
     Raises:
         PodiumError: A value breaks a rule, or there is no such cluster or storage.
     """
+    _check_network(values.get("network") or "")
     settings = check_values(values, here=True)
     for location in settings.data.locations if settings.data else ():
         path = storage.local_path(location)
@@ -78,7 +79,6 @@ def _check_jobs(settings: PipelineSettings, info: DatasetInfo | None) -> None:
         else not (settings.train and settings.train.command)
     )
     if builtin and settings.train:
-        _check_network(settings.train.network)  # under its own name, not as a flag of the trials
         _check_weights(settings.train.weights)
     if experiment:
         check(experiment)

@@ -117,7 +117,13 @@ def _with_project(error: InvalidInput, order: Order) -> InvalidInput:
     if not order.project:
         return error
     project, typed = Project.load(Path(order.project)), dict(pairs(order.words))
-    named = [name for name in project.values if re.search(rf"\b{name}\b", error.message)]
+    named = [
+        name
+        for name, value in project.values.items()
+        if re.search(rf"\b{name}=|option {name}\b", error.message)
+        or ("_" in name and name in error.message)
+        or (len(str(value)) > 2 and str(value) in error.message)
+    ]
     theirs = [f"{name}: {project.values[name]}" for name in named if name not in typed]
     if not typed or not theirs:
         return error

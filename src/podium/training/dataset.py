@@ -1,6 +1,7 @@
 """Which dataset to prepare, and how."""
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,7 @@ class DataSettings:
             if not self.kind:
                 self._check_location()
         if self.is_prepared:
+            self._require_dataset()
             given = {"limit": self.limit, "target": self.target, "data_options": self.data_options}
             if wrong := ", ".join(f"{name}={value!r}" for name, value in given.items() if value):
                 raise InvalidInput(
@@ -134,6 +136,16 @@ class DataSettings:
             and not os.path.exists(self.dataset)
         ):
             raise InvalidInput(f"no source is called {word!r}", suggestion(word, SOURCES))
+
+    def _require_dataset(self) -> None:
+        """Refuse a file or folder of this machine that no dataset was prepared into."""
+        path = Path(self.dataset)
+        if path.exists() and not (path / "dataset.json").is_file():
+            kind = "images" if path.is_dir() else "npz" if path.suffix == ".npz" else "table"
+            raise InvalidInput(
+                f"{self.dataset} is not a prepared dataset, which has a dataset.json",
+                f"say what it holds: {shlex.quote(f'{kind}:{self.dataset}')}",
+            )
 
     @property
     def options(self) -> "DataOptions":

@@ -24,6 +24,7 @@ from podium.manifests.experiment.trainer import (
 )
 from podium.manifests.fields import items, mapping, present, unshared
 from podium.manifests.job_editor import JobEditor, merge, set_env
+from podium.manifests.kinds import or_list
 from podium.manifests.options import (
     SweepOptions,
     Values,
@@ -334,6 +335,7 @@ def adapt(
     names = {str(parameter.get("name")) for parameter in parameters}
     fixed_names = {name: flags[flag_name(name)] for name in names if flag_name(name) in flags}
     asked, idle = fix(experiment.asked, fixed_names)
+    _require_more(experiment, {**dict.fromkeys(idle), **fixed_names})
     given = {
         **{f"--{flag_name(name)}": None for name in idle},
         **{f"--{name}": value for name, value in flags.items()},
@@ -377,6 +379,18 @@ def _without_use(experiment: Experiment, network: str) -> dict[str, str]:
     if unused:
         log.info("not searched, since %s does not take it: %s", network, ", ".join(unused))
     return unused
+
+
+def _require_more(experiment: Experiment, decided: Mapping[str, str | None]) -> None:
+    """Refuse to search nothing: all parameters are decided, or count for other networks only."""
+    if not experiment.space or any(each.name not in decided for each in experiment.space):
+        return
+    values = ", ".join(f"{name}={value}" for name, value in decided.items() if value)
+    networks = [each.choices for each in experiment.space if flag_name(each.name) == "model"]
+    hint = (
+        f"network={or_list(networks[0])}" if networks else "experiment=FILE with other parameters"
+    )
+    raise InvalidInput(f"with {values} the Experiment searches nothing", hint)
 
 
 def reporting_flag(experiment: Experiment) -> dict[str, str]:

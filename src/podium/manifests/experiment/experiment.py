@@ -312,9 +312,9 @@ class Experiment(Resource):
         manifest = load(name_or_text, network)
         if (kind := manifest.get("kind")) != "Experiment":
             hint = f"podium job run runs a {kind}" if kind in JOB_KINDS else None
-            raise InvalidInput(
-                f"{name_or_text:.80} must hold an Experiment, but holds a {kind}", hint
-            )
+            name = "the given text" if "\n" in name_or_text else name_or_text
+            held = f"holds a {kind}" if kind else "has no kind"
+            raise InvalidInput(f"{name} must hold an Experiment, but {held}", hint)
         return cls.parse(manifest)
 
     @property
