@@ -119,6 +119,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: podium.train(_LONG),
         "there are no data at",
     ),
+    "a source in place of a dataset": (
+        lambda: podium.train("table:a b.csv"),
+        "in the shell podium data prepare 'table:a b.csv'",
+    ),
     "a count as text": (
         lambda: podium.tune(train, SPACE, trials="3"),
         "podium.tune takes trials as a whole number, but got '3'",

@@ -384,8 +384,9 @@ def test_a_first_champion_that_may_know_nothing_is_told() -> None:
     won = decide(PromotionRule(), METRICS["f1_macro"], target, lucky, None)
     assert won.promote
     assert "ok: the interval contains that guess" in won.reasons[-1]
+    assert "minimum=VALUE" in won.reasons[-1]
     known = decide(PromotionRule(), METRICS["f1_macro"], target, target, None)
-    assert "the interval holds" not in known.reasons[-1]
+    assert "the interval contains" not in known.reasons[-1]
 
 
 def test_every_figure_stands_beside_a_constant_guess() -> None:

@@ -92,7 +92,10 @@ def test_a_deterministic_sweep_keeps_its_points_behind_the_first() -> None:
     ("first", "message"),
     [
         (("x=0.5",), "a first trial gives x, but no deep"),
-        (("x=2 deep=no",), "a first trial gives x=2, which is not in its range"),
+        (
+            ("x=2 deep=no",),
+            "a first trial gives x=2, which is not in its range\nhint: its space is ",
+        ),
         (("x=0.1 deep=no",), "a first trial gives x=0.1, which is not in its range"),
         (("depth=2",), "a first trial gives depth, which is not searched"),
         (("x 0.5",), "a first trial has values by parameter, not 'x'"),

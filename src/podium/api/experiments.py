@@ -1,12 +1,14 @@
 """Experiments from files, objects and SDK objects, made ready for the cluster that runs them."""
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 from podium.cluster.base import Cluster
+from podium.data.sources.source import SOURCES
 from podium.display.notebook import say
 from podium.errors import InvalidInput, NotFound
 from podium.manifests.experiment import Changes, Experiment, customize, load
@@ -133,7 +135,11 @@ def check_here(data: object) -> None:
     """
     text = str(data)
     if "://" not in text and not os.path.exists(text):
-        hint = "podium.prepare_data makes a dataset, in the shell podium data prepare"
+        source = text if text.partition(":")[0] in SOURCES else "SOURCE"
+        hint = (
+            f"podium.prepare_data({source!r}) makes a dataset, in the shell podium data prepare "
+            f"{shlex.quote(source)}"
+        )
         raise InvalidInput(f"there are no data at {Path(text).absolute()}", hint)
 
 

@@ -48,7 +48,7 @@ __all__ = [
 LEARNED = ("train", "validation")
 """Parts that folds divide."""
 
-_PREPARE_HINT = "make it again: podium data prepare --output DIRECTORY"
+_PREPARE_HINT = "make it again: podium data prepare SOURCE --output DIRECTORY"
 
 
 def test_uri(uri: str | Path) -> str:

@@ -349,7 +349,8 @@ def _first(rule: PromotionRule, case: Case) -> Iterator[Condition]:
         than = f"better than a constant guess, {constant['guess']}: {figure(constant['value'])}"
         yield False, f"{case.metric.name} {figure(value)} is not {than} (baseline=any)"
     elif constant and low <= constant["value"] <= high:
-        yield True, "the interval contains that guess, so the lead over it may be chance"
+        words = "the interval contains that guess, so the lead over it may be chance"
+        yield True, f"{words} (minimum=VALUE in the rule asks for more)"
 
 
 def shrunk_figures(compared: "Comparison", units: int, earlier: Earlier) -> dict[str, Any]:

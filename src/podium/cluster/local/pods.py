@@ -358,7 +358,10 @@ def _check_program(plan: ContainerPlan) -> None:
     """
     program, script = plan.argv[0], script_of(plan.argv)
     here, path = plan.working_dir or plan.image.workdir, f"{plan.path}.command"
-    hint = f"start podium where it lies, or map the image to a directory that has it: --image-dir {plan.image.name}=DIR"
+    hint = (
+        "start podium where it lies; with podium run, job run and experiment run "
+        f"--image-dir {plan.image.name}=DIR maps the image to a directory that has it"
+    )
     if _may_appear(program, plan):
         exists = True
     elif "/" in program and not program.startswith("/"):

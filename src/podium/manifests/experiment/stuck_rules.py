@@ -271,7 +271,11 @@ def _steps(experiment: Experiment) -> Iterator[Violation]:
     bare = [each.name for each in space if each.numeric and each.step is None]
     if algorithm.needs_steps and bare:
         must = f"must each have a step for {algorithm.name}"
-        yield broken("spec.parameters", must, bare, "give feasibleSpace.step")
+        hint = (
+            f"give feasibleSpace.step, in podium tune --{bare[0]} LOW..HIGH:STEP, "
+            "in Python podium.Float(LOW, HIGH, step=STEP)"
+        )
+        yield broken("spec.parameters", must, bare, hint)
     elif algorithm.is_finite and most is not None:
         points = count_points(space, beyond=most)
         if most > points:
