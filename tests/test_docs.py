@@ -80,6 +80,23 @@ def test_every_command_shown_in_the_docs_parses(page: Path) -> None:
             pass
 
 
+def test_commands_in_messages_and_hints_have_their_options() -> None:
+    shown = re.findall(r"podium ([a-z-]+(?: [a-z-]+)?)([^`;|\n]*)", literals())
+    checked = 0
+    for words, rest in shown:
+        path = ("podium", *words.split())
+        command = COMMANDS.get(path) or COMMANDS.get(path[:2])
+        # these take the flags of a script, or the parameters of a pipeline, as options, too
+        if command is None or command.name in {"tune", "run", "compile", "upload", "submit"}:
+            continue
+        known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+        rest = re.split(r" -- |podium |kubectl ", rest)[0]
+        named = set(re.findall(r"(?<!\S)--[a-z][a-z-]*", rest))
+        assert named <= {*known, "--help"}, f"podium {words}{rest}"
+        checked += len(named)
+    assert checked > 100
+
+
 @cache
 def anchors(page: Path) -> set[str]:
     """Return the anchors that GitHub gives to the headings of a page."""
@@ -154,14 +171,16 @@ def test_pages_that_code_and_manifests_name_are_there() -> None:
 
 
 def literals() -> str:
-    """Return every text in the source: of a formatted one the parts that stand in it."""
+    """Return every text in the source; of a formatted one also the parts that stand in it."""
     files = [path for folder in ("src/podium", "trainer") for path in (ROOT / folder).rglob("*.py")]
-    nodes = (node for path in files for node in ast.walk(ast.parse(path.read_text())))
-    return "\n".join(
-        node.value
+    nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text()))]
+    formatted = [
+        "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
         for node in nodes
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    )
+        if isinstance(node, ast.JoinedStr)
+    ]
+    plain = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    return "\n".join([*formatted, *(text for text in plain if isinstance(text, str))])
 
 
 def test_messages_in_troubleshooting_are_those_of_the_source() -> None:
