@@ -162,7 +162,7 @@ def test_a_rollback_stands_when_mlflow_does_not_follow(
     back = models("rollback", "tiny", "--storage", storage)
     assert back.stdout == f"champion of tiny: {RUN}, instead of {RUN}-2\n"
     assert f"warning: MLflow's alias champion at {nobody} has not moved: " in back.stderr
-    assert f"`podium models promote tiny {RUN} --tracking URL` tries again" in back.stderr
+    assert f"`podium models promote tiny {RUN} --tracking URL --storage " in back.stderr
     refused = CliRunner().invoke(
         app, ["models", "rollback", "tiny", "--storage", storage, "--tracking", "mlflow:5000"]
     )
