@@ -383,7 +383,7 @@ def verify(
     require(
         not (ref and (fix or keep)),
         "--fix and --keep without a version",
-        "leave VERSION out: --fix and --keep are for all versions",
+        f"leave VERSION out: podium models verify {name} --fix",
         version=ref,
     )
     public, age = PublicKey.read(key) if key else None, timedelta(hours=grace)
