@@ -272,7 +272,7 @@ def test_values_that_make_no_difference_get_a_warning(
 ) -> None:
     if script:
         (tmp_path / "train.py").write_text(script)
-    said = podium("tune train.py --lr 0..1 --algorithm random --trials 3").err
+    said = podium("tune train.py --lr 0.0..1.0 --algorithm random --trials 3").err
     assert ("warning: all 3 trials have accuracy=0.9, whatever lr is" in said) is warns
     assert ("hint: does the program read it? podium job logs train-" in said) is warns
 
