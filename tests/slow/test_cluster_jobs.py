@@ -230,10 +230,18 @@ def hooked(fenced: Cluster) -> Iterator[Callable[[], None]]:
 def test_a_webhook_that_is_away_for_seconds_is_waited_out(
     fenced: Cluster, hooked: Callable[[], None]
 ) -> None:
-    with pytest.raises(ApiException, match="failed calling webhook"):
-        fenced.api.custom.create_namespaced_custom_object(
-            "kubeflow.org", "v1", fenced.api.namespace, "pytorchjobs", job("pass")
-        )
+    def is_refused() -> bool:  # the API server takes a moment to learn of a webhook
+        where = ("kubeflow.org", "v1", fenced.api.namespace, "pytorchjobs")
+        try:
+            fenced.api.custom.create_namespaced_custom_object(*where, job("pass"), dry_run="All")
+        except ApiException as error:
+            return "failed calling webhook" in str(error)
+        return False
+
+    end = time.monotonic() + 30
+    while not is_refused():
+        assert time.monotonic() < end, "nothing was refused"
+        time.sleep(0.1)
     timer = threading.Timer(4.0, hooked)
     timer.start()
     launch(fenced, job("pass"))
