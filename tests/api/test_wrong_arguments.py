@@ -88,7 +88,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a report by numbers": (lambda: podium.report({1: 0.5}), "but got {1: 0.5}"),
     "the step of a report": (
         lambda: podium.report(loss=1, step="1 loss=0"),
-        "podium.report takes step as a whole number, but got '1 loss=0'",
+        "podium.report takes step as a number, but got '1 loss=0'",
     ),
     "an object in the space": (
         lambda: podium.tune(train, SPACE | {"lr": b"1"}),

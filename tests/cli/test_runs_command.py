@@ -512,6 +512,8 @@ def test_python_sets_notes_and_tags(home: Path) -> None:
     assert (run.note, run.tags) == ("the first", ("baseline", "kept"))
     row = Runs().frame.to_dict("records")[0]
     assert (row["note"], row["tags"]) == ("the first", "baseline, kept")
+    run.tags = "night"  # type: ignore[assignment]
+    assert run.tags == ("night",)
     run.delete()
     with pytest.raises(NotFound, match="there is no run '20260101-010101-aaaa'"):
         run.note = "too late"

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from podium.code.report import report
@@ -21,6 +22,13 @@ def test_a_report_is_one_line_that_katib_reads(capsys: pytest.CaptureFixture[str
     assert read[0].time.year > 2000
     assert first.endswith(" step=3")
     assert [reading.value for reading in parse_line(second, ["loss"], [STRICT_FORMAT])] == ["1e-09"]
+
+
+def test_an_epoch_may_be_a_fraction(capsys: pytest.CaptureFixture[str]) -> None:
+    for step in (0.5, np.float64(1.5), np.array(2)):
+        report(loss=0.5, step=step)  # type: ignore[arg-type]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rpartition(" ")[2] for line in lines] == ["step=0.5", "step=1.5", "step=2"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import SupportsFloat
 
 from podium.errors import InvalidInput
 from podium.metrics import metric_line
-from podium.system.arguments import checked
+from podium.system.arguments import checked, plain
 
 
 @checked
@@ -13,7 +13,7 @@ def report(
     values: Mapping[str, SupportsFloat | str] | None = None,
     /,
     *,
-    step: int | None = None,
+    step: float | None = None,
     **named: SupportsFloat | str,
 ) -> None:
     """Print the metrics of an epoch at once, so that an unpromising trial can be stopped early.
@@ -50,5 +50,5 @@ def report(
             raise InvalidInput(
                 f"{name} is {value!r:.60}, not a number", "podium.report(loss=0.3)"
             ) from None
-    count = "" if step is None else f" step={int(step)}"
+    count = "" if step is None else f" step={plain(step)}"
     print(f"{metric_line(numbers)}{count}", flush=True)

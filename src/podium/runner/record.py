@@ -64,7 +64,7 @@ class Annotations:
         """
         return replace(self, note=as_note(text))
 
-    def tagged(self, names: Iterable[str]) -> "Annotations":
+    def tagged(self, names: str | Iterable[str]) -> "Annotations":
         """Return them with more tags.
 
         Raises:

@@ -146,7 +146,7 @@ class Run:
         return Annotations.read(self.directory).tags
 
     @tags.setter
-    def tags(self, tags: Iterable[str]) -> None:
+    def tags(self, tags: str | Iterable[str]) -> None:
         annotate(self.directory, lambda written: replace(written, tags=()).tagged(tags))
 
     @property
