@@ -320,5 +320,11 @@ def test_settings_of_data_may_be_numbers_of_numpy_and_tuples(home: Path) -> None
     assert data.info.parts["validation"].count == 10
 
 
+def test_none_stands_for_a_default_that_is_empty(home: Path) -> None:
+    given: Any = {"target": None, "source": None, "limit": None}
+    data = podium.prepare_data(({"a": np.arange(60.0)}, np.arange(60.0)), **given)
+    assert data.info.kind == "regression"
+
+
 def test_a_further_metric_may_be_named_alone() -> None:
     assert TuneSettings.read(["accuracy"], metrics="loss").metrics == ["loss"]

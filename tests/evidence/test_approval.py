@@ -110,9 +110,8 @@ def test_a_version_that_waits_again_can_be_approved(model: Model) -> None:
 def test_an_approval_that_could_not_compare_is_repeated(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    missing = str(tmp_path / "gone")
-    with pytest.raises(PodiumError):
-        model.approve("new", "seen", data=missing)
+    with pytest.raises(PodiumError, match="there is no dataset"):
+        model.approve("new", "seen", data=tmp_path / "gone")
     assert model.champion.version == "old"
     assert model.approve("new", "seen").version == "new"
 

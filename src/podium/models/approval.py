@@ -71,7 +71,12 @@ def waiting(ledger: Ledger) -> list[Record]:
 
 
 def approve(
-    model: "Model", version: str, reason: str, *, key: Path | None = None, data: str | None = None
+    model: "Model",
+    version: str,
+    reason: str,
+    *,
+    key: Path | None = None,
+    data: str | Path | None = None,
 ) -> Promotion:
     """Say yes to a version that waits, and compare it once more by the rule it waits for.
 

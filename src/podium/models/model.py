@@ -291,7 +291,7 @@ class Model(Championship):
         reason: str,
         *,
         key: Path | None = None,
-        data: str | None = None,
+        data: str | Path | None = None,
     ) -> Promotion:
         """Say yes to a version that waits for a person, as under the rule ``better,approved``.
 

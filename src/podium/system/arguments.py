@@ -35,7 +35,8 @@ def checked(function: T, path: str = "") -> T:
     """Return a function that refuses arguments of other types than its annotations say; of a class
     the same for its public methods and the properties that can be set.
 
-    What is ``Any``, ``Annotated`` or a name in quotes is not checked, nor are ``**others``.
+    What is ``Any``, ``Annotated`` or a name in quotes is not checked, nor are ``**others``. None is
+    the default where that is empty, zero or False.
 
     Args:
         path: Its name for users, ``podium.tune``, whose help is the hint.
@@ -53,11 +54,14 @@ def checked(function: T, path: str = "") -> T:
     @functools.wraps(function)
     def with_check(*args: Any, **named: Any) -> Any:
         try:
-            given = _signature(function).bind(*args, **named).arguments
+            call = _signature(function).bind(*args, **named)
         except TypeError:
-            given = {}  # for the call to refuse, in Python's own words
-        require_types(path, _annotations(function), given)
-        return function(*args, **named)
+            return function(*args, **named)  # which refuses it in Python's own words
+        for name, value in call.arguments.items():
+            if value is None and not (default := call.signature.parameters[name].default):
+                call.arguments[name] = default
+        require_types(path, _annotations(function), call.arguments)
+        return function(*call.args, **call.kwargs)
 
     return with_check  # type: ignore[return-value]
 
