@@ -86,6 +86,14 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         "podium.report takes values as a dict with a number or text by name, but got [0.5]",
     ),
     "a report by numbers": (lambda: podium.report({1: 0.5}), "but got {1: 0.5}"),
+    "one number of a report": (
+        lambda: podium.report({"accuracy": 0.5, "loss": None}),
+        "as a dict with a number or text by name, but got {'loss': None}",
+    ),
+    "a word of a command": (
+        lambda: podium.train("nowhere", command=["python", "train.py", "--layers", 3]),
+        "podium.train takes command as a list of texts, but got [3]",
+    ),
     "the step of a report": (
         lambda: podium.report(loss=1, step="1 loss=0"),
         "podium.report takes step as a number, but got '1 loss=0'",

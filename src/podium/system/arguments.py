@@ -78,7 +78,8 @@ def require_types(path: str, annotations: Mapping[str, Any], given: Mapping[str,
     for name, value in given.items():
         if name in annotations and not _fits(value, annotations[name]):
             short, words = ".".join(path.split(".")[-2:]), _words(annotations[name])
-            problem = f"{short} takes {name} as {words}, but got {value!r:.60}"
+            got = f"{_unfit(value, annotations[name])!r:.60}"
+            problem = f"{short} takes {name} as {words}, but got {got}"
             raise InvalidInput(problem, f"help({path})")
 
 
@@ -122,6 +123,14 @@ def _fits(value: Any, kind: Any) -> bool:
         return isinstance(value, kind)
     except TypeError:  # a TypeVar, a name in quotes, a Protocol that is for type checkers only
         return True
+
+
+def _unfit(value: Any, kind: Any) -> Any:
+    """Return those members of a value that are at fault, or the whole of it."""
+    if isinstance(value, Mapping):
+        return {name: each for name, each in value.items() if not _fits({name: each}, kind)}
+    wrong = [each for each in value if not _fits([each], kind)] if isinstance(value, list) else ()
+    return wrong or value
 
 
 def _words(kind: Any) -> str:
