@@ -174,6 +174,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: podium.deploy("mnist", namespace=5),
         "podium.deploy takes namespace as text, but got 5",
     ),
+    "settings that are left out": (
+        lambda: podium.deploy("mnist", token_secret=None, canary=None),
+        "pods cannot read the models in file://",
+    ),
     "a name of a training": (
         lambda: podium.train("nowhere", name="x"),
         "a training takes no name",

@@ -11,6 +11,7 @@ from podium.display.terminal import doing
 from podium.errors import InvalidInput, suggestion
 from podium.files.yaml_loader import dump
 from podium.manifests.conditions import Manifest
+from podium.manifests.fields import present
 from podium.manifests.serving import FORMS, PREDICTOR, ModelServer
 from podium.models import CHAMPION, Model, open_registry
 from podium.models.document import command
@@ -106,6 +107,7 @@ def deploy(
     for setting in settings:
         if setting not in known:
             raise InvalidInput(f"deploy has no setting {setting!r}", suggestion(setting, known))
+    settings = present(**settings)
     require_types("podium.deploy", {each.name: each.type for each in fields(ModelServer)}, settings)
     chosen = model if isinstance(model, Model) else open_registry(storage).model(model)
     public = PublicKey.read(Path(key)) if key else public_key()
