@@ -31,6 +31,20 @@ def test_an_epoch_may_be_a_fraction(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.rpartition(" ")[2] for line in lines] == ["step=0.5", "step=1.5", "step=2"]
 
 
+class _Tensor:
+    """As TensorFlow has them: with dimensions, but without item()."""
+
+    ndim = 0
+
+    def __float__(self) -> float:
+        return 0.5
+
+
+def test_a_tensor_that_is_a_number_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    report({"val-loss": _Tensor()})
+    assert capsys.readouterr().out.endswith(" val-loss=0.5\n")
+
+
 @pytest.mark.parametrize(
     ("values", "named", "message"),
     [

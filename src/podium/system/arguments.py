@@ -28,7 +28,8 @@ _WORDS: dict[Any, str] = {
 
 def plain(value: Any) -> Any:
     """Return a number of numpy as Python's own; anything else stays."""
-    return value.item() if getattr(value, "ndim", None) == 0 else value
+    is_one = getattr(value, "ndim", None) == 0 and hasattr(value, "item")
+    return value.item() if is_one else value
 
 
 def checked(function: T, path: str = "") -> T:
