@@ -364,6 +364,11 @@ def test_new_rows_that_may_be_thousands_have_the_usual_decimal(tmp_path: Path) -
     assert read_numbers(path, "a", usual=",") == [1234, 2178, 12345, 5, 8]
 
 
+def test_thousands_that_are_given_are_no_decimal(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "a;b\n1.234;1\n2.345.678;2\n")
+    assert read_numbers(path, "a", thousands=".") == [1234, 2345678]
+
+
 def test_a_file_that_shows_no_decimal_has_the_usual_one(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "a;b\n1,234;1\n")
     assert read_numbers(path, "a", usual=".") == [1234]
@@ -379,6 +384,7 @@ def test_a_file_that_shows_no_decimal_has_the_usual_one(tmp_path: Path) -> None:
         (["1.209", "0.5"], {"usual": ","}, [1.209, 0.5]),
         (["1,209", "987"], {"usual": "."}, [1209, 987]),
         (["1,209", "0,5"], {"decimal": ","}, [1.209, 0.5]),
+        (["1.209", "1.234.567"], {"thousands": "."}, [1209, 1234567]),
     ],
 )
 def test_numbers_in_texts_are_read_as_in_csv(

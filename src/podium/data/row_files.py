@@ -120,6 +120,7 @@ def open_rows(
             if not path.exists()
             else f"{name} is {'a directory' if path.is_dir() else 'no file'}, not a table"
         )
+    decimal = decimal or {".": ",", ",": "."}.get(thousands, "")
     suffix = path.suffix.lower()
     if suffix in PARQUET_ENDINGS:
         return open_parquet(path, name, decimal, thousands, usual)
