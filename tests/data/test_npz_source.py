@@ -240,6 +240,15 @@ def test_texts_are_times_if_they_are_dates(tmp_path: Path) -> None:
         prepare(tmp_path, time="t")
 
 
+@pytest.mark.parametrize("form", ["20{:02}-01", "20{:02}", "20{:02}0131"])
+def test_months_and_years_are_times(form: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "made.npz", **arrays(t=np.array([form.format(at) for at in range(60)])))
+    raw = npz.read(str(tmp_path / "made.npz"), DataOptions.read("", {"time": "t"}), tmp_path)
+    assert raw.times is not None
+    assert raw.times.argsort(kind="stable").tolist() == [*range(60)]
+    assert raw.times.dtype.kind in "Mi"
+
+
 @pytest.mark.parametrize("form", ["{2}{1}{0}", "{2}.{1}.{0}", "{0}-{1}-{2}T00:00:00+02:00"])
 def test_times_are_read_as_in_a_table(form: str, tmp_path: Path) -> None:
     days = [("2026", f"{at % 12 + 1:02}", f"{at // 12 + 17:02}") for at in range(60)]

@@ -4,6 +4,7 @@ memory."""
 import zipfile
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,8 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
 
 
 def _times(times: Array, location: str, name: str) -> Array:
+    if times.dtype.kind in "US" and np.char.isdigit(times).all():
+        times = times.astype(np.int64)
     if len(times) and times.dtype.kind in "iuf" and np.isfinite(times).all():
         dated = times_of(times.astype(np.float64), location, name, first=str(times[0]))
         return dated if dated.dtype.kind == "M" else times
@@ -114,6 +117,8 @@ def _times(times: Array, location: str, name: str) -> Array:
         return times
     days, others = to_days(pa.array(times.astype(str).tolist()), ())
     if words := others.drop_null().to_pylist():
+        with suppress(ValueError):  # 2026-01 is a month
+            return times.astype("datetime64[us]")
         raise InvalidInput(
             f"{location}: the time {name} holds texts that are no dates, such as {words[0]!r}",
             "write dates as 2026-01-31",
