@@ -31,6 +31,7 @@ TYPES: dict[str, tuple[Any, str]] = {
     ),
     "dates with hyphens": (["31-1-2026", "1-2-2026 10:30"], "day/month/year"),
     "no dates": (["2026.1.0", "2026.12.3"], "text"),
+    "versions": (["2026.1.2.1", "2026.12.3.1"], "text"),
     "moments of databases": (
         [
             "2026-01-31 10:00:00.123456789",

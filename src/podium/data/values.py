@@ -127,7 +127,7 @@ _DATE = r"^\d{4}[-/.年년] ?\d\d?[-/.月월] ?\d\d?"
 _DOTTED = (
     r"^\d{1,2}\.\d{1,2}\.\d{4}\b"  # 31.1.2026, day first wherever dates are written with points
 )
-_SLASHED = r"^\d{1,2}(?:/\d{1,2}/\d{2}(?:\d\d)?|-\d{1,2}-\d{4})\b"
+_SLASHED = r"^(?:\d{1,2}/\d{1,2}/\d{2}(?:\d\d)?|[0-3]?\d-[0-3]?\d-[12]\d{3})\b"
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _NAMED = rf"(?i)^\d\d?[- ](?:{'|'.join(_MONTHS)})[a-z]*[- ]\d{{4}}\b"
 _BEGINS_AS_DATE = r"^\d{1,4}[-/. 年년]"
@@ -439,8 +439,8 @@ def _year_first(text: pa.Array, kind: str) -> pa.Array:
     """Return dates such as 31.1.2026, and 31/1/2026 if the kind says what is first, as 2026-01-31,
     all else as is."""
     if pc.any(pc.match_substring_regex(text, _DATE)).as_py():
-        marked = r"^(\d{4})[/.年년] ?(\d\d?)[/.月월] ?(\d\d?)(?:[.日일]|\b)"
-        text = pc.replace_substring_regex(text, marked, r"\1-\2-\3")
+        marked = r"^(\d{4})[/.年년] ?(\d\d?)[/.月월] ?(\d\d?)(?:[.日일](\s|$)|\b)"
+        text = pc.replace_substring_regex(text, marked, r"\1-\2-\3\4")
         text = pc.replace_substring_regex(text, r"^(\d{4}-)(\d-\d)", r"\10\2")
         text = pc.replace_substring_regex(text, r"^(\d{4}-\d\d-)(\d)\b", r"\10\2")
     if pc.any(pc.match_substring_regex(text, _NAMED)).as_py():
