@@ -401,6 +401,42 @@ def test_words_among_many_numbers_or_dates_are_named(
     assert said in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("odd", "said"),
+    [
+        ("{},5", "such as '1,5': 'decimal"),
+        ("{} kg", "such as '1 kg': write quantities"),
+        ("A/5 2{:03}", "as an id does"),
+    ],
+)
+def test_many_odd_values_among_numbers_do_not_mean_missing(
+    odd: str, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cells = [cell.format(at) for at in range(1, 11) for cell in (odd, "{}", "9{}", "8{}")]
+    rows = (f"{value};{'ab'[at % 2]}" for at, value in enumerate(cells))
+    (tmp_path / "a.csv").write_text("\n".join(["x;label", *rows]))
+    fitted(read(tmp_path / "a.csv", tmp_path, decimal="."))
+    assert said in caplog.text
+    assert "mean missing" not in caplog.text
+
+
+def test_numbers_with_hyphens_are_no_dates(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = (f"{at + 40}-{at + 10}-{at + 5000},{'ab'[at % 2]}" for at in range(30))
+    (tmp_path / "a.csv").write_text("\n".join(["x,label", *rows]))
+    fitted(read(tmp_path / "a.csv", tmp_path))
+    assert "as an id does" in caplog.text
+    assert "looks like dates" not in caplog.text
+
+
+def test_versions_by_year_are_no_dates(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = (f"2026.{at % 12 + 1}.{at % 5},{'ab'[at % 2]}" for at in range(240))
+    (tmp_path / "a.csv").write_text("\n".join(["x,label", *rows]))
+    fitted(read(tmp_path / "a.csv", tmp_path))
+    assert "dates" not in caplog.text
+
+
 def test_a_target_of_numbers_names_what_is_none(tmp_path: Path) -> None:
     lines = [f"{at},{value}" for at, value in enumerate([*(f"{at}.5" for at in range(40)), "<1"])]
     (tmp_path / "a.csv").write_text("\n".join(["x,label", *lines]))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from podium.data.contract import Contract
@@ -23,7 +22,7 @@ from podium.data.schema import DATES, NUMBERS, Array, Column, Hashes, InputDescr
 from podium.data.sources.source import Raw, Source
 from podium.data.sources.tabular import ROWS, Survey, open_table, survey
 from podium.data.suspects import UNIQUE
-from podium.data.values import AFTER, BEFORE, GROUPS, Guess, to_numbers
+from podium.data.values import AFTER, BEFORE, GROUPS, Guess, to_days, to_numbers
 from podium.display.text import plural
 from podium.errors import InvalidInput, suggestion
 
@@ -40,14 +39,15 @@ _LIKE_NUMBER = re.compile(
     r"|(\d+ days? )?\d+:\d\d(:\d\d)?([.,]\d+)?"
 )
 _LIKE_DATE = re.compile(
-    r"([^\W\d]{3,9}\.? \d{1,2},? \d{4}|\d{4}[-/.]\d\d?[-/.]\d\d?"
+    r"([^\W\d]{3,9}\.? \d{1,2},? \d{4}|\d{4}[-/.]\d\d?[-/.](0?[1-9]|[12]\d|3[01])"
     r"|(?P<first>\d\d?)[-./ ]+((?P<second>\d\d?)|[^\W\d]{3,9}\.?)[-/., ]+\d\d(\d\d)?)"
     r"([T, ]+\d\d?[:.]\d\d.*)?"
 )
 """12.3 kg, <0.5, 9,85, 12:30; 31.01.20, Jan 31, 2020, 2020-01-31 10:00 CET."""
 
-_MOST_UNITS = 3
-"""Different words after the numbers of a column that may be units."""
+_MOST_UNITS, _FEW_WORDS = 3, 5
+"""Different words after the numbers of a column that may be units, and those beside numbers that
+may mean missing; more are codes."""
 
 _COUNTED = re.compile(
     "st|nd|rd|th|er|ère|i?ème|[ºªйя]|го|класс|группа|학년|호선"
@@ -107,7 +107,7 @@ def _refuse_like_numbers(seen: Survey, raw: Raw) -> None:
     Raises:
         InvalidInput: They do.
     """
-    if example := _like_numbers(raw.classes):
+    if example := _like_numbers(_unread(raw.classes), len(raw.classes)):
         raise InvalidInput(
             f"{seen.file.name}: the target {raw.target_name} has {len(raw.classes):,} different texts, but most "
             f"look like numbers or dates, such as {example!r}",
@@ -366,18 +366,8 @@ def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> N
         guess = seen.guesses[column.name]
         if different <= _MANY_CATEGORIES or guess.slashed:
             continue
-        if kind := guess.nearly:
-            _log.warning(
-                "column %s is read as %s categories: it holds %s, but for %s such as %s; if these mean "
-                "missing, leave them empty",
-                column.name,
-                f"{different:,}",
-                "dates" if kind in DATES else "numbers",
-                plural(guess.others[kind], "value"),
-                " and ".join(map(repr, dict.fromkeys(guess.examples[kind]))),
-            )
-            continue
-        example = _like_numbers(column.categories[:-2])
+        others = _unread(column.categories[:-2])
+        example = _like_numbers(others, different)
         unique = different >= UNIQUE * present
         is_code = re.fullmatch(r"[\d .-]+", example) and not _LIKE_DATE.fullmatch(example)
         if example and not (unique and is_code):
@@ -387,6 +377,16 @@ def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> N
                 f"{different:,}",
                 example,
                 _how_to_write(example),
+            )
+        elif (kind := guess.nearly) and len(others) <= _FEW_WORDS:
+            _log.warning(
+                "column %s is read as %s categories: it holds %s, but for %s such as %s; if these mean "
+                "missing, leave them empty",
+                column.name,
+                f"{different:,}",
+                "dates" if kind in DATES else "numbers",
+                plural(guess.others[kind], "value"),
+                " and ".join(map(repr, dict.fromkeys(guess.examples[kind]))),
             )
         elif unique:
             _log.warning(
@@ -398,11 +398,19 @@ def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> N
             )
 
 
-def _like_numbers(categories: Sequence[str]) -> str:
+def _unread(categories: Sequence[str]) -> list[str]:
+    """Return the categories that are neither numbers nor dates."""
+    words = to_days(to_numbers(pa.array(categories, pa.string()))[1])[1].is_valid().to_pylist()
+    return [name for name, odd in zip(categories, words, strict=True) if odd]
+
+
+def _like_numbers(others: Sequence[str], different: int) -> str:
     """Return a category of those that look like numbers with a unit, in another notation, or like
-    dates; nothing if fewer than half do."""
-    words = pc.is_valid(to_numbers(pa.array(categories))[1]).to_pylist()
-    others = [name for name, odd in zip(categories, words, strict=True) if odd]
+    dates; nothing if fewer than half do.
+
+    Args:
+        others: Of the different categories those that are neither numbers nor dates.
+    """
     dates = list(filter(None, map(_LIKE_DATE.fullmatch, others)))
     numbers = list(filter(None, map(_LIKE_NUMBER.fullmatch, others)))
     if not all(map(_is_day, dates)):
@@ -411,8 +419,8 @@ def _like_numbers(categories: Sequence[str]) -> str:
     if len(units) > _MOST_UNITS or not all(map(_is_unit, units)):
         numbers = [match for match in numbers if not match["unit"]]
     alike = list(dict.fromkeys(match[0] for match in (*numbers, *dates)))
-    plain = len(categories) - len(others)
-    return alike[0] if alike and 2 * (len(alike) + plain) > len(categories) else ""
+    plain = different - len(others)
+    return alike[0] if alike and 2 * (len(alike) + plain) > different else ""
 
 
 def _is_day(match: re.Match[str]) -> bool:
