@@ -138,7 +138,7 @@ def _run_each(
     """
     if detach and notifier.targets:
         raise InvalidInput(
-            "--detach returns before the end that --notify reports", "leave one of both out"
+            "--detach returns before the end that --notify reports", "leave one of them out"
         )
     sources = each_of(source)
     if len(sources) > 1 and options.get("name"):
