@@ -14,7 +14,7 @@ import pytest
 
 from podium.display.terminal import echo_json
 
-PODIUM = [sys.executable, "-c", "from podium.cli import main; main()"]
+PODIUM = [sys.executable, "-m", "podium"]
 
 
 @pytest.fixture

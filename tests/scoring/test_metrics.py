@@ -224,6 +224,15 @@ def test_names_of_printed_metrics_mean_what_scoring_declares(metric: Metric) -> 
         "neg_log_likelihood",
         "NegativeLogLikelihood",
         "neg_elbo",
+        "loss1",
+        "val_rmse2",
+        "valid_0's poisson",
+        "quantile",
+        "test MultiClass",
+        "Tweedie",
+        "MultiClassOneVsAll",
+        "LogCosh",
+        "valid_fair",
     ],
 )
 def test_less_of_an_error_is_better(name: str) -> None:
@@ -248,6 +257,11 @@ def test_less_of_an_error_is_better(name: str) -> None:
         "recallAtFPR",
         "mAP",
         "valF1",
+        "poisson_accuracy",
+        "top1",
+        "multiclass_f1",
+        "quantile_coverage",
+        "r2",
     ],
 )
 def test_more_of_a_negated_error_is_better(name: str) -> None:

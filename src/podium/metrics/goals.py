@@ -21,6 +21,11 @@ _LESS = {
 _LESS_ENDS = ("loss", "losses", "error", "errors", "mse", "mae", "mape")
 """Ends of words, as of valloss, merror, nrmse and smape."""
 
+_LIBRARIES_LOSS = re.compile(
+    r"(.*[\W_])?(poisson|tweedie|gamma|quantile|expectile|fair|log_?cosh|multi_?class(_one_vs_all)?)(:.*)?"
+)
+"""Names of losses of LightGBM and CatBoost, at the end: elsewhere such a word says another thing."""
+
 _NEGATED = re.compile(
     r"((val|valid|test|eval)[\W_]+)?"
     r"(neg(ative)?_(log_?loss|(mean|median|root|max)_\w*error|brier|r?mse|mae|mape|r?msle)|d2_\w+_score$)"
@@ -120,8 +125,9 @@ def less_is_better(name: str) -> bool:
     name = _HUMP.sub("_", name).lower()
     first, *_ = re.split(r"@|[\W_]at[\W_]", name)  # a rate at a rate of errors
     words = re.split(r"[\W_]+", _LOSS_BY_WORDS.sub("crossentropy", first))
+    words = [word if word in _LESS else word.rstrip("0123456789") for word in words]
     less = any(word in _LESS or word.endswith(_LESS_ENDS) for word in words)
-    return less and not _NEGATED.match(name)
+    return (less or bool(_LIBRARIES_LOSS.fullmatch(name))) and not _NEGATED.match(name)
 
 
 def is_share(name: str) -> bool:
