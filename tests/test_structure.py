@@ -166,7 +166,7 @@ def test_imports_go_one_way() -> None:
 
 
 def test_every_room_is_known_and_no_rooms_form_a_circle() -> None:
-    assert {room for room, _ in sources()} <= {*ALLOWED, *BASE, "__init__"}
+    assert {room for room, _ in sources()} <= {*ALLOWED, *BASE, "__init__", "__main__"}
     left = {room: set(others) for room, others in ALLOWED.items()}
     while left:
         lowest = {room for room, others in left.items() if not others & set(left)}
