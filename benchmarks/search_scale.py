@@ -99,7 +99,7 @@ def regret(
 ) -> tuple[float, float, float]:
     """Return the best value after half and after all of the trials, and the CPU seconds."""
     value, space = (hartmann6, doubles(6)) if problem == "hartmann6" else (mixed, mixed_space())
-    ALGORITHMS[algorithm] = replace(ALGORITHMS[algorithm], history=limit)
+    ALGORITHMS.own[algorithm] = replace(ALGORITHMS[algorithm], history=limit)
     values, began = [], time.process_time()
     with tempfile.TemporaryDirectory() as directory:
         settings = {"random_state": seed}

@@ -6,7 +6,8 @@
 Server and clients have a core each, the model one thread. Clients send one picture of 28 x 28 a request, as a binary
 tensor (JSON for MLServer, which resets connections on binary ones), over connections that stay open. With --rivals
 kserve's ModelServer and MLServer, with the shortest model that each takes (benchmarks/rivals), are installed into
-virtual environments there and measured in turn with podium, round by round. podium is asked over HTTP and over gRPC.
+virtual environments there and measured in turn with podium, round by round; so is furnace-server, a library of Rust
+over the same ONNX Runtime, where cargo is there to build it. podium and furnace are asked over HTTP and over gRPC.
 Prints the time to start, requests a second, their share of the bare ONNX Runtime's rate in the same run, the 95th
 percentile, and the server's CPU milliseconds a request, for each number of clients.
 
@@ -19,6 +20,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import socket
 import statistics
 import subprocess
@@ -32,6 +34,7 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+import onnxruntime
 import uvloop
 from machine import describe
 
@@ -267,26 +270,40 @@ async def ask(server: Server, end: float, took: list[float], pause: float = 0.0)
     transport.close()
 
 
-def bodies(graph: OnnxModel) -> tuple[bytes, int, bytes]:
-    """Return a request with a binary tensor, the bytes of JSON in it, and the same request as JSON alone."""
+def bodies(graph: OnnxModel, name: str = "", kind: str = "") -> tuple[bytes, int, bytes]:
+    """Return a request with a binary tensor, the bytes of JSON in it, and the same request as JSON alone.
+
+    Args:
+        name: Of the tensor; empty for the graph's own.
+        kind: Type of its numbers; empty for the graph's own.
+    """
     (wanted,) = graph.inputs
-    array = np.zeros([1, *(size or 1 for size in wanted.shape[1:])], wanted.dtype)
-    tensor = {"name": wanted.name, "shape": list(array.shape), "datatype": NAMES[wanted.dtype]}
+    kind = kind or wanted.dtype
+    array = np.zeros([1, *(size or 1 for size in wanted.shape[1:])], kind)
+    shape = list(array.shape)
+    tensor = {"name": name or wanted.name, "shape": shape, "datatype": NAMES[kind]}
     binary = {**tensor, "parameters": {"binary_data_size": array.nbytes}}
     text = json.dumps({"inputs": [binary], "parameters": {"binary_data_output": True}}).encode()
     plain = json.dumps({"inputs": [{**tensor, "data": array.ravel().tolist()}]}).encode()
     return text + array.tobytes(), len(text), plain
 
 
-def call(graph: OnnxModel, model: str) -> bytes:
-    """Return the same request as a message of gRPC."""
+def call(graph: OnnxModel, model: str, name: str = "", kind: str = "") -> bytes:
+    """Return the same request as a message of gRPC; name and kind as in bodies."""
     (wanted,) = graph.inputs
-    array = np.zeros([1, *(size or 1 for size in wanted.shape[1:])], wanted.dtype)
-    tensor = {"name": wanted.name, "shape": array.shape, "datatype": NAMES[wanted.dtype]}
+    kind = kind or wanted.dtype
+    array = np.zeros([1, *(size or 1 for size in wanted.shape[1:])], kind)
+    tensor = {"name": name or wanted.name, "shape": array.shape, "datatype": NAMES[kind]}
     request = make_messages("inference", MESSAGES)["ModelInferRequest"]
     message = request(model_name=model, inputs=[tensor], raw_input_contents=[array.tobytes()])
     content = message.SerializeToString()
     return b"\0" + len(content).to_bytes(4) + bytes(content)
+
+
+def floats(graph: OnnxModel, model: str) -> tuple[bytes, int, bytes]:
+    """Return the requests for furnace, which knows no names and no bytes: a body, its bytes of JSON, a message."""
+    binary, size, _ = bodies(graph, "input", "float32")
+    return binary, size, call(graph, model, "input", "float32")
 
 
 def interpreter(folder: Path, rival: str) -> str:
@@ -298,6 +315,19 @@ def interpreter(folder: Path, rival: str) -> str:
         ["uv", "pip", "install", "-q", "-p", python, "-r", HERE / f"{rival}.txt"], check=True
     )
     return str(python)
+
+
+def furnace(folder: Path) -> str:
+    """Return the program of furnace-server, built with cargo if it is not there."""
+    made = folder.resolve() / "furnace"
+    if not (program := made / "release/furnace-rival").exists():
+        build = ["cargo", "build", "--release", "--target-dir", str(made)]
+        with tempfile.TemporaryDirectory() as copy:  # where the versions it finds are written
+            source = shutil.copytree(HERE / "furnace", Path(copy) / "furnace")
+            subprocess.run(build, cwd=source, check=True)
+    (library,) = Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*")
+    os.environ["ORT_DYLIB_PATH"] = str(library)
+    return str(program)
 
 
 def main() -> None:
@@ -323,8 +353,10 @@ def main() -> None:
         soak(args.model, args.soak)
         return
     name, file = args.model.resolve().name, str(args.model / "model.onnx")
-    binary, size, text = bodies(OnnxModel(Path(file), threads=1))
-    message = call(OnnxModel(Path(file), threads=1), name)
+    graph = OnnxModel(Path(file), threads=1)
+    binary, size, text = bodies(graph)
+    requests = {"mlserver": (text, 0, b""), "furnace": floats(graph, name)}
+    own = (binary, size, call(graph, name))
     commands = {"podium": [sys.executable, "-c", CLI, "serve", str(args.model), "--port"]}
     if args.watch:
         commands["podium --watch"] = [*commands["podium"][:-1], "--watch", "--port"]
@@ -335,17 +367,19 @@ def main() -> None:
             name,
             file,
         ]
+    if args.rivals and shutil.which("cargo"):
+        commands["furnace"] = [furnace(args.rivals), name, file]
     figures: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
     for _ in range(args.repeats):
         for called, command in commands.items():
             port = free_port()
-            body, head = (text, 0) if called == "mlserver" else (binary, size)
+            body, head, message = requests.get(called, own)
             more = ["--grpc-port", str(port + 1)] if called == "podium" else []
             with running(called, [*command, str(port), *more], port, name, body, head) as server:
                 figures.setdefault((called, 0), []).append((server.started, 0.0, 0.0))
                 asked = {called: server}
-                if more:
-                    asked["podium, gRPC"] = replace(
+                if more or called == "furnace":
+                    asked[f"{called}, gRPC"] = replace(
                         server, port=port + 1, grpc=True, head=b"", body=message
                     )
                 for how, each in asked.items():
