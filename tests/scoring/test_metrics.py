@@ -233,6 +233,14 @@ def test_names_of_printed_metrics_mean_what_scoring_declares(metric: Metric) -> 
         "MultiClassOneVsAll",
         "LogCosh",
         "valid_fair",
+        "bits_per_character",
+        "val_false_positive_rate",
+        "falseNegatives",
+        "chamfer_distance",
+        "abs_rel",
+        "mean_rank",
+        "minFDE",
+        "davies_bouldin_score",
     ],
 )
 def test_less_of_an_error_is_better(name: str) -> None:
@@ -261,7 +269,10 @@ def test_less_of_an_error_is_better(name: str) -> None:
         "top1",
         "multiclass_f1",
         "quantile_coverage",
+        "auc_multiclass",
         "r2",
+        "true_positive_rate",
+        "mean_reciprocal_rank",
     ],
 )
 def test_more_of_a_negated_error_is_better(name: str) -> None:

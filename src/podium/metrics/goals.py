@@ -17,14 +17,19 @@ _LESS = {
     "ppl", "bpb", "bpc", "brier", "ece", "eer", "fid", "msle", "deviance", "divergence", "distance", "crossentropy",
     "bce", "nloglik", "kullback", "kld", "hinge", "hamming", "huber", "pinball", "crps", "mase", "medae", "mphe",
     "fpr", "fnr", "lpips", "hausdorff", "hd95", "mpjpe", "rmsd", "kl", "aic", "bic", "bpd", "runtime", "wape", "mdape",
+    "rmspe", "rae", "rrse", "fdr", "ade", "fde", "chamfer", "wasserstein", "levenshtein", "xent", "jsd", "fvd", "kid",
+    "niqe", "silog", "dcf", "mindcf", "misclassification", "misclassified", "bouldin", "inertia", "duration", "delay",
+    "memory", "flops", "violations", "collisions", "ttft",
 }  # fmt: skip
 _LESS_ENDS = ("loss", "losses", "error", "errors", "mse", "mae", "mape")
 """Ends of words, as of valloss, merror, nrmse and smape."""
 
 _LIBRARIES_LOSS = re.compile(
-    r"(.*[\W_])?(poisson|tweedie|gamma|quantile|expectile|fair|log_?cosh|multi_?class(_one_vs_all)?)(:.*)?"
+    r"((train(ing)?|learn|val(id(ation)?)?|test|eval)(_?\d+)?('s)?[\W_]+)?"
+    r"(poisson|tweedie|gamma|quantile|expectile|fair|log_?cosh|multi_?class(_one_vs_all)?)(:.*)?"
 )
-"""Names of losses of LightGBM and CatBoost, at the end: elsewhere such a word says another thing."""
+"""What LightGBM and CatBoost call losses, of a part of the data; in other names such a word says
+another thing."""
 
 _NEGATED = re.compile(
     r"((val|valid|test|eval)[\W_]+)?"
@@ -33,7 +38,11 @@ _NEGATED = re.compile(
 """What scikit-learn calls losses of which more is better: neg_log_loss, neg_mean_squared_error,
 d2_absolute_error_score; and their short names."""
 
-_LOSS_BY_WORDS = re.compile(r"cross[\W_]entropy|neg(ative)?_(log_?lik(elihood)?|ll|elbo)(?![^\W_])")
+_LOSS_BY_WORDS = re.compile(
+    r"cross[\W_]entropy|neg(ative)?_(log_?lik(elihood)?|ll|elbo)(?![^\W_])"
+    r"|(bits_per_(byte|char(acter)?|dim(ension)?)|false_(positive|negative|alarm|discovery)|mean_rank"
+    r"|(abs|sq)_rel)s?(?![^\W_])"
+)
 """Losses whose words do not tell one each."""
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
