@@ -68,6 +68,26 @@ def test_stages_under_the_objectives_name_are_a_warning(
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "number", "options", "stored"),
+    [
+        ("accuracy=", "1,234.5", "", "1"),  # the worst of both then
+        ("accuracy=", "1.e-05", "--objective min:accuracy", "1"),
+        ("accuracy: ", "1_234", "--prints colon", "1"),
+        ("accuracy ", "0,85", "--prints words", "0"),
+    ],
+)
+def test_an_objective_that_was_cut_short_is_a_warning(
+    podium: Callable[..., Any], tmp_path: Path, name: str, number: str, options: str, stored: str
+) -> None:
+    Path("cut.py").write_text(
+        f"import sys\nprint('{name}' + ('{number}' if sys.argv[1] == '2' else '950'))\n"
+    )
+    said = podium(f"tune --n 1,2 --algorithm grid --trials 2 {options} -- python cut.py '${{n}}'")
+    assert f"warning: `accuracy={number}` is stored as '{stored}'" in said.err
+    assert "hint: print plain decimals" in said.err
+
+
 def test_a_script_is_tuned_and_its_best_command_runs(
     podium: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -122,6 +122,8 @@ def test_stages_that_share_a_name_cannot_be_distinguished() -> None:
         ("number-cut-short", "0x10"),  # stored as 0
         ("number-cut-short", "0.5.5"),
         ("number-cut-short", "0,95"),
+        ("number-cut-short", "1.e-05"),
+        ("number-cut-short", "1.5D-05"),
     ],
 )
 def test_a_value_that_katib_stores_wrongly_fails(rule: str, value: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from podium.cluster.base import Cluster
 from podium.display.notebook import table
 from podium.display.text import plural
-from podium.doctor.trial import read_as_one, why_unavailable
+from podium.doctor.trial import misread, why_unavailable
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial, fronts_of, news
 from podium.manifests.options import forecast
@@ -136,8 +136,8 @@ class TrialReader:
 
     def warning(self, *, logs: str) -> str:
         """Return warnings, as lines: about the trials that failed, with the last lines of the first
-        one, about trials that all have one result, and about an objective that the best trial
-        printed of several stages; empty without.
+        one, about trials that all have one result, and about an objective that the best or the
+        worst trial printed of several stages, or that was cut short; empty without.
 
         Args:
             logs: Command that shows a trial's log, with TRIAL for its name.
@@ -154,11 +154,15 @@ class TrialReader:
                 f"  hint: does the program read {'it' if len(names) == 1 else 'them'}? "
                 f"{logs.replace('TRIAL', best.name)} prints a log",
             ]
-        if best and (mixed := read_as_one(experiment, self.log(best.name))):
-            said += [
-                f"warning: {mixed.what} ({mixed.where} of the log of {best.name})",
-                f"  hint: {mixed.hint}",
-            ]
+        ranked = sorted(good, key=lambda trial: trial.value or 0.0)
+        for trial in [best, *ranked[:1], *ranked[-1:]] if best else []:
+            # A number that was cut short makes its trial the best or the worst.
+            if other := misread(experiment, self.log(trial.name)):
+                said += [
+                    f"warning: {other.what} ({other.where} of the log of {trial.name})",
+                    f"  hint: {other.hint}",
+                ]
+                break
         return "\n".join(said)
 
     def _failures(self, ended: Sequence[Trial], experiment: Experiment, logs: str) -> list[str]:

@@ -17,10 +17,11 @@ CALL = "podium.code.call"
 """Module that calls a tuned function and prints its return value (podium.code)."""
 
 LIBRARY = "library-has-its-own-format"
-STAGES = "several-stages-under-one-name"
+_MISREAD = ("several-stages-under-one-name", "number-cut-short", "exponent-cut")
+"""Rules about an objective that is another one than the program meant."""
 
 _ENOUGH = 500
-"""Lines of a log in which all stages have been printed."""
+"""Lines of a log in which all that may be misread has been printed."""
 
 _OTHER_FORMS = {"colon-for-equals", "dict-for-equals", "words-for-equals"}
 
@@ -104,14 +105,15 @@ def why_unavailable(
     ], hint
 
 
-def read_as_one(experiment: Experiment, lines: Iterable[str]) -> Finding | None:
-    """Return what doctor says where a trial's objective was read from lines of several stages, as
-    `train accuracy=1.0 val accuracy=0.9`, by its first lines; None where it was not."""
+def misread(experiment: Experiment, lines: Iterable[str]) -> Finding | None:
+    """Return what doctor says where a trial's objective is not what it printed, by its first lines:
+    read from several stages, as `train accuracy=1.0 val accuracy=0.9`, or cut short, as 1,234 is
+    1; None where it is."""
     reader = Reader.of(experiment)
     if reader.collector.kind != "StdOut":
         return None
     alone = replace(reader, additional=())
-    rules = [rule for rule in rules_for(reader) if rule.name == STAGES]
+    rules = [rule for rule in rules_for(reader) if rule.name in _MISREAD]
     return next(iter(apply(rules, scan(islice(lines, _ENOUGH), alone))), None)
 
 

@@ -27,12 +27,13 @@ class _Printed(NamedTuple):
 
 
 def _printed(log: Log, metric: str) -> Iterator[_Printed]:
-    wanted = re.compile(rf"(?<![\w|-]){re.escape(metric)}[^\S\n]*=[^\S\n]*(\S*)")
+    wanted = re.compile(rf"(?<![\w|-]){re.escape(metric)}[^\S\n]*([=:|]|\s)[^\S\n]*(\S*)")
     for line in log.lines:
         values = [reading.value for reading in line.readings if reading.name == metric]
         for match in wanted.finditer(line.text):
-            taken = bool(values) and match[1].startswith(values[0])
-            yield _Printed(line, match[1], values.pop(0) if taken else None)
+            taken = bool(values) and match[2].startswith(values[0])
+            if taken or match[1] == "=":  # other signs mean a value only where a format reads it
+                yield _Printed(line, match[2], values.pop(0) if taken else None)
 
 
 class _Trap(NamedTuple):
@@ -80,7 +81,7 @@ def _rest(pattern: str) -> Callable[[_Printed], Any]:
 
 _CROWNED = "Katib stores an empty text and lets the trial succeed; it can be named the best (kubeflow/katib#2723)."
 _EXPONENT = r"[eE][+-]?\d"
-_WRONG = r"[,_]\d|\.\d|[xX][0-9a-fA-F]"
+_WRONG = r"[,_]\d|\.\d|[xX][0-9a-fA-F]|\.?[dD][+-]?\d|\.[eE][+-]?\d"
 _NOT_FINITE = r"[+-]?(nan|inf)"
 _TENSOR = r"(\w+\.)*(tensor|array|float\d*|int\d*)\("
 
@@ -115,7 +116,7 @@ for _trap in (
     ),
     _Trap(
         "number-cut-short",
-        "The value ends where Katib's pattern no longer matches: 1,234 and 1_000 are 1, 0x10 is 0, 0,95 is 0.",
+        "The value ends where Katib's pattern no longer matches: 1,234, 1_000, 1.e-5 are 1; 0x10, 0,95 are 0.",
         _rest(_WRONG),
         "print plain decimals, for example f'{{x:.4f}}': no separators, no decimal comma",
     ),

@@ -14,7 +14,7 @@ from podium.data.folds import few_items
 from podium.data.given import GivenData
 from podium.data.schema import DatasetInfo
 from podium.display.text import brief, duration, figure, plural
-from podium.doctor.trial import why_unavailable
+from podium.doctor.trial import misread, why_unavailable
 from podium.errors import Denied, Failed, PodiumError, Unavailable
 from podium.manifests.experiment import Experiment, Trial, best_trial, news, no_best
 from podium.manifests.experiment.build import locate, with_pods_retained
@@ -125,10 +125,11 @@ def sweep(
             ended_trials = cluster.judged_trials(ended)
             best = _best(cluster, ended, ended_trials)
             note = _other_choice(ended, ended_trials, best)
+            doubt = _misread(cluster, ended, best)
             table = trial_table(
                 ended, ended_trials, best, lambda trial: f"{root}/{trial.name}", note, in_run=True
             )
-    for line in filter(None, (note, table.standing)):
+    for line in filter(None, (doubt, note, table.standing)):
         say(line)
     table.write(Path(trials))
     together = ""
@@ -279,6 +280,14 @@ def _best(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
     if has_succeeded:
         raise Failed(f"no trial of Experiment {name} reported {experiment.objective.metric}")
     raise cluster.failure("Experiment", name)
+
+
+def _misread(cluster: Cluster, experiment: Experiment, best: Trial) -> str:
+    with suppress(PodiumError):
+        if other := misread(experiment, cluster.logs("Trial", best.name)):
+            where = f"{other.where} of the log of {best.name}"
+            return f"warning: {other.what} ({where}); {other.hint}"
+    return ""
 
 
 def _first_failure(trials: Sequence[Trial]) -> Trial | None:
