@@ -76,6 +76,9 @@ def test_a_missing_additional_metric_is_only_worth_a_note() -> None:
         ("letter-case", "Accuracy=0.9"),
         ("bar-before-name", "epoch 3|accuracy=0.8"),
         ("color-before-name", "\x1b[32maccuracy=0.9\x1b[0m"),
+        ("color-after-name", "\x1b[32maccuracy\x1b[0m=0.9"),
+        ("color-after-name", "accuracy\x1b[0m: \x1b[1m0.9\x1b[0m"),
+        ("color-after-name", "accuracy: \x1b[1m0.9\x1b[0m"),
     ],
 )
 def test_a_near_miss_fails_and_is_explained(rule: str, line: str) -> None:
@@ -307,6 +310,14 @@ def test_podiums_trainer_is_asked_for_a_metric_it_keeps() -> None:
     assert why_unavailable(experiment, lines, "--objective NAME")[1] == (
         "add --metric=f1_macro to its command"
     )
+
+
+@pytest.mark.parametrize("line", ["\x1b[32maccuracy=0.9", "accuracy: \x1b[1m0.9 loss: 0.1"])
+def test_colors_that_hide_a_metric_offer_no_other_one(line: str) -> None:
+    experiment = read("random")
+    hint = why_unavailable(experiment, [line], "--objective NAME", lambda key, name: name)[1]
+    assert hint.startswith("switch colors off")
+    assert "32m" not in (examine(line)["objective-missing"].hint or "")
 
 
 LONG = {

@@ -19,6 +19,7 @@ rule = NAME_RULES.rule
 # No pattern takes more than a few looks at each character of a line, however long: quantifiers that
 # could share what they match are possessive, as in \s*+.
 _NUMBER = r"[+-]?(?:\d|\.\d|nan|inf)"
+_CODE = COLOR.pattern
 _STAGES = (
     r"train(?:ing)?|val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev|batch|step|running"
     r"|mean|avg|average|best"
@@ -50,7 +51,7 @@ class _NearMiss(NamedTuple):
             ]
             if lines:
                 yield Violation(
-                    self.what.format(found=lines[0][1], metric=metric),
+                    self.what.format(found=escaped(lines[0][1]), metric=metric),
                     line_numbers(line for line, _ in lines),
                     self.hint.format(metric=metric),
                     level=None if metric == log.reader.objective else "note",
@@ -92,7 +93,7 @@ def objective_missing(log: Log) -> Iterator[Violation]:
     if names:
         others = f"name=value was found for {', '.join(names)}"
     hint = f"print {name}=0.9834 on a line, once an epoch, from rank 0"
-    near = nearest(name, names)
+    near = nearest(name, [seen for seen in names if not re.match(r"\d+m", seen)])  # 32m: a color
     hint += f"; or make {near} the objectiveMetricName" if near else ""
     yield Violation(f"none of {log.total} lines reports {name}; {others}", hint=hint)
 
@@ -148,6 +149,13 @@ for _near in (
         "`{found}` is another metric than {metric}",
         "make that name the objectiveMetricName, or print {metric}=0.9",
         lambda metric, line, found: "\x1b" in line,
+    ),
+    _NearMiss(
+        "color-after-name",
+        "A color code is part of the line, and here it stands between the name and the number.",
+        rf"(?:(?<![\w|-])|{_CODE})NAME\s*+(?:(?:{_CODE})++\s*+[=:]|:\s*+{_CODE})\s*+\S+",
+        "`{found}` is not read as {metric}",
+        "switch colors off where stdout is not a terminal (NO_COLOR=1), and print {metric}=0.9",
     ),
     _NearMiss(
         "letter-case",

@@ -23,6 +23,7 @@ _MISREAD = ("several-stages-under-one-name", "number-cut-short", "exponent-cut")
 _ENOUGH = 500
 """Lines of a log in which all that may be misread has been printed."""
 
+_COLORS = {"color-before-name", "color-after-name"}
 _OTHER_FORMS = {"colon-for-equals", "dict-for-equals", "words-for-equals"}
 
 _MEASURES = frozenset(
@@ -95,7 +96,9 @@ def why_unavailable(
     misses = [finding for finding in found if finding.rule != "objective-missing"] or found
     near = nearest(name, log.seen) or (next(iter(log.seen)) if len(log.seen) == 1 else "")
     hints = dict.fromkeys(finding.hint for finding in misses if finding.hint)
-    if asked := _as_printed(log, found, lines):
+    if colored := [finding.hint for finding in found if finding.rule in _COLORS]:
+        hints, near = dict.fromkeys(filter(None, colored)), ""
+    elif asked := _as_printed(log, found, lines):
         hints, near = dict.fromkeys([asked]), ""
     hint = (
         f"{objective.replace('NAME', near)}, or print {name}=0.98" if near else "; or ".join(hints)
