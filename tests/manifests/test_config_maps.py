@@ -9,6 +9,7 @@ import yaml
 
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check, load
+from podium.manifests.experiment.source import each_of
 
 RANDOM = load("random-job")
 JOB = RANDOM["spec"]["trialTemplate"]["trialSpec"]
@@ -52,6 +53,16 @@ def test_a_template_beside_its_experiment_is_taken(order: int) -> None:
     assert loaded["spec"]["trialTemplate"]["trialSpec"] == JOB
     assert "configMap" not in loaded["spec"]["trialTemplate"]
     assert check(Experiment.parse(loaded)).template.workload.kind == "Job"
+
+
+def test_a_list_of_kubectl_is_read_by_its_items(tmp_path: Path) -> None:
+    items = [experiment(), config_map()]
+    path = tmp_path / "sweeps.yaml"
+    path.write_text(text_of({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert load(str(path))["spec"]["trialTemplate"]["trialSpec"] == JOB
+    twice = {"apiVersion": "v1", "kind": "List", "items": [RANDOM, *items]}
+    path.write_text(text_of(twice))
+    assert len(each_of(str(path))) == 2
 
 
 def test_a_template_in_a_file_of_its_own_is_taken(tmp_path: Path) -> None:

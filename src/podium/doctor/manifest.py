@@ -6,11 +6,10 @@ from typing import Any
 
 from podium.doctor.report import Report
 from podium.errors import InvalidInput
-from podium.files.documents import load_yaml
 from podium.manifests.admission import refusals
 from podium.manifests.experiment.experiment import Experiment, TrialTemplate
 from podium.manifests.experiment.rules import examine
-from podium.manifests.experiment.source import is_config_map, with_template
+from podium.manifests.experiment.source import is_config_map, objects_of, with_template
 from podium.manifests.fields import ManifestView
 from podium.manifests.job_rules import JOB_RULES, RUNTIME_RULES, RUNTIMES, UNKNOWN_FIELDS
 from podium.manifests.kinds import JOB_KINDS
@@ -27,16 +26,10 @@ def documents(text: str, origin: str) -> list[dict[str, Any]]:
     Raises:
         InvalidInput: It is not YAML, or holds something that is not an object.
     """
-    found = list[dict[str, Any]]()
-    for manifest in load_yaml(text, origin):
-        is_list = isinstance(manifest, dict) and manifest.get("kind") == "List"
-        items = (manifest.get("items") or []) if is_list else [manifest]
-        for item in items if isinstance(items, list) else [items]:
-            if not isinstance(item, dict):
-                raise InvalidInput(
-                    f"a manifest is an object, but {origin} holds {type(item).__name__}"
-                )
-            found.append(item)
+    found = objects_of(text, origin)
+    for item in found:
+        if not isinstance(item, dict):
+            raise InvalidInput(f"a manifest is an object, but {origin} holds {type(item).__name__}")
     return found
 
 

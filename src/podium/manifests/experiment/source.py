@@ -21,6 +21,20 @@ def is_config_map(manifest: Any) -> bool:
     return isinstance(manifest, Mapping) and manifest.get("kind") == "ConfigMap"
 
 
+def objects_of(content: str, origin: str) -> list[Any]:
+    """Return each object of a YAML file; of a List, as kubectl get prints it, its items.
+
+    Raises:
+        InvalidInput: It is not YAML.
+    """
+    found = list[Any]()
+    for document in load_yaml(content, origin):
+        is_list = isinstance(document, dict) and document.get("kind") == "List"
+        items = (document.get("items") or []) if is_list else [document]
+        found += items if isinstance(items, list) else [items]
+    return found
+
+
 def with_template(
     experiment: Manifest, config_maps: Sequence[Manifest], origin: str
 ) -> dict[str, Any]:
@@ -156,7 +170,7 @@ def each_of(name_or_text: str) -> list[str]:
     path = Path(name_or_text)
     if not os.path.isfile(path):
         return [name_or_text]
-    documents = load_yaml(read_text(path), name_or_text)
+    documents = objects_of(read_text(path), name_or_text)
     kinds = [mapping(document).get("kind") for document in documents]
     if kinds.count("Experiment") < 2 or set(kinds) - {"Experiment", "ConfigMap"}:
         return [name_or_text]
@@ -183,7 +197,7 @@ def _scale_learning_rates(experiment: dict[str, Any], share: float) -> None:
 
 def _config_maps(file: Path) -> list[dict[str, Any]]:
     try:
-        objects = load_yaml(read_text(file), str(file))
+        objects = objects_of(read_text(file), str(file))
     except OSError as error:
         raise InvalidInput(
             f"{file} cannot be read: {error.strerror}", "give the path of a ConfigMap's YAML"
@@ -207,7 +221,7 @@ def parse(text: str, origin: str, config_maps: Sequence[Mapping[str, Any]] = ())
     Raises:
         InvalidInput: Not YAML, not one object beside ConfigMaps, or it holds what JSON cannot say.
     """
-    documents = load_yaml(text, origin)
+    documents = objects_of(text, origin)
     if beside := [manifest for manifest in documents if is_config_map(manifest)]:
         documents = [manifest for manifest in documents if not is_config_map(manifest)] or documents
     if len(documents) != 1:
