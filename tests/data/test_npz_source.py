@@ -44,7 +44,7 @@ def test_arrays_become_inputs_and_target(tmp_path: Path, save: Any) -> None:
 def test_a_folder_of_arrays_is_mapped_and_not_copied(tmp_path: Path) -> None:
     for name, array in arrays().items():
         np.save(tmp_path / f"{name}.npy", array)
-    raw = npz.read(str(tmp_path), DataOptions(), tmp_path / "scratch")
+    raw = npz.NPZ.read(str(tmp_path), DataOptions(), tmp_path / "scratch")
     assert isinstance(raw.items.inputs["x"].base, np.memmap)
     assert not (tmp_path / "scratch").exists()
 
@@ -228,7 +228,7 @@ def test_a_damaged_or_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(Damaged, match=r"made\.npz is not an \.npz file, or damaged"):
         prepare(tmp_path)
     with pytest.raises(NotFound, match=r"there is no \.npy in"):
-        npz.read(str(tmp_path), DataOptions(), tmp_path)
+        npz.NPZ.read(str(tmp_path), DataOptions(), tmp_path)
 
 
 def test_texts_are_times_if_they_are_dates(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_texts_are_times_if_they_are_dates(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["20{:02}-01", "20{:02}", "20{:02}0131"])
 def test_months_and_years_are_times(form: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "made.npz", **arrays(t=np.array([form.format(at) for at in range(60)])))
-    raw = npz.read(str(tmp_path / "made.npz"), DataOptions.read("", {"time": "t"}), tmp_path)
+    raw = npz.NPZ.read(str(tmp_path / "made.npz"), DataOptions.read("", {"time": "t"}), tmp_path)
     assert raw.times is not None
     assert raw.times.argsort(kind="stable").tolist() == [*range(60)]
     assert raw.times.dtype.kind in "Mi"
@@ -255,7 +255,7 @@ def test_times_are_read_as_in_a_table(form: str, tmp_path: Path) -> None:
     written = np.array([form.format(*day) for day in days])
     times = written.astype(int) if written[0].isdigit() else written
     np.savez(tmp_path / "made.npz", **arrays(t=times))
-    raw = npz.read(str(tmp_path / "made.npz"), DataOptions.read("", {"time": "t"}), tmp_path)
+    raw = npz.NPZ.read(str(tmp_path / "made.npz"), DataOptions.read("", {"time": "t"}), tmp_path)
     assert raw.times is not None
     expected = sorted(range(60), key=lambda at: days[at])
     assert raw.times.argsort(kind="stable").tolist() == expected

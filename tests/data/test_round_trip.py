@@ -125,7 +125,7 @@ def test_classes_of_rows_are_those_of_scikit_learn(name: str, tmp_path: Path) ->
 
     parquet.write_table(table.drop_columns([target]), tmp_path / "new.parquet")
     outcomes = predicted(tmp_path / "model", tmp_path / "new.parquet")
-    raw = table_source.read(f"{tmp_path}/raw.csv", DataOptions(target=target), tmp_path)
+    raw = table_source.TABLE.read(f"{tmp_path}/raw.csv", DataOptions(target=target), tmp_path)
     assert raw.fit is not None
     everything = raw.fit(divide(raw, DataOptions(target=target)).index["train"]).items.inputs[
         "table"

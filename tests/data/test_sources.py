@@ -33,7 +33,7 @@ def test_a_given_directory_is_used_in_every_layout(
 
 def test_a_given_source_is_the_only_one_asked(known: Known, folder: Path, tmp_path: Path) -> None:
     mnist._fill(
-        tmp_path / "cache" / "datasets" / "small", mnist.Fetched(files=CONTENT, source="before")
+        tmp_path / "cache" / "datasets" / "small", mnist._Fetched(files=CONTENT, source="before")
     )
     (folder / f"{FILES[2]}.gz").unlink()
     with pytest.raises(NotFound) as caught:
@@ -60,7 +60,7 @@ def test_a_mirror_fills_the_cache_and_is_not_asked_again(
     url = serve(lambda request: (asked.append(request.path), send(request, packed(request)))[1])  # type: ignore[func-returns-value]
     known = replace(known, mirrors=(url,))
     assert mnist.fetch(known, cache=tmp_path).source == url
-    assert mnist.fetch(known, cache=tmp_path) == mnist.Fetched(files=CONTENT, source="the cache")
+    assert mnist.fetch(known, cache=tmp_path) == mnist._Fetched(files=CONTENT, source="the cache")
     assert asked == [f"/data/{name}.gz" for name in FILES]
     assert sorted(path.name for path in (tmp_path / "datasets" / "small").iterdir()) == sorted(
         FILES
@@ -128,7 +128,7 @@ def test_a_silent_mirror_costs_seconds(
     with pytest.raises(
         Failed, match=r"cannot be reached: (timed out|The read operation timed out)"
     ):
-        mnist.named(url).fetch(FILES[0], Path())
+        mnist._named(url)(FILES[0], Path())
     over.set()
 
 

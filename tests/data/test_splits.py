@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from podium.data.hashes import _mix_columns, _rounded, coarser
+from podium.data.hashes import _coarser, _mix_columns, _rounded
 from podium.data.options import DataOptions
 from podium.data.schema import InputDescription
 from podium.data.sources.source import Raw
@@ -195,7 +195,7 @@ def test_the_kind_of_key_stays_as_data_grow(low: float, high: float) -> None:
     kinds = set()
     for count in (200, 400, 800, 1600, 3200, 6400):
         coarse = _mix_columns(_rounded(numbers[:count]))
-        kinds.add(coarser(np.arange(count, dtype=np.uint64), coarse) is coarse)
+        kinds.add(_coarser(np.arange(count, dtype=np.uint64), coarse) is coarse)
     assert len(kinds) == 1
 
 

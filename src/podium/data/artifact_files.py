@@ -341,10 +341,7 @@ def _input_info(name: str, description: InputDescription, train: Selection) -> I
 
 def _profile(descriptions: Mapping[str, InputDescription], train: Selection) -> Profile:
     chosen = drawn(len(train), max(train.array(name)[:1].nbytes for name in descriptions))
-    if chosen is None or train.index is None:
-        index = train.index if chosen is None else chosen
-    else:
-        index = train.index[chosen]
+    index = train.index if chosen is None else train.positions(chosen)
     return Profile.of(
         (name, described.meaning, described.columns, blocks(train.array(name), index))
         for name, described in descriptions.items()
@@ -400,7 +397,7 @@ def _write_array(path: Path, part: Selection, name: str) -> FileInfo:
         for block in part.blocks(name):
             if bad := _first_bad(block):
                 item, column = (
-                    part.origin(start + bad[0]) + 1,
+                    int(part.positions(start + bad[0])) + 1,
                     f", column {bad[1] + 1}" if len(bad) == 2 else "",
                 )
                 raise InvalidInput(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,10 @@ class Selection:
     def __len__(self) -> int:
         return len(self.part) if self.index is None else len(self.index)
 
-    def origin(self, position: int) -> int:
-        """Return the position in the part of an item of the selection."""
-        return position if self.index is None else int(self.index[position])
+    def positions(self, chosen: Any) -> Any:
+        """Return where in the part chosen items of the selection are: a number, a slice or an array
+        of numbers."""
+        return chosen if self.index is None else self.index[chosen]
 
     def array(self, name: str) -> Array:
         """Return the whole array of an input, or of ``target``, of which a block is selected by
@@ -54,14 +55,17 @@ class Selection:
             at = 0
             for block in self.blocks(name):
                 size, view = block[:1].nbytes, block.data.cast("B")
-                digests = b"".join(
-                    blake2b(view[start : start + size], digest_size=8).digest()
-                    for start in range(0, len(view), size)
-                )
+                items = (view[start : start + size] for start in range(0, len(view), size))
                 total[at : at + len(block)] *= _STEP  # so that inputs cannot be exchanged
-                total[at : at + len(block)] += np.frombuffer(digests, "<u8")
+                total[at : at + len(block)] += hash_bytes(items)
                 at += len(block)
         return total
+
+
+def hash_bytes(contents: Iterable[bytes | memoryview]) -> Hashes:
+    """Return a hash of each content, [n]."""
+    digests = b"".join(blake2b(content, digest_size=8).digest() for content in contents)
+    return np.frombuffer(digests, "<u8").astype(np.uint64)
 
 
 def blocks(array: Array, index: NDArray[np.int64] | None = None) -> Iterator[Array]:

@@ -9,19 +9,18 @@ Two of a million items share a hash by chance in one case of 37 million, two of 
 37.
 """
 
-from collections.abc import Collection, Sequence
-from hashlib import blake2b
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from podium.data.blocks import Selection
+from podium.data.blocks import Selection, hash_bytes
 from podium.data.near import mix, picture_grid, project
 from podium.data.rows import Rows
 from podium.data.schema import Array, Hashes
-from podium.data.values import MISSING_VALUES, normal
+from podium.data.values import normal
 
 _FEW = 3
 """Columns of numbers with a fraction that a key is made of: each one more is one more that another
@@ -49,20 +48,20 @@ def key_items(items: Selection) -> Hashes:
             numbers = _rounded(project(flat, _FEW)) if block.dtype.kind == "f" else flat
             hashed.append(_mix_columns(numbers))
         total = mix(total + np.concatenate(hashed))
-    return coarser(exact, total)
+    return _coarser(exact, total)
 
 
 def key_pictures(items: Selection, exact: Hashes) -> Hashes:
     """Return a key of each picture, [n]: of the brightness of large spots."""
     (name,) = items.part.inputs
     grids = [picture_grid(block).reshape(len(block), -1) for block in items.blocks(name)]
-    return coarser(
+    return _coarser(
         exact,
         np.concatenate([_mix_columns(np.floor(project(grid, _FEW) / _LEVELS)) for grid in grids]),
     )
 
 
-def coarser(exact: Hashes, coarse: Hashes) -> Hashes:
+def _coarser(exact: Hashes, coarse: Hashes) -> Hashes:
     """Return coarse hashes [n], but the exact ones where too few of them differ.
 
     How many pairs of different items share a key does not change as data grow, as the number of
@@ -88,24 +87,28 @@ def _rounded(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.rint(numbers) == numbers, numbers, np.ldexp(np.rint(share * 16) / 16, power))
 
 
-def hash_rows(
-    rows: Rows,
-    columns: Sequence[str],
-    few: Collection[str],
-    missing_values: Sequence[str] = MISSING_VALUES,
-    booleans: Collection[str] = (),
+def key_rows(
+    batches: Iterable[Rows], types: Mapping[str, str], missing_values: Sequence[str]
 ) -> Hashes:
-    """Return two hashes of each row, [n, 2], by name and normal form, see podium.data.values.
-
-    The first is of the columns; the second of a few of them, where numbers with a fraction are
-    rounded.
+    """Return a key of each row, [n]: by the names of its columns and the normal form of their
+    values, see podium.data.values. Of the numbers with a fraction a few columns count, rounded.
 
     Args:
-        booleans: Columns that are boolean: true, yes and 1 are equal there.
+        types: Of the columns that count, as Guess names them.
     """
+    fractions = [name for name, of in types.items() if of == "number"]
+    few = {*types} - {*fractions} | {*_few_of(fractions)}
+    hashed = np.concatenate([_hash_rows(rows, types, few, missing_values) for rows in batches])
+    return _coarser(hashed[:, 0], hashed[:, 1])
+
+
+def _hash_rows(
+    rows: Rows, types: Mapping[str, str], few: Collection[str], missing_values: Sequence[str]
+) -> Hashes:
+    """Return two hashes of each row, [n, 2]: of all columns, and of the few, rounded."""
     total = np.zeros((len(rows), 2), np.uint64)
-    for name in columns:
-        numbers, texts = normal(rows.columns[name], missing_values, boolean=name in booleans)
+    for name, of in types.items():
+        numbers, texts = normal(rows.columns[name], missing_values, boolean=of == "boolean")
         salt = int(hash_texts([name])[0])
         hashed = _hash_normal(numbers, texts)
         total[:, 0] += mix(hashed, salt)
@@ -116,17 +119,14 @@ def hash_rows(
     return total
 
 
-def few_of(names: Sequence[str]) -> list[str]:
+def _few_of(names: Sequence[str]) -> list[str]:
     """Return _FEW of some columns, the same ones whatever their order."""
     return [names[at] for at in np.argsort(hash_texts(names))[:_FEW]]
 
 
 def hash_texts(texts: Sequence[str]) -> Hashes:
     """Return a hash of each text, [n]."""
-    digests = b"".join(
-        blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts
-    )
-    return np.frombuffer(digests, "<u8").astype(np.uint64)
+    return hash_bytes(text.encode("utf-8", "surrogatepass") for text in texts)
 
 
 def hash_labels(labels: Array) -> Hashes:

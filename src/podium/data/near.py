@@ -289,7 +289,7 @@ class NearItems:
 
 
 def _items(items: Selection, chosen: Any) -> dict[str, Array]:
-    index = chosen if items.index is None else items.index[chosen]
+    index = items.positions(chosen)
     return {name: array[index] for name, array in items.part.inputs.items()}
 
 

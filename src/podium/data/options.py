@@ -158,6 +158,13 @@ class DataOptions:
         if self.gap and not self.time:
             raise InvalidInput(f"a gap of {self.gap:g} needs a time", "time=COLUMN")
 
+    @property
+    def roles(self) -> dict[str, str]:
+        """Names of the columns or arrays that are no input, by their role: target, group, time and
+        part, as far as they are given."""
+        roles = ("target", "group", "time", "part")
+        return {role: getattr(self, role) for role in roles if getattr(self, role)}
+
     @classmethod
     def read(cls, target: str, options: Mapping[str, Any]) -> "DataOptions":
         """Check and convert what a user wrote.

@@ -56,14 +56,12 @@ def find_overlaps(parts: Mapping[str, Selection], hashes: Mapping[str, Hashes]) 
             _, mine, theirs = np.intersect1d(hashes[part], hashes[other], return_indices=True)
             first = np.argsort(mine)[:_EXAMPLES]
             examples = zip(
-                _origin(parts[part], mine[first]), _origin(parts[other], theirs[first]), strict=True
+                parts[part].positions(mine[first]).tolist(),
+                parts[other].positions(theirs[first]).tolist(),
+                strict=True,
             )
             overlaps.append(_Overlap(part=part, other=other, count=count, examples=tuple(examples)))
     return overlaps
-
-
-def _origin(items: Selection, positions: NDArray[np.int64]) -> list[int]:
-    return [items.origin(position) for position in positions.tolist()]
 
 
 MOST_ROWS = 20_000
@@ -405,8 +403,7 @@ def sample(part: Selection, name: str, most: int) -> Array:
 
 
 def _spread(part: Selection, most: int) -> NDArray[np.int64]:
-    chosen = np.arange(0, len(part), -(-len(part) // most))
-    return chosen if part.index is None else part.index[chosen]
+    return np.asarray(part.positions(np.arange(0, len(part), -(-len(part) // most))))
 
 
 def _near_rows(train: Array, test: Array, columns: Sequence[Column]) -> list[str]:

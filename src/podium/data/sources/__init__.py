@@ -1,2 +1,1 @@
-"""Where data comes from, one module for each kind of source; each has ``read(location, options,
-scratch) -> Raw``."""
+"""Where data comes from, one module for each kind of source; each declares its Source."""

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from podium.data.blocks import Selection
+from podium.data.blocks import Selection, hash_bytes
 from podium.data.hashes import key_pictures
 from podium.data.hidden_groups import find_beginning
 from podium.data.option_text import changed, written
@@ -65,7 +64,7 @@ class _Pictures:
         return [tuple(map(_text, file.relative_to(self.root).parts)) for file in self.files]
 
 
-def read(location: str, options: DataOptions, scratch: Path) -> Raw:
+def _read(location: str, options: DataOptions, scratch: Path) -> Raw:
     """Decode all pictures of a folder into arrays below scratch.
 
     Args:
@@ -176,18 +175,7 @@ def _keys(
         gray = ImagePreprocessing(size=_KEY_SIZE, channels=1, bits=preprocessing.bits)
         array = _decode(pictures.files, pictures.root, gray, scratch / "keys.npy")
         items = Split(inputs={gray.input: array}, target=items.target)
-    return key_pictures(Selection(part=items), _hash_files(pictures.files))
-
-
-def _hash_files(files: Sequence[Path]) -> NDArray[np.uint64]:
-    """Return a hash of the bytes of each file, [n]."""
-    return np.array(
-        [
-            int.from_bytes(blake2b(file.read_bytes(), digest_size=8).digest(), "little")
-            for file in files
-        ],
-        np.uint64,
-    )
+    return key_pictures(Selection(part=items), hash_bytes(map(Path.read_bytes, pictures.files)))
 
 
 def _originals(
@@ -482,6 +470,6 @@ def _refuse(bad: Sequence[str], hint: str | None = None) -> None:
 IMAGES = Source(
     name="images",
     options=("resize", "channels", "group", *COMMON),
-    read=read,
+    read=_read,
     kind="classification",
 )

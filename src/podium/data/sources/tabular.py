@@ -2,7 +2,7 @@
 their own."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -124,10 +124,6 @@ class Survey:
             keys=keys,
             originals=self.originals,
         )
-
-    def hashes(self, hash_batch: Callable[[Rows], NDArray[np.uint64]]) -> NDArray[np.uint64]:
-        """Read all rows once more, and return a hash of each, [n]."""
-        return np.concatenate([hash_batch(rows) for rows in self.file])
 
     def originals(self, positions: NDArray[np.int64] | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows at these positions as they came."""
@@ -468,17 +464,9 @@ def open_table(location: str, options: DataOptions, scratch: Path) -> RowFile:
             f"no target of {location} is named",
             "name its column: target=NAME, or podium data prepare … --target NAME",
         )
-    for role, column in _roles(options).items():
+    for role, column in options.roles.items():
         file.require(column, role=f"the {role}")
     return file
-
-
-def _roles(options: DataOptions) -> dict[str, str]:
-    return {
-        role: getattr(options, role)
-        for role in ("target", "group", "time", "part")
-        if getattr(options, role)
-    }
 
 
 def survey(file: RowFile, location: str, options: DataOptions) -> Survey:
@@ -493,7 +481,7 @@ def survey(file: RowFile, location: str, options: DataOptions) -> Survey:
         InvalidInput: The file lacks a row, or cannot be read.
     """
     missing_values = MISSING_VALUES if options.missing_values is None else options.missing_values
-    chunks: dict[str, list[pa.Array]] = {name: [] for name in _roles(options).values()}
+    chunks: dict[str, list[pa.Array]] = {name: [] for name in options.roles.values()}
     left_out = (
         set(options.drop) - chunks.keys() - set(options.split_by)
     )  # may hold what no table can

@@ -23,7 +23,7 @@ from podium.errors import InvalidInput
 _log = logging.getLogger(__name__)
 
 
-def read(location: str, options: DataOptions, scratch: Path) -> Raw:
+def _read(location: str, options: DataOptions, scratch: Path) -> Raw:
     """Read the target of a table of sentences; its vocabulary is that of the training part, once it
     is known.
 
@@ -38,10 +38,11 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     """
     file = _open_file(location, options, scratch)
     seen, column = survey(file, location, options), _column(file, options)
-    known = (options.target, options.group, options.time, options.part, column, *options.drop)
+    known = (*options.roles.values(), column, *options.drop)
     if others := [name for name in file.columns if name not in known]:
         _log.warning("%s: %s alone is read, not %s", location, column, ", ".join(others))
-    raw = seen.unfitted(location, options, seen.hashes(lambda rows: _hash_sentences(rows, column)))
+    keys = np.concatenate([_hash_sentences(rows, column) for rows in file])
+    raw = seen.unfitted(location, options, keys)
     return replace(raw, fit=lambda train: _fit(raw, seen, column, options, train, scratch))
 
 
@@ -65,8 +66,7 @@ def _open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
 def _column(file: RowFile, options: DataOptions) -> str:
     """Return the column of the sentences: the one that is named, the only one without a role, or
     ``text``."""
-    roles = (options.target, options.group, options.time, options.part)
-    others = [name for name in file.columns if name not in roles]
+    others = [name for name in file.columns if name not in options.roles.values()]
     return options.text or (others[0] if len(others) == 1 else "text")
 
 
@@ -102,5 +102,8 @@ def _fit(
 
 
 TEXT = Source(
-    name="text", options=(*ROWS, "text", "length", "max_words", *COMMON), read=read, open=_open_file
+    name="text",
+    options=(*ROWS, "text", "length", "max_words", *COMMON),
+    read=_read,
+    open=_open_file,
 )
