@@ -13,7 +13,7 @@ the end.
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -46,7 +46,7 @@ RESUMED = "resumed: "
 before follow it again: what an earlier pod printed may be gone with it."""
 
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
-_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 class Reading(NamedTuple):
@@ -71,11 +71,11 @@ class Reading(NamedTuple):
         return [self.name, self.value, self.time.isoformat()]
 
 
-def format_metrics(*, time: datetime | None = None, **values: float) -> str:
-    """Format a metric line.
+def format_metrics(**values: float) -> str:
+    """Format a metric line, measured now: values with four decimals, or with four significant
+    digits where fewer than two would remain, such as an rmse of 5.213e-05.
 
     Args:
-        time: Time of the measurement; now if None.
         **values: Finite numbers by metric name.
 
     Raises:
@@ -83,7 +83,7 @@ def format_metrics(*, time: datetime | None = None, **values: float) -> str:
             trial the best (kubeflow/katib#2723).
     """
     return _line(
-        {name: _digits(value) for name, value in _finite(values).items()}, time or datetime.now(UTC)
+        values, lambda value: f"{value:.{'4f' if value == 0 or abs(value) >= 0.001 else '4g'}}"
     )
 
 
@@ -101,9 +101,7 @@ def metric_line(values: Mapping[str, float]) -> str:
             raise InvalidInput(
                 f"not a metric's name: {name!r}", "letters, digits, _ and -, such as val_accuracy"
             )
-    return _line(
-        {name: repr(float(value)) for name, value in _finite(values).items()}, datetime.now(UTC)
-    )
+    return _line(values, lambda value: repr(float(value)))
 
 
 def over_folds(folds: Sequence[Sequence[Mapping[str, float]]]) -> list[dict[str, float]]:
@@ -122,24 +120,14 @@ def over_folds(folds: Sequence[Sequence[Mapping[str, float]]]) -> list[dict[str,
     return means
 
 
-def _finite(values: Mapping[str, float]) -> Mapping[str, float]:
+def _line(values: Mapping[str, float], write: Callable[[float], str]) -> str:
     for name, value in values.items():
         if not math.isfinite(value):
             raise InvalidInput(
                 f"{name} is {value}, not a finite number", "stop the trial with an error instead"
             )
-    return values
-
-
-def _line(values: Mapping[str, str], time: datetime) -> str:
-    moment = time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return " ".join([moment, *(f"{name}={value}" for name, value in values.items())])
-
-
-def _digits(value: float) -> str:
-    """Format with four decimals; with four significant digits where fewer than two would remain,
-    such as an rmse of 5.213e-05."""
-    return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.4g}"
+    moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return " ".join([moment, *(f"{name}={write(value)}" for name, value in values.items())])
 
 
 @cache
@@ -322,7 +310,6 @@ def event_scalars(path: Path) -> list[str]:
 
 
 def _scalars(path: Path | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (name of the folder, events by scalar) of each folder with event files."""
     try:
         from tensorboard.backend.event_processing.event_accumulator import (
             SCALARS,
@@ -342,12 +329,6 @@ def _scalars(path: Path | None) -> Iterator[tuple[str, dict[str, Any]]]:
         events.Reload()
         folder = source.parent.name if path.is_file() else source.name
         yield folder, {tag: events.Scalars(tag) for tag in events.Tags()["scalars"]}
-
-
-def in_order(readings: Iterable[Reading]) -> list[Reading]:
-    """Sort readings as Katib's database returns them: by time; lines without a time are the
-    oldest."""
-    return sorted(readings, key=lambda reading: reading.time)
 
 
 def fold(readings: Iterable[Reading], names: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -389,14 +370,10 @@ def _with_objective(readings: list[Reading], names: Sequence[str]) -> list[Readi
 
 
 def _parse_time(text: str) -> datetime:
-    match = _RFC3339.fullmatch(text)
-    if not match:
+    if not _RFC3339.fullmatch(text):
         return _NO_TIME
-    whole, fraction, zone = match.groups()
     try:  # microseconds: the database keeps no more
-        return datetime.fromisoformat(
-            f"{whole}.{(fraction or '0')[:6]:0<6}{'+00:00' if zone == 'Z' else zone}"
-        )
+        return datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         return _NO_TIME
 

@@ -13,7 +13,7 @@ from typing import Any
 from podium.errors import Failed, InvalidInput
 from podium.files.documents import load_json
 from podium.manifests.experiment.experiment import Experiment
-from podium.metrics import RESUMED, Reading, in_order, matches, number
+from podium.metrics import RESUMED, Reading, matches, number
 
 
 class MedianStop:
@@ -41,8 +41,10 @@ class MedianStop:
         )
 
     def needed(self, readings: Sequence[Reading]) -> Sequence[Reading]:
-        """Return those of a trial's readings that make its mean."""
-        own = [reading for reading in in_order(readings) if reading.name == self._objective]
+        """Return those of a trial's readings that make its mean, by time as Katib's database has
+        them."""
+        in_order = sorted(readings, key=lambda reading: reading.time)
+        own = [reading for reading in in_order if reading.name == self._objective]
         return own[: self._start]
 
     def learn(self, trial: str, readings: Sequence[Reading]) -> None:
