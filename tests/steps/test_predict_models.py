@@ -19,7 +19,7 @@ from podium.errors import Failed, InvalidInput
 from podium.models import open_registry
 from podium.models.shared_items import predictions
 from podium.prediction import ModelDirectory
-from podium.prediction.command import _predict_here
+from podium.prediction.command import CommandModel
 from podium.steps.evaluate import PREDICTIONS, EvaluationResult, evaluate
 from podium.steps.promote import promote
 from podium.steps.upload_model import upload_model
@@ -189,7 +189,8 @@ def leave(script: str, tmp_path: Path) -> np.ndarray:
     model = tmp_path / "model"
     model.mkdir()
     (model / "model.json").write_text(json.dumps({"predict": ["sh", "-c", script, "sh"]}))
-    return _predict_here(model, {"images": np.zeros((10, 2))}, classes=3, name="it")
+    it = CommandModel(name="it", fetch=lambda copy: shutil.copytree(model, copy))
+    return it.predict({"images": np.zeros((10, 2))}, classes=3)
 
 
 @pytest.mark.parametrize(

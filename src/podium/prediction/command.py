@@ -26,7 +26,7 @@ from podium.data.schema import INPUT_NAME
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.files.documents import foreign, load_json, parse
 from podium.scoring.families import floats
-from podium.storage import connect
+from podium.storage import connect, transfer
 from podium.system.supervised import outlived
 
 FILE = "model.json"
@@ -163,7 +163,6 @@ def read_predictions(file: Path, *, items: int, classes: int | None, name: str) 
 
 
 def _classified(array: np.ndarray, classes: int, name: str) -> np.ndarray:
-    """Check probabilities [n, classes] or class indices [n]."""
     if array.ndim == 1:
         whole = array.astype(np.int64)
         wrong = np.flatnonzero((whole != array) | (whole < 0) | (whole >= classes))
@@ -317,38 +316,6 @@ class LastLines:
         return "\n".join(line for line in self._lines if line)
 
 
-def _predict_here(
-    directory: Path,
-    inputs: Mapping[str, np.ndarray],
-    *,
-    classes: int | None,
-    name: str,
-    seconds: float | None = None,
-) -> np.ndarray:
-    """Run the predict command of a model directory on this machine; see read_predictions for the
-    result.
-
-    What the command prints goes to stderr: stdout is podium's own.
-
-    Raises:
-        InvalidInput: model.json is not a predict command, or the predictions do not fit.
-        Failed: The command fails, or a value is not finite.
-    """
-    command = PredictCommand.parse((directory / FILE).read_bytes(), f"{name} {FILE}")
-    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        write_inputs(inputs, Path(scratch, "inputs"))
-        run_here(
-            command.predict,
-            directory,
-            Path(scratch, "inputs"),
-            Path(scratch, OUTPUT),
-            stdout=_STDERR,
-            seconds=seconds,
-        )
-        items = len(next(iter(inputs.values())))
-        return read_predictions(Path(scratch, OUTPUT), items=items, classes=classes, name=name)
-
-
 @dataclass(frozen=True, kw_only=True)
 class CommandModel:
     """A model that predicts by a command on this machine, in a temporary copy of its directory that
@@ -359,22 +326,27 @@ class CommandModel:
     fetch: Callable[[Path], object]
     """Writes its files to a directory that does not exist yet."""
 
-    seconds: float | None = None
-    """For a call, after which it is ended; None waits."""
-
     def predict(self, inputs: Mapping[str, np.ndarray], *, classes: int | None) -> np.ndarray:
-        """Run the command once, on all rows; see predict_here.
+        """Run the command once, on all rows; see read_predictions for the result.
+
+        What the command prints goes to stderr: stdout is podium's own.
 
         Args:
             inputs: By name, each ``[n, ...]``.
             classes: How many there are; None for regression.
+
+        Raises:
+            InvalidInput: model.json is not a predict command, or the predictions do not fit.
+            Failed: The command fails, or a value is not finite.
         """
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-            directory = Path(scratch, "model")
-            self.fetch(directory)
-            return _predict_here(
-                directory, inputs, classes=classes, name=self.name, seconds=self.seconds
-            )
+            model, folder, output = (Path(scratch, of) for of in ("model", "inputs", OUTPUT))
+            self.fetch(model)
+            command = PredictCommand.parse((model / FILE).read_bytes(), f"{self.name} {FILE}")
+            write_inputs(inputs, folder)
+            run_here(command.predict, model, folder, output, stdout=_STDERR)
+            items = len(next(iter(inputs.values())))
+            return read_predictions(output, items=items, classes=classes, name=self.name)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -395,7 +367,7 @@ def main(words: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
             folders = {name: Path(scratch, name) for name in ("model", "inputs")}
             for name, folder in folders.items():
-                _fetch(getattr(given, name), folder)
+                transfer.get(connect(getattr(given, name)), folder)
             run_here(given.command, folders["model"], folders["inputs"], Path(scratch, OUTPUT))
             uri, _, file = given.output.rpartition("/")
             if not Path(scratch, OUTPUT).is_file():
@@ -405,9 +377,3 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code
     return 0
-
-
-def _fetch(uri: str, folder: Path) -> None:
-    storage = connect(uri)
-    for entry in storage.list():
-        storage.fetch(entry.key, folder / entry.key)

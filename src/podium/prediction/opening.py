@@ -1,11 +1,9 @@
 """The model of a model directory, opened to predict."""
 
 from pathlib import Path
-from typing import Any
 
 from podium.errors import NotFound
-from podium.files.documents import load_json
-from podium.prediction.command import FILE as COMMAND, ONNX, CommandModel
+from podium.prediction.command import MODELS, ONNX, CommandModel
 from podium.prediction.directory import ModelDirectory
 from podium.prediction.predictor import Predictor
 from podium.scoring import OnnxModel
@@ -31,34 +29,21 @@ def open_model(uri: str | Path) -> Predictor:
         2
     """
     where, file = absolute(uri), ""
-    if where.rpartition("/")[2] in (ONNX, COMMAND):
+    if where.rpartition("/")[2] in MODELS:
         where, _, file = where.rpartition("/")
     directory = ModelDirectory(where)
     directory.require_model()
+    file = file or next(name for name in MODELS if name in directory.files)
+    if file not in directory.files:
+        raise NotFound(f"there is no {file} in {where}")
     return Predictor(
         str(uri),
-        lambda: _open_file(directory.path / file, str(uri)),
-        lambda name: _beside(directory.path / name),
+        lambda: _open(directory.path, file, str(uri)),
+        lambda name: directory.load(name) or {},
     )
 
 
-def _open_file(path: Path, name: str) -> OnnxModel | CommandModel:
-    """Open the model in a local directory, or a file of it; each call of a command copies it,
-    without checkpoints.
-
-    Args:
-        name: For people.
-
-    Raises:
-        NotFound: There is none.
-    """
-    file = next((path / known for known in (ONNX, COMMAND) if (path / known).is_file()), path)
-    if not file.is_file():
-        raise NotFound(f"there is neither {ONNX} nor {COMMAND} in {path}")
-    if file.name != COMMAND:
-        return OnnxModel(file)
-    return CommandModel(name=name, fetch=lambda copy: ModelDirectory(file.parent).fetch(copy))
-
-
-def _beside(file: Path) -> Any:
-    return load_json(file.read_bytes(), str(file)) if file.is_file() else {}
+def _open(path: Path, file: str, name: str) -> OnnxModel | CommandModel:
+    if file == ONNX:
+        return OnnxModel(path / file)
+    return CommandModel(name=name, fetch=ModelDirectory(path).fetch)

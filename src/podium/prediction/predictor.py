@@ -288,8 +288,6 @@ class Predictor:
         )
 
     def _prepared(self, data: str) -> "tuple[Preprocessing, tuple[str, ...] | None]":
-        """Return how raw data becomes inputs, as the model or a dataset says, and the names of the
-        classes."""
         described, where = self._described, f"{PREPROCESSING} of {self.name}"
         if data:
             described, where = (
@@ -324,7 +322,6 @@ class Predictor:
         encoding: str = "utf-8",
         until: float = math.inf,
     ) -> "Iterator[tuple[Batch, NDArray[Any]]]":
-        """Yield items as they are read, with the results of those that could be."""
         count = None if classes is None else len(classes)
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
             batches = read_items(
@@ -335,19 +332,17 @@ class Predictor:
             )  # a graph predicts what is read at a time
             for gathered in _gather(batches, size):
                 filled = [batch.inputs for batch in gathered if batch.names]
-                inputs = filled[0] if len(filled) == 1 else _joined(filled)
-                results, at = self._run(inputs, count, until) if filled else np.empty(0), 0
+                results = self._run(_joined(filled), count, until) if filled else np.empty(0)
+                at = 0
                 for batch in gathered:
                     yield batch, results[at : at + len(batch.names)]
                     at += len(batch.names)
 
 
-def _joined(filled: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    return (
-        {name: np.concatenate([part[name] for part in filled]) for name in filled[0]}
-        if filled
-        else {}
-    )
+def _joined(filled: Sequence[Mapping[str, NDArray[Any]]]) -> Mapping[str, NDArray[Any]]:
+    if len(filled) == 1:
+        return filled[0]
+    return {name: np.concatenate([part[name] for part in filled]) for name in filled[0]}
 
 
 def _gather(batches: "Iterable[Batch]", size: int) -> "Iterator[list[Batch]]":
