@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from podium.scoring import METRICS, compare
-from podium.scoring.comparison import difference, figure_interval
+from podium.scoring.intervals import difference, figure_interval
 
 Array = np.ndarray
 Part = tuple[Array, Array, Array]

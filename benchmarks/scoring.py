@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from machine import memory
 
-from podium.scoring import METRICS, score
-from podium.scoring.comparison import difference, figure_interval
+from podium.scoring import METRICS, OnnxModel, score_predictions
+from podium.scoring.intervals import difference, figure_interval
 
 CLASSES, COLUMNS = 10, 20
 
@@ -64,13 +64,9 @@ def scored(folder: Path, results: Any) -> None:
     """Score the rows in a fresh process."""
     rows, target = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("table", "target"))
     watch = Watch()
-    score(
-        folder / "model.onnx",
-        {"table": rows},
-        target,
-        classes=CLASSES,
-        predictions=folder / "out.npy",
-    )
+    model = OnnxModel(folder / "model.onnx")
+    predicted = model.predict({"table": rows}, classes=CLASSES, target=folder / "out.npy")
+    score_predictions(predicted, target, classes=CLASSES)
     results.put(watch.stop())
 
 

@@ -1,12 +1,15 @@
 """Models written by hand as ONNX: their answers follow from arithmetic."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+from podium.scoring import OnnxModel, Scores, score_predictions
 
 DIGIT = {"kind": "image", "input": "images", "recipe": "digit", "size": [28, 28], "channels": 1}
 SHAPES = {**DIGIT, "classes": ["wide", "tall"]}
@@ -16,6 +19,20 @@ FIELDS = [
     {"name": "color", "kind": "category", "type": "text", "categories": CATEGORIES},
 ]
 TABLE: dict[str, Any] = {"kind": "table", "columns": FIELDS, "classes": ["low", "high"]}
+
+
+def score(
+    model: bytes | Path,
+    inputs: Mapping[str, np.ndarray],
+    target: np.ndarray,
+    *,
+    classes: int | None,
+    predictions: Path | None = None,
+) -> Scores:
+    """Measure a model, as an evaluation does."""
+    opened = OnnxModel(model)
+    result = opened.predict(inputs, classes=classes, target=predictions)
+    return score_predictions(result, target, classes=classes, name=opened.name)
 
 
 def npy(array: np.ndarray) -> bytes:

@@ -15,7 +15,7 @@ from podium.display.text import apart
 from podium.models import open_registry, shared_items
 from podium.prediction import ModelDirectory
 from podium.scoring import METRICS
-from podium.scoring.model import softmax
+from podium.scoring.model import _softmax
 from podium.training.origin import Origin
 
 pytestmark = pytest.mark.whole
@@ -96,8 +96,8 @@ def test_float32_and_float64_are_compared_with_one_precision() -> None:
 
 def test_probabilities_of_double_logits_stay_float64() -> None:
     logits = np.array([[0.0, 40.0]])
-    assert softmax(logits)[0, 0] == pytest.approx(np.exp(-40.0), rel=1e-12)
-    assert softmax(logits.astype(np.float32)).dtype == np.float32
+    assert _softmax(logits)[0, 0] == pytest.approx(np.exp(-40.0), rel=1e-12)
+    assert _softmax(logits.astype(np.float32)).dtype == np.float32
 
 
 def test_figures_that_decide_are_told_apart() -> None:

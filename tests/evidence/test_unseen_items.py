@@ -16,7 +16,7 @@ from podium.models import open_registry
 from podium.models.comparison import _jumps
 from podium.prediction import ModelDirectory
 from podium.scoring import METRICS
-from podium.scoring.comparison import wilson
+from podium.scoring.intervals import wilson
 from podium.steps.prepare_data import DataSettings, prepare_data
 
 pytestmark = pytest.mark.whole

@@ -11,7 +11,8 @@ from podium.errors import InvalidInput
 from podium.models import PromotionRule, decide
 from podium.scoring import METRICS, compare, find_metric, paired_permutation
 from podium.scoring.changes import moved_errors
-from podium.scoring.comparison import figure_interval, small_test_part
+from podium.scoring.comparison import small_test_part
+from podium.scoring.intervals import figure_interval
 
 Array = np.ndarray[Any, Any]
 RANDOM = np.random.default_rng(0)

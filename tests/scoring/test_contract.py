@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from handmade import score
 from onnx import TensorProto, helper
 from skl2onnx import to_onnx
 from skl2onnx.common.data_types import FloatTensorType
@@ -20,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from podium.errors import InvalidInput
-from podium.scoring import METRICS, OnnxModel, find_metric, score, score_predictions
+from podium.scoring import METRICS, OnnxModel, find_metric, score_predictions
 
 Array = np.ndarray[Any, Any]
 
@@ -145,9 +146,7 @@ def test_a_model_takes_two_inputs_by_their_names() -> None:
     random = np.random.default_rng(0)
     tokens, mask = random.integers(0, 9, (700, 6)), random.integers(0, 2, (700, 6))
     labels = ((tokens * mask).sum(1) > 10).astype(np.int64)
-    predicted = OnnxModel(two_inputs()).predict(
-        {"mask": mask, "tokens": tokens}, classes=2, batch=64
-    )
+    predicted = OnnxModel(two_inputs()).predict({"mask": mask, "tokens": tokens}, classes=2)
     assert (predicted.argmax(1) == labels).all()
     with pytest.raises(
         InvalidInput,

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from podium.scoring import compare, intervals
-from podium.scoring.comparison import difference, figure_interval
+from podium.scoring.intervals import difference, figure_interval
 from podium.scoring.metrics import METRICS, Metric, find_metric
 
 Array = np.ndarray[Any, Any]

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from handmade import score
 from onnx import TensorProto, helper, numpy_helper
 
 from podium.errors import Damaged, Failed, InvalidInput, NotFound
 from podium.models import open_registry
-from podium.scoring import OnnxModel, score
-from podium.scoring.model import softmax
+from podium.scoring import OnnxModel, model as scoring_model
+from podium.scoring.model import _softmax
 
 
 def linear_model(
@@ -89,13 +90,16 @@ def test_a_model_runs_on_one_thread_or_more() -> None:
 
 
 def test_neither_batch_nor_threads_change_the_result(
-    three_classes: tuple[bytes, np.ndarray, np.ndarray], tmp_path: Path
+    three_classes: tuple[bytes, np.ndarray, np.ndarray],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model, images, _ = three_classes
     (tmp_path / "model.onnx").write_bytes(model)
     inputs = {"images": images}
-    first = OnnxModel(model, threads=1).predict(inputs, classes=3, batch=5)
-    second = OnnxModel(tmp_path / "model.onnx", threads=2).predict(inputs, classes=3, batch=100)
+    second = OnnxModel(tmp_path / "model.onnx", threads=2).predict(inputs, classes=3)
+    monkeypatch.setattr(scoring_model, "_LARGEST_BATCH", 5)
+    first = OnnxModel(model, threads=1).predict(inputs, classes=3)
     np.testing.assert_array_equal(first, second)
 
 
@@ -110,7 +114,7 @@ def test_a_class_without_images_has_an_empty_row(
 
 
 def test_probabilities_sum_to_one_even_for_huge_logits() -> None:
-    rows = softmax(np.array([[1000, 0, -1000], [0, 0, 0]], np.float32))
+    rows = _softmax(np.array([[1000, 0, -1000], [0, 0, 0]], np.float32))
     np.testing.assert_allclose(rows, [[1, 0, 0], [1 / 3] * 3], atol=1e-6)
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from handmade import score
 
 from podium.data import artifact
 from podium.models import Version, open_registry
-from podium.scoring import score
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from handmade import score
 from s3servers import KEYS, Application, moto
 
 from podium.data import artifact
@@ -20,7 +21,7 @@ from podium.models import Version, open_registry
 from podium.models.document import name_for
 from podium.prediction import ModelDirectory
 from podium.prediction.predictor import PREPROCESSING
-from podium.scoring import find_metric, score
+from podium.scoring import find_metric
 from podium.steps.candidate import Candidate
 from podium.steps.evaluate import PREDICTIONS, TARGET, EvaluationResult, evaluate, per_class
 from podium.steps.process import current_run

@@ -19,7 +19,8 @@ from podium.data.validated import MOST, VALIDATED, Validated
 from podium.manifests.experiment import Experiment, Trial
 from podium.prediction.directory import ModelDirectory
 from podium.scoring import METRICS
-from podium.scoring.comparison import compare, wilson
+from podium.scoring.comparison import compare
+from podium.scoring.intervals import wilson
 from podium.storage import connect
 from podium.training.standing import standing
 

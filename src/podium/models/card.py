@@ -15,7 +15,7 @@ from podium.models.shared_items import TestItems
 from podium.models.task import decision_threshold
 from podium.models.version import Version
 from podium.scoring import METRICS
-from podium.scoring.comparison import figure_interval
+from podium.scoring.intervals import figure_interval
 
 _MOST_CLASSES = 30
 """Limit above which the card has no table of classes."""

@@ -35,7 +35,7 @@ from podium.scoring import (
     choose_metric,
     find_metric,
 )
-from podium.scoring.comparison import figure_interval
+from podium.scoring.intervals import figure_interval
 from podium.scoring.threshold import THRESHOLD
 from podium.storage import absolute
 

@@ -24,9 +24,9 @@ from podium.models.document import command
 from podium.models.model import Model
 from podium.models.rule import PromotionRule, figures, shrunk_figures
 from podium.models.shared_items import SharedItems, predictions
-from podium.scoring.comparison import Comparison, difference
+from podium.scoring.comparison import Comparison
 from podium.scoring.families import Array, FunctionMetric, Metric, only_right
-from podium.scoring.intervals import resamples
+from podium.scoring.intervals import difference, resamples
 from podium.scoring.metrics import METRICS
 from podium.scoring.threshold import split
 

@@ -278,7 +278,8 @@ def _compared(
     column: "Callable[[str], np.ndarray]",
 ) -> Case:
     from podium.scoring import compare
-    from podium.scoring.comparison import by_class, figure_interval, numbered
+    from podium.scoring.comparison import by_class
+    from podium.scoring.intervals import figure_interval, numbered
 
     groups = numbered(groups, len(target))
     value = metric.steady_value(target, challenger)

@@ -6,7 +6,7 @@ from podium.scoring.families import FunctionMetric, Metric, class_indices
 from podium.scoring.metrics import METRICS, choose_metric, find_metric
 from podium.scoring.model import OnnxModel
 from podium.scoring.permutation import paired_permutation
-from podium.scoring.scores import Scores, score, score_predictions
+from podium.scoring.scores import Scores, score_predictions
 
 __all__ = [
     "METRICS",
@@ -20,6 +20,5 @@ __all__ = [
     "compare",
     "find_metric",
     "paired_permutation",
-    "score",
     "score_predictions",
 ]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podium.scoring.comparison import wilson
 from podium.scoring.families import Array, class_indices
+from podium.scoring.intervals import wilson
 
 MOST_BINS, LEAST_OF_BIN = 10, 20
 
@@ -61,7 +61,16 @@ def calibration(target: Array, predictions: Array) -> _Calibration | None:
     confidence, right = confidence[order], right[order]
     bins, chance = [], 0.0
     for part in np.split(np.arange(len(target)), _cuts(confidence)):
-        bins.append(_bin(confidence[part], right[part]))
+        low, high = wilson(int(right[part].sum()), len(part))
+        bins.append(
+            _Bin(
+                items=len(part),
+                confidence=float(confidence[part].mean()),
+                accuracy=float(right[part].mean()),
+                low=low,
+                high=high,
+            )
+        )
         spread = math.sqrt(float((confidence[part] * (1 - confidence[part])).clip(0).sum()))
         chance += math.sqrt(2 / math.pi) * spread / len(target)
     error = sum(one.items * abs(one.accuracy - one.confidence) for one in bins) / len(target)
@@ -74,14 +83,3 @@ def _cuts(confidence: Array) -> Array:
     wanted = np.arange(1, count) * len(confidence) // count
     starts = np.searchsorted(confidence, confidence[wanted])
     return np.unique(starts[starts > 0])
-
-
-def _bin(confidence: Array, right: Array) -> _Bin:
-    low, high = wilson(int(right.sum()), len(right))
-    return _Bin(
-        items=len(right),
-        confidence=float(confidence.mean()),
-        accuracy=float(right.mean()),
-        low=low,
-        high=high,
-    )

@@ -11,26 +11,24 @@ from podium.display.text import plural
 from podium.errors import InvalidInput
 from podium.scoring.families import (
     Array,
-    ConfusionMetric,
     FunctionMetric,
     MeanMetric,
     Metric,
-    RankMetric,
     class_count,
     class_indices,
     only_right,
+    unit_count,
 )
-from podium.scoring.intervals import Precision, Z, of_difference, of_figure
+from podium.scoring.intervals import (
+    LEAST_OF_CLASS,
+    difference,
+    figure_interval,
+    numbered,
+    untestable,
+    wilson,
+)
 from podium.scoring.permutation import paired_permutation
 from podium.scoring.scores import check_predictions
-
-_LEAST_OF_CLASS = 10
-"""Test items of each class (groups, where there are some) that a p value of roc_auc, f1_macro or
-balanced_accuracy needs: of fewer, no test knows whether they stand for their class."""
-
-_LEAST_UNITS = 6
-"""Items, or groups, that an interval of 95 % by bootstrap needs: with n no p value is below
-2^(1-n), 1/16 with 5."""
 
 _RULE_OF_THREE = 3
 """Rule of three: an event that affects one unit in n / 3 is absent from n of them in 5 % of test
@@ -141,7 +139,7 @@ def compare(
     _check_alike(metric, target, first, second)
     values = [metric.defined_value(target, predictions) for predictions in (first, second)]
     groups = numbered(groups, len(target))
-    why = _untestable(metric, target, groups)
+    why = untestable(metric, target, groups)
     exact = metric.counts_hits and groups is None
     change = difference(metric, target, first, second, groups)
     sides = [figure_interval(metric, target, given, groups) for given in (first, second)]
@@ -169,7 +167,7 @@ def compare(
         return replace(compared, p_value=p_value, p_is_bound=is_bound)
     p_value, is_bound = max(p_value, change.p_value), is_bound and change.p_value < p_value
     doubt = ""
-    if (units := _units(target, groups)) < _ENOUGH:
+    if (units := unit_count(len(target), groups)) < _ENOUGH:
         few = "a few of them decide" if change.effective < _FEW else ""
         doubt = few or (_missing(metric, target, first, second, units) if p_value <= ALPHA else "")
         doubt = (
@@ -209,93 +207,6 @@ def _check_alike(metric: Metric, target: Array, first: Array, second: Array) -> 
         )
 
 
-def numbered(groups: Array | None, items: int) -> Array | None:
-    """Return the number of each item's group from 0, ``[n]``; None if every item is on its own.
-
-    Raises:
-        InvalidInput: There is not one for each item.
-    """
-    if groups is None:
-        return None
-    if len(groups) != items:
-        raise InvalidInput(f"there are {len(groups)} groups for {items} items", "one for each item")
-    different, numbers = np.unique(groups, return_inverse=True)
-    return None if len(different) == items else numbers
-
-
-def difference(
-    metric: Metric, target: Array, first: Array, second: Array, groups: Array | None
-) -> Precision:
-    """Return how sure the difference of a metric is: Bonett and Price's interval for accuracy of
-    single items.
-
-    Args:
-        groups: Number of each item's group [n], from 0; None if every item is on its own.
-    """
-    if _lacks_units(metric, target, groups):
-        return Precision(interval=None, standard_error=None)
-    if not metric.counts_hits or groups is not None:
-        return of_difference(metric, target, first, second, groups)
-    gained, lost = (int(items.sum()) for items in only_right(target, first, second))
-    low, high = _changed_interval(gained, lost, len(target))
-    return Precision(interval=(low, high), standard_error=(high - low) / (2 * Z))
-
-
-def figure_interval(
-    metric: Metric, target: Array, predictions: Array, groups: Array | None = None
-) -> tuple[float, float] | None:
-    """Return the 95 % interval of the metric of one model: Wilson's for accuracy of single items,
-    else of_figure's.
-
-    Args:
-        target: As in Metric.value, ``n`` items.
-
-    Returns:
-        None with fewer than _LEAST_UNITS items or groups, and where they show no spread.
-    """
-    groups = numbered(groups, len(target))
-    if metric.counts_hits and groups is None:
-        return wilson(int((class_indices(predictions) == target).sum()), len(target))
-    return (
-        None
-        if _lacks_units(metric, target, groups)
-        else of_figure(metric, target, predictions, groups)
-    )
-
-
-def _units(target: Array, groups: Array | None) -> int:
-    return len(target) if groups is None else int(groups.max()) + 1
-
-
-def _lacks_units(metric: Metric, target: Array, groups: Array | None) -> bool:
-    rare = isinstance(metric, RankMetric) and _untestable(metric, target, groups)
-    return bool(rare) or _units(target, groups) < _LEAST_UNITS
-
-
-def _untestable(metric: Metric, target: Array, groups: Array | None = None) -> str:
-    """Say why a test part carries no p value for a metric that looks at classes one by one; empty
-    if it does."""
-    if not isinstance(metric, RankMetric | ConfusionMetric):
-        return ""
-    labels = target
-    if groups is not None:  # one of each class for each group
-        labels = np.unique(target.astype(np.int64) * _units(target, groups) + groups) // _units(
-            target, groups
-        )
-    least = int(min(np.unique(labels, return_counts=True)[1]))
-    if least >= _LEAST_OF_CLASS:
-        return ""
-    what = "test items" if groups is None else "groups of test items"
-    return f"no p value: {metric.name} needs {_LEAST_OF_CLASS} {what} of each class, and one has {least}"
-
-
-def wilson(hits: int, items: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share of independent items (Wilson 1927)."""
-    middle, spread = (hits + Z * Z / 2) / (items + Z * Z), Z / (items + Z * Z)
-    half = spread * math.sqrt(hits * (items - hits) / items + Z * Z / 4)
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
 def small_test_part(count: int, class_counts: Sequence[int], kind: str) -> str:
     """Say what a test part cannot show; empty if it is large enough.
 
@@ -312,28 +223,15 @@ def small_test_part(count: int, class_counts: Sequence[int], kind: str) -> str:
             f"the test part has only {plural(count, 'item')}: {shows}; {_SMALL} or more are better"
         )
     least = min(
-        filter(None, class_counts), default=_LEAST_OF_CLASS
+        filter(None, class_counts), default=LEAST_OF_CLASS
     )  # a class of none is reported on its own
-    if least < _LEAST_OF_CLASS:
+    if least < LEAST_OF_CLASS:
         few = plural(least, "test item")
         said.append(
-            f"a class has only {few}: with fewer than {_LEAST_OF_CLASS}, roc_auc, f1_macro and "
+            f"a class has only {few}: with fewer than {LEAST_OF_CLASS}, roc_auc, f1_macro and "
             "balanced_accuracy have no p value"
         )
     return "; ".join(said)
-
-
-def _changed_interval(gained: int, lost: int, items: int) -> tuple[float, float]:
-    """Return the 95 % interval of a difference of accuracies (Bonett and Price 2012); never a
-    point, as 1 is added to the items on either side.
-
-    Args:
-        gained: Items that only the first model has right.
-        lost: Items that only the second model has right.
-    """
-    gain, loss = (gained + 1) / (items + 2), (lost + 1) / (items + 2)
-    half = Z * math.sqrt((gain + loss - (gain - loss) ** 2) / (items + 2))
-    return max(-1.0, gain - loss - half), min(1.0, gain - loss + half)
 
 
 def mcnemar(gained: int, lost: int) -> float:

@@ -116,6 +116,14 @@ class MeanMetric(Metric):
             return math.nan
         return float(self.finish(self.items(target, predictions).mean(0)))
 
+    def columns(self, target: Array, predictions: Array, classes: int) -> Iterator[Array]:
+        """Yield what is summed over the items, ``[n]`` each."""
+        return iter(self.items(target, predictions).T)
+
+    def of_sums(self, sums: Array, target: Array, classes: int) -> Array:
+        """Return values ``[...]`` of sums of the columns ``[..., m]``."""
+        return self.finish(sums / len(target))
+
 
 @dataclass(frozen=True, kw_only=True)
 class ConfusionMetric(Metric):
@@ -130,6 +138,18 @@ class ConfusionMetric(Metric):
         predicted = class_indices(predictions)
         matrix = confusion(target, predicted, class_count(target, predictions))
         return float(self.finish(matrix.diagonal(), matrix.sum(1), matrix.sum(0)))
+
+    def columns(self, target: Array, predictions: Array, classes: int) -> Iterator[Array]:
+        """Yield for each class which items of it are found, bool ``[n]``, then for each which items
+        are taken for it."""
+        said = class_indices(predictions)
+        yield from ((said == label) & (target == label) for label in range(classes))
+        yield from (said == label for label in range(classes))
+
+    def of_sums(self, sums: Array, target: Array, classes: int) -> Array:
+        """Return values ``[...]`` of sums of the columns ``[..., 2 classes]``."""
+        true = np.bincount(target, minlength=classes)
+        return self.finish(sums[..., :classes], true, sums[..., classes:])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,20 +250,19 @@ def class_count(*arrays: Array) -> int:
     return max(array.shape[1] if array.ndim == 2 else int(array.max()) + 1 for array in arrays)
 
 
+def unit_count(items: int, groups: Array | None) -> int:
+    """Return how many items or groups count on their own.
+
+    Args:
+        groups: Number of each item's group [n], from 0; None if every item is on its own.
+    """
+    return items if groups is None else int(groups.max()) + 1
+
+
 def confusion(target: Array, predicted: Array, classes: int) -> Array:
     """Count the pairs of true (row) and predicted (column) class, int64 ``[classes, classes]``."""
     pairs = target.astype(np.int64) * classes + predicted
     return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
-
-
-def class_columns(target: Array, predictions: Array, classes: int) -> Iterator[Array]:
-    """Yield for each class which items of it are found, bool ``[n]``, then for each which items are
-    taken for it."""
-    said = class_indices(predictions)
-    for label in range(classes):
-        yield (said == label) & (target == label)
-    for label in range(classes):
-        yield said == label
 
 
 def only_right(target: Array, first: Array, second: Array) -> tuple[Array, Array]:

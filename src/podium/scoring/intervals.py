@@ -24,17 +24,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from podium.errors import InvalidInput
 from podium.scoring.families import (
     Array,
     ConfusionMetric,
     FunctionMetric,
     MeanMetric,
     Metric,
+    RankMetric,
     class_count,
     class_indices,
     confusion,
     curves,
+    only_right,
     placements,
+    unit_count,
 )
 
 _RECORD = 1.6
@@ -49,8 +53,16 @@ _ADDED = 4.0
 _CALLS = 2_000
 """Draws of the bootstrap of a function of one's own."""
 
-Z = 1.959964
-"""Quantile of the normal distribution: 95 % of values are within ± Z."""
+LEAST_OF_CLASS = 10
+"""Test items of each class (groups, where there are some) that a p value of roc_auc, f1_macro or
+balanced_accuracy needs: of fewer, no test knows whether they stand for their class."""
+
+_LEAST_UNITS = 6
+"""Items, or groups, that an interval of 95 % by bootstrap needs: with n no p value is below
+2^(1-n), 1/16 with 5."""
+
+_Z = 1.959964
+"""Quantile of the normal distribution: 95 % of values are within ± _Z."""
 
 _Interval = tuple[float, float]
 
@@ -72,17 +84,25 @@ class Precision:
     be known as well."""
 
 
-def of_figure(
-    metric: Metric, target: Array, predictions: Array, groups: Array | None
+def figure_interval(
+    metric: Metric, target: Array, predictions: Array, groups: Array | None = None
 ) -> _Interval | None:
-    """Return the 95 % interval of the metric of one model; None where the units show no spread.
+    """Return the 95 % interval of the metric of one model: Wilson's for accuracy of single items.
 
     Args:
         target: As in Metric.value, ``n`` items.
-        groups: Number of each item's group [n], from 0; None if every item is on its own.
+        groups: The group of each item [n], an integer; None if every item is on its own.
+
+    Returns:
+        None with fewer than _LEAST_UNITS items or groups, and where they show no spread.
     """
+    groups = numbered(groups, len(target))
+    if metric.counts_hits and groups is None:
+        return wilson(int((class_indices(predictions) == target).sum()), len(target))
+    if _lacks_units(metric, target, groups):
+        return None
     if isinstance(metric, FunctionMetric):
-        units = len(target) if groups is None else int(groups.max()) + 1
+        units = unit_count(len(target), groups)
         return _expanded(_drawn(metric, target, [predictions], groups)[:, 0], units)
     if isinstance(metric, MeanMetric):
         items = metric.items(target, predictions)
@@ -109,20 +129,82 @@ def of_figure(
     return _skewed(value, sums, metric.range[1])
 
 
+def numbered(groups: Array | None, items: int) -> Array | None:
+    """Return the number of each item's group from 0, ``[n]``; None if every item is on its own.
+
+    Raises:
+        InvalidInput: There is not one for each item.
+    """
+    if groups is None:
+        return None
+    if len(groups) != items:
+        raise InvalidInput(f"there are {len(groups)} groups for {items} items", "one for each item")
+    different, numbers = np.unique(groups, return_inverse=True)
+    return None if len(different) == items else numbers
+
+
+def _lacks_units(metric: Metric, target: Array, groups: Array | None) -> bool:
+    rare = isinstance(metric, RankMetric) and untestable(metric, target, groups)
+    return bool(rare) or unit_count(len(target), groups) < _LEAST_UNITS
+
+
+def untestable(metric: Metric, target: Array, groups: Array | None = None) -> str:
+    """Say why a test part carries no p value for a metric that looks at classes one by one; empty
+    if it does."""
+    if not isinstance(metric, RankMetric | ConfusionMetric):
+        return ""
+    labels = target
+    if groups is not None:  # one of each class for each group
+        units = unit_count(len(target), groups)
+        labels = np.unique(target.astype(np.int64) * units + groups) // units
+    least = int(min(np.unique(labels, return_counts=True)[1]))
+    if least >= LEAST_OF_CLASS:
+        return ""
+    what = "test items" if groups is None else "groups of test items"
+    return f"no p value: {metric.name} needs {LEAST_OF_CLASS} {what} of each class, and one has {least}"
+
+
+def wilson(hits: int, items: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of independent items (Wilson 1927)."""
+    middle, spread = (hits + _Z * _Z / 2) / (items + _Z * _Z), _Z / (items + _Z * _Z)
+    half = spread * math.sqrt(hits * (items - hits) / items + _Z * _Z / 4)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def _changed_interval(gained: int, lost: int, items: int) -> tuple[float, float]:
+    """Return the 95 % interval of a difference of accuracies (Bonett and Price 2012); never a
+    point, as 1 is added to the items on either side.
+
+    Args:
+        gained: Items that only the first model has right.
+        lost: Items that only the second model has right.
+    """
+    gain, loss = (gained + 1) / (items + 2), (lost + 1) / (items + 2)
+    half = _Z * math.sqrt((gain + loss - (gain - loss) ** 2) / (items + 2))
+    return max(-1.0, gain - loss - half), min(1.0, gain - loss + half)
+
+
 def _finished(metric: MeanMetric, limits: _Interval) -> _Interval:
     low, high = sorted(metric.finish(np.maximum(np.array(limits), 0)[:, None]).tolist())
     return low, high
 
 
-def of_difference(
+def difference(
     metric: Metric, target: Array, first: Array, second: Array, groups: Array | None
 ) -> Precision:
-    """Return how sure the difference of a metric is, first minus second.
+    """Return how sure the difference of a metric is, first minus second: Bonett and Price's
+    interval for accuracy of single items.
 
     Args:
         target: As in Metric.value, ``n`` items.
-        groups: As of_figure.
+        groups: Number of each item's group [n], from 0; None if every item is on its own.
     """
+    if _lacks_units(metric, target, groups):
+        return Precision(interval=None, standard_error=None)
+    if metric.counts_hits and groups is None:
+        gained, lost = (int(items.sum()) for items in only_right(target, first, second))
+        low, high = _changed_interval(gained, lost, len(target))
+        return Precision(interval=(low, high), standard_error=(high - low) / (2 * _Z))
     if isinstance(metric, FunctionMetric):
         return _change_of_function(metric, target, first, second, groups)
     value, parts, added = _parts(metric, target, first)
@@ -299,7 +381,7 @@ def _change_of_function(
     drawn = _drawn(metric, target, [first, second], groups)
     with np.errstate(invalid="ignore"):  # it may be infinite
         change = drawn[:, 0] - drawn[:, 1]
-    interval = _expanded(change, len(target) if groups is None else int(groups.max()) + 1)
+    interval = _expanded(change, unit_count(len(target), groups))
     return Precision(
         interval=interval, standard_error=float(np.nanstd(change)) if interval else None
     )
@@ -349,7 +431,7 @@ def _t_limit(free: int) -> float:
 
     It is off by .3 % at 5 degrees and by .05 % at 9; scipy takes a second to import.
     """
-    normal = Z * (8 * free + 3) / (8 * free + 1)
+    normal = _Z * (8 * free + 3) / (8 * free + 1)
     return math.sqrt(free * math.expm1(normal**2 / free))
 
 

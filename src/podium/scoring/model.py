@@ -108,7 +108,6 @@ class OnnxModel:
         inputs: Mapping[str, Array],
         *,
         classes: int | None,
-        batch: int | None = None,
         target: Path | None = None,
         until: float = math.inf,
     ) -> Array:
@@ -118,8 +117,6 @@ class OnnxModel:
             inputs: The dataset's arrays by name, each ``[n, ...]``; memory maps are read a batch at
                 a time.
             classes: How many classes the dataset has; None for regression.
-            batch: Rows at a time; affects memory and speed, not results. None for about a megabyte
-                of inputs.
             target: An ``.npy`` file to write the result to instead of memory.
             until: When nobody waits for the result any more, by time.monotonic().
 
@@ -138,11 +135,9 @@ class OnnxModel:
         items = len(next(iter(inputs.values())))
         if not items:
             raise InvalidInput(f"there are no items to run {self.name} on")
-        require(batch is None or batch >= 1, "batch >= 1", batch=batch)
         output = self._output(classes)
-        rows = batch or self._batch(
-            {name: inputs[name] for name in (wanted.name for wanted in self.inputs)}
-        )
+        size = sum(inputs[wanted.name][:1].nbytes for wanted in self.inputs)
+        rows = max(1, min(_LARGEST_BATCH, _BATCH_BYTES // max(1, size)))
         whole: Array | None = None
         for at in range(0, items, rows):
             some = {wanted.name: inputs[wanted.name][at : at + rows] for wanted in self.inputs}
@@ -197,10 +192,6 @@ class OnnxModel:
         """
         output = self._output(classes)
         return self._convert(outputs[output.name], output, classes, 0, len(outputs[output.name]))
-
-    def _batch(self, inputs: Mapping[str, Array]) -> int:
-        size = sum(array[:1].nbytes for array in inputs.values())
-        return max(1, min(_LARGEST_BATCH, _BATCH_BYTES // max(1, size)))
 
     def _output(self, classes: int | None) -> Tensor:
         named = {output.name: output for output in self.outputs}
@@ -258,7 +249,6 @@ class OnnxModel:
     def _convert(
         self, result: Array, output: Tensor, classes: int | None, at: int, rows: int
     ) -> Array:
-        """Check a batch of raw output and return predictions."""
         if len(result.shape) not in (1, 2) or len(result) != rows:
             raise InvalidInput(
                 f"{self.name} returns {list(result.shape)} for {rows} rows", _CONTRACT
@@ -280,7 +270,7 @@ class OnnxModel:
             )
         self._check_finite(result, output, at)
         return (
-            self._probabilities(result, at) if output.name == "probabilities" else softmax(result)
+            self._probabilities(result, at) if output.name == "probabilities" else _softmax(result)
         )
 
     def _check_finite(self, values: Array, output: Tensor, at: int) -> None:
@@ -313,7 +303,7 @@ class OnnxModel:
         return floats(np.clip(result, 0, 1))
 
 
-def softmax(logits: Array) -> Array:
+def _softmax(logits: Array) -> Array:
     """Return the probabilities of each row ``[n, classes]``, float64 if the logits are, else
     float32."""
     powers = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))

@@ -78,7 +78,6 @@ def _check_number(metric: FunctionMetric, value: Any) -> None:
 
 
 def _examples(kind: str | None) -> Iterator[tuple[Array, Array]]:
-    """Yield targets and predictions as the evaluation has them: see Metric.value."""
     if kind != "regression":
         for classes in (2, 3):
             target = np.arange(6) % classes

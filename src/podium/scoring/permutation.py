@@ -24,7 +24,8 @@ variables"), however small it is.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -35,11 +36,11 @@ from podium.scoring.families import (
     MeanMetric,
     Metric,
     RankMetric,
-    class_columns,
     class_count,
     curves,
     group_starts,
     placements,
+    unit_count,
 )
 
 _BLOCKS = 10_000
@@ -70,7 +71,6 @@ def paired_permutation(
     *,
     limit: float = 0.05,
     draws: int = 0,
-    seed: int = 0,
 ) -> tuple[float, bool]:
     """Return the two-sided p value of the difference of a metric, and whether it is only known not
     to be larger.
@@ -81,15 +81,16 @@ def paired_permutation(
         target: As in Metric.value, ``n`` items.
         second: Predictions of the other, for the same items.
         groups: Number of each item's group [n], from 0; None if every item is on its own.
-        limit: What p is compared with; there are as many draws as that takes, up to 1 / _least_p.
+        limit: What p is compared with; there are as many draws as that takes, up to MOST_DRAWS or
+            MOST_CALLS.
         draws: Number of draws, where not all exchanges are counted and the limit needs no more; 0
             for DRAWS or CALLS.
-        seed: The seed of the draws.
     """
-    random = np.random.default_rng(seed)
-    count = len(target) if groups is None else int(groups.max()) + 1
-    usual = draws or (CALLS if isinstance(metric, FunctionMetric) else DRAWS)
-    most = max(usual, math.ceil(min(_TIMES / limit, 1 / _least_p(metric))))
+    random = np.random.default_rng(0)
+    count = unit_count(len(target), groups)
+    is_function = isinstance(metric, FunctionMetric)
+    usual = draws or (CALLS if is_function else DRAWS)
+    most = max(usual, math.ceil(min(_TIMES / limit, MOST_CALLS if is_function else MOST_DRAWS)))
     units = _deal(len(target), random, groups)
     swaps = _swaps(int(units.max()) + 1, most, random)
     if isinstance(metric, MeanMetric | ConfusionMetric):
@@ -113,10 +114,6 @@ def paired_permutation(
     return max(min(share, bound), least), bound < share or not extreme
 
 
-def _least_p(metric: Metric) -> float:
-    return 1 / (MOST_CALLS if isinstance(metric, FunctionMetric) else MOST_DRAWS)
-
-
 def _tail(distance: float, parts: Array) -> float:
     """Bound the chance that a sum of parts, each with a sign by chance, is as far from 0 as a
     distance."""
@@ -127,7 +124,7 @@ def _tail(distance: float, parts: Array) -> float:
 def _deal(items: int, random: np.random.Generator, groups: Array | None) -> Array:
     """Return the block of each item, ``[items]``, dealt at random; few units, items or groups, are
     a block each."""
-    units = items if groups is None else int(groups.max()) + 1
+    units = unit_count(items, groups)
     dealt = np.arange(units) if units <= _BLOCKS else random.permutation(units) % _BLOCKS
     return dealt if groups is None else dealt[groups]
 
@@ -154,9 +151,13 @@ def _of_sums(
     units: Array,
     swaps: Iterator[Array],
 ) -> _Drawn:
-    value, columns = _sums_of(metric, target, first, second)
+    classes = class_count(target, first, second) if isinstance(metric, ConfusionMetric) else 0
+    value = partial(metric.of_sums, target=target, classes=classes)
     sums = [
-        np.stack([np.bincount(units, column) for column in columns(given)], axis=1)
+        np.stack(
+            [np.bincount(units, column) for column in metric.columns(target, given, classes)],
+            axis=1,
+        )
         for given in (first, second)
     ]
     totals, change = [side.sum(0) for side in sums], sums[1] - sums[0]
@@ -170,23 +171,6 @@ def _of_sums(
     moves = (swap @ change for swap in swaps)
     drawn = (value(totals[0] + moved) - value(totals[1] - moved) for moved in moves)
     return drawn, float(value(totals[0]) - value(totals[1])), bound
-
-
-def _sums_of(
-    metric: MeanMetric | ConfusionMetric, target: Array, first: Array, second: Array
-) -> tuple[Callable[[Array], Array], Callable[[Array], Iterator[Array]]]:
-    """Return what makes values of sums over items, and what yields the columns that are summed,
-    each [n]."""
-    if isinstance(metric, MeanMetric):
-        return lambda sums: metric.finish(sums / len(target)), lambda given: iter(
-            metric.items(target, given).T
-        )
-    classes = class_count(target, first, second)
-    true = np.bincount(target, minlength=classes)
-    return (
-        lambda sums: metric.finish(sums[..., :classes], true, sums[..., classes:]),
-        lambda given: class_columns(target, given, classes),
-    )
 
 
 def _of_ranks(

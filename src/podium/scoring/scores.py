@@ -4,7 +4,6 @@ matrix."""
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,6 @@ from podium.display.text import figure
 from podium.errors import InvalidInput
 from podium.scoring.families import Array, FunctionMetric, Metric, class_indices, confusion
 from podium.scoring.metrics import METRICS, require_kind
-from podium.scoring.model import OnnxModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,31 +70,6 @@ class Scores:
             for name, value in self.metrics.items()
             if name in METRICS and METRICS[name].breaks_ties
         )
-
-
-def score(
-    model: bytes | Path,
-    inputs: Mapping[str, Array],
-    target: Array,
-    *,
-    classes: int | None,
-    predictions: Path | None = None,
-) -> Scores:
-    """Measure a model.
-
-    Args:
-        model: ``model.onnx`` or its bytes.
-        inputs: The dataset's arrays by name, each ``[n, ...]``.
-        target: Class indices ``[n]``, or floats ``[n]`` or ``[n, k]``.
-        classes: How many classes the dataset has; None for regression.
-        predictions: An ``.npy`` file to write the predictions to instead of memory.
-
-    Raises:
-        NotFound, Damaged, InvalidInput, Failed: As OnnxModel and OnnxModel.predict.
-    """
-    opened = OnnxModel(model)
-    result = opened.predict(inputs, classes=classes, target=predictions)
-    return score_predictions(result, target, classes=classes, name=opened.name)
 
 
 def score_predictions(

@@ -9,8 +9,9 @@ import numpy as np
 
 from podium.display.text import brief
 from podium.errors import InvalidInput
-from podium.scoring.comparison import Comparison, compare, figure_interval, numbered
-from podium.scoring.families import Array, Metric
+from podium.scoring.comparison import Comparison, compare
+from podium.scoring.families import Array, Metric, unit_count
+from podium.scoring.intervals import figure_interval, numbered
 
 LEAST_OF_SLICE = 20
 """Items, or groups, of which a slice is judged: McNemar's p is below .05 with 6 lost of them."""
@@ -118,8 +119,7 @@ def _measured(
         value = metric.defined_value(target, first)
         interval = figure_interval(metric, target, first, groups)
         found = replace(found, value=value, interval=interval)
-        units = len(target) if groups is None else int(groups.max()) + 1
-        if units < LEAST_OF_SLICE:
+        if unit_count(len(target), groups) < LEAST_OF_SLICE:
             return replace(found, why=f"fewer than {LEAST_OF_SLICE} items or groups")
         if second is None:
             return found

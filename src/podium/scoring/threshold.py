@@ -17,7 +17,6 @@ from podium.scoring.families import (
     ConfusionMetric,
     MeanMetric,
     Metric,
-    class_columns,
     group_starts,
 )
 from podium.scoring.metrics import METRICS, TUNED
@@ -154,26 +153,13 @@ class Threshold:
 def _by_cut(metric: Metric, target: Array, label: int) -> Array:
     """Return a metric of items in the order of their scores, ``[n + 1]``: at k, those from the k-th
     on are taken for a class."""
-    before, after = (np.full(len(target), each) for each in (1 - label, label))
-    if isinstance(metric, MeanMetric):
-        return np.asarray(metric.finish(_sums(metric.items, target, before, after) / len(target)))
-    assert isinstance(metric, ConfusionMetric)
-
-    def columns(target: Array, predictions: Array) -> Array:
-        return np.stack([*class_columns(target, predictions, 2)], 1)
-
-    counts = _sums(columns, target, before, after)
-    true = np.broadcast_to(np.bincount(target, minlength=2), (len(counts), 2))
-    return np.asarray(metric.finish(counts[:, :2], true, counts[:, 2:]))
-
-
-def _sums(columns: Any, target: Array, before: Array, after: Array) -> Array:
-    """Return sums over the items, ``[n + 1, m]``: at k, of those before k as one answer gives them,
-    of the others as the other one does."""
-    head, tail = (columns(target, answer).astype(np.float64) for answer in (before, after))
-    nothing = np.zeros((1, head.shape[1]))
-    heads, tails = (np.cumsum(np.concatenate([nothing, each]), 0) for each in (head, tail))
-    return np.asarray(heads + tails[-1] - tails)
+    assert isinstance(metric, MeanMetric | ConfusionMetric)
+    sums = []
+    for answer in (1 - label, label):
+        columns = metric.columns(target, np.full(len(target), answer), 2)
+        sums.append(np.stack([np.cumsum(np.append(0.0, column)) for column in columns], 1))
+    before, after = sums
+    return np.asarray(metric.of_sums(before + after[-1] - after, target, 2))
 
 
 def split(text: str) -> tuple[bool, str]:

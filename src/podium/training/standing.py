@@ -11,8 +11,9 @@ from podium.data.validated import Validated
 from podium.display.text import figure, plural
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial
-from podium.scoring.comparison import ALPHA, difference, figure_interval, mcnemar
+from podium.scoring.comparison import ALPHA, mcnemar
 from podium.scoring.families import FunctionMetric, Metric, only_right
+from podium.scoring.intervals import difference, figure_interval
 from podium.scoring.metrics import METRICS
 from podium.storage import connect
 from podium.training.retention import output_of
