@@ -3,7 +3,7 @@ import pytest
 
 from podium.data.blocks import BLOCK, Selection
 from podium.data.split import Split
-from podium.data.suspects import _Overlap, find_overlaps
+from podium.data.suspects import find_overlaps
 from podium.errors import InvalidInput
 from podium.training.preparation import _check_overlaps
 
@@ -15,7 +15,7 @@ def selections(table: np.ndarray, words: np.ndarray, **index: list[int]) -> dict
     }
 
 
-def overlaps(parts: dict[str, Selection]) -> list[_Overlap]:
+def overlaps(parts: dict[str, Selection]) -> list[str]:
     return find_overlaps(parts, {part: items.hashes() for part, items in parts.items()})
 
 
@@ -34,8 +34,7 @@ def test_items_in_two_parts_are_found_and_named() -> None:
     table, words = distinct(9)
     table[[5, 6]], words[[5, 6]] = table[1], words[1]
     found = overlaps(selections(table, words, train=[0, 1, 2], validation=[3, 4], test=[5, 6, 7]))
-    assert [(shared.part, shared.other, shared.count) for shared in found] == [("test", "train", 2)]
-    assert found[0].examples == ((5, 1),)
+    assert found == ["2 of the test items are among the train items too, for example items 6 and 2"]
     parts = selections(table, words, train=[0, 1, 2], validation=[3, 4], test=[5, 6, 7])
     with pytest.raises(
         InvalidInput,
@@ -54,7 +53,7 @@ def test_one_shared_item_is_counted_as_one() -> None:
     table, words = distinct(6)
     table[5], words[5] = table[0], words[0]
     found = overlaps(selections(table, words, train=[0, 1], validation=[2, 3], test=[4, 5]))
-    assert str(found[0]).startswith("1 of the test items is among the train items too")
+    assert found[0].startswith("1 of the test items is among the train items too")
 
 
 def test_items_that_differ_in_one_input_are_not_duplicates() -> None:
@@ -75,4 +74,4 @@ def test_items_beyond_the_first_block_are_compared() -> None:
     table[-1] = table[3]
     parts = selections(table, np.zeros((count, 1)), train=list(range(count - 2)), validation=[count - 2],
                        test=[count - 1])  # fmt: skip
-    assert overlaps(parts)[0].examples == ((count - 1, 3),)
+    assert overlaps(parts)[0].endswith(f"for example items {count} and 4")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.data.option_text import of_pipeline, written
+from podium.data.option_text import options_as, written
 from podium.data.options import DataOptions
 from podium.errors import InvalidInput
 from podium.files.documents import load_yaml
@@ -53,7 +53,7 @@ def test_mnist_takes_only_options_that_mean_something() -> None:
 def test_options_are_written_as_a_pipeline_takes_them() -> None:
     assert (written("drop", "id"), written("drop", "my id"), written("kind", "regression")) == (
         "drop=[id]", "'drop=[\"my id\"]'", "kind=regression")  # fmt: skip
-    with of_pipeline({"drop": "name", "test": 0.2}):
+    with options_as({"drop": "name", "test": 0.2}):
         assert written("drop", "id") == """data_options='{"drop": ["name", "id"], "test": 0.2}'"""
         assert (
             written("kind", "regression")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from small_dataset import CONTENT, Serve, packed, send
 
-from podium.data.option_text import of_pipeline
+from podium.data.option_text import options_as
 from podium.data.sources import mnist
 from podium.data.sources.known import DATASETS, FILES, Known, known_dataset
 from podium.errors import Damaged, Failed, InvalidInput, NotFound
@@ -21,12 +21,12 @@ from podium.errors import Damaged, Failed, InvalidInput, NotFound
 def test_a_given_directory_is_used_in_every_layout(
     known: Known, folder: Path, tmp_path: Path
 ) -> None:
-    assert mnist.fetch(known, cache=tmp_path / "cache", source=str(folder)).files == CONTENT
+    assert mnist._fetch(known, cache=tmp_path / "cache", source=str(folder)).files == CONTENT
     raw = tmp_path / "root" / "MNIST" / "raw"
     raw.mkdir(parents=True)
     for name, data in CONTENT.items():
         (raw / name).write_bytes(data)
-    found = mnist.fetch(known, cache=tmp_path / "cache", source=f"file://{tmp_path}/root")
+    found = mnist._fetch(known, cache=tmp_path / "cache", source=f"file://{tmp_path}/root")
     assert found.files == CONTENT
     assert found.array(FILES[0]).shape == (200, 28, 28)
 
@@ -37,11 +37,11 @@ def test_a_given_source_is_the_only_one_asked(known: Known, folder: Path, tmp_pa
     )
     (folder / f"{FILES[2]}.gz").unlink()
     with pytest.raises(NotFound) as caught:
-        mnist.fetch(known, cache=tmp_path / "cache", source=str(folder))
+        mnist._fetch(known, cache=tmp_path / "cache", source=str(folder))
     assert f"there is no {FILES[2]}" in str(caught.value)
     assert "--source DIRECTORY" in str(caught.value)
-    with of_pipeline({}), pytest.raises(NotFound) as caught:
-        mnist.fetch(known, cache=tmp_path / "cache", source=str(folder))
+    with options_as({}), pytest.raises(NotFound) as caught:
+        mnist._fetch(known, cache=tmp_path / "cache", source=str(folder))
     assert ": source=DIRECTORY" in str(caught.value), "a run has parameters, not flags"
 
 
@@ -50,7 +50,7 @@ def test_a_wrong_checksum_is_refused(known: Known, folder: Path, tmp_path: Path)
     wrong[-1] ^= 1
     (folder / FILES[1]).write_bytes(wrong)
     with pytest.raises(Damaged, match=f"{FILES[1]} has the wrong checksum"):
-        mnist.fetch(known, cache=tmp_path / "cache", source=str(folder))
+        mnist._fetch(known, cache=tmp_path / "cache", source=str(folder))
 
 
 def test_a_mirror_fills_the_cache_and_is_not_asked_again(
@@ -59,8 +59,8 @@ def test_a_mirror_fills_the_cache_and_is_not_asked_again(
     asked: list[str] = []
     url = serve(lambda request: (asked.append(request.path), send(request, packed(request)))[1])  # type: ignore[func-returns-value]
     known = replace(known, mirrors=(url,))
-    assert mnist.fetch(known, cache=tmp_path).source == url
-    assert mnist.fetch(known, cache=tmp_path) == mnist._Fetched(files=CONTENT, source="the cache")
+    assert mnist._fetch(known, cache=tmp_path).source == url
+    assert mnist._fetch(known, cache=tmp_path) == mnist._Fetched(files=CONTENT, source="the cache")
     assert asked == [f"/data/{name}.gz" for name in FILES]
     assert sorted(path.name for path in (tmp_path / "datasets" / "small").iterdir()) == sorted(
         FILES
@@ -72,13 +72,13 @@ def test_a_damaged_cache_is_fetched_again_and_said(
 ) -> None:
     url = serve(lambda request: send(request, packed(request)))
     known = replace(known, mirrors=(url,))
-    mnist.fetch(known, cache=tmp_path)
+    mnist._fetch(known, cache=tmp_path)
     cached = tmp_path / "datasets" / "small" / FILES[0]
     cached.write_bytes(cached.read_bytes()[:-9])
     with caplog.at_level(logging.WARNING):
-        assert mnist.fetch(known, cache=tmp_path).source == url
+        assert mnist._fetch(known, cache=tmp_path).source == url
     assert "is truncated" in caplog.text
-    assert mnist.fetch(known, cache=tmp_path).source == "the cache"
+    assert mnist._fetch(known, cache=tmp_path).source == "the cache"
 
 
 def test_the_next_mirror_is_asked_when_one_truncates(
@@ -87,7 +87,7 @@ def test_the_next_mirror_is_asked_when_one_truncates(
     bad = serve(lambda request: send(request, packed(request)[:1000], announced=99999))
     good = serve(lambda request: send(request, packed(request)))
     known = replace(known, mirrors=(bad, good))
-    assert mnist.fetch(known, cache=tmp_path).source == good
+    assert mnist._fetch(known, cache=tmp_path).source == good
 
 
 def test_when_nothing_works_every_source_is_named_with_its_reason(
@@ -105,7 +105,7 @@ def test_when_nothing_works_every_source_is_named_with_its_reason(
     }
     known = replace(known, mirrors=tuple(mirrors.values()))
     with pytest.raises(Failed) as caught:
-        mnist.fetch(known, cache=tmp_path / "cache")
+        mnist._fetch(known, cache=tmp_path / "cache")
     lines = str(caught.value).splitlines()
     assert "the cache: there is no train-images-idx3-ubyte" in lines[1]
     for line, (reason, url) in zip(lines[2:], mirrors.items(), strict=False):
@@ -138,7 +138,7 @@ def test_a_read_only_cache_is_reported_and_does_no_harm(
     url = serve(lambda request: send(request, packed(request)))
     known = replace(known, mirrors=(url,))
     (tmp_path / "cache").write_text("a file where the directory should be")
-    assert mnist.fetch(known, cache=tmp_path / "cache").files == CONTENT
+    assert mnist._fetch(known, cache=tmp_path / "cache").files == CONTENT
     assert "could not be kept in the cache" in caplog.text
 
 
@@ -185,4 +185,4 @@ def test_a_download_beyond_the_limit_is_cut_off(
 
     monkeypatch.setattr(mnist, "LARGEST", 1_000_000)
     with pytest.raises(Damaged, match="is larger than 1,000,000 bytes"):
-        mnist.fetch(known, cache=tmp_path / "cache", source=serve(endless))
+        mnist._fetch(known, cache=tmp_path / "cache", source=serve(endless))

@@ -22,11 +22,11 @@ from podium.data.dataset import load_dataset
 from podium.data.items import read_items
 from podium.data.look import _charts
 from podium.data.near import NearItems
-from podium.data.option_text import of_pipeline
+from podium.data.option_text import options_as
 from podium.data.preprocessing import TablePreprocessing
 from podium.data.schema import Column, InputDescription
 from podium.data.split import Split
-from podium.data.suspects import find_answers, near_duplicates
+from podium.data.suspects import _find_answers, _near_duplicates
 from podium.data.values import twin_names
 from podium.errors import InvalidInput
 from podium.steps.examples import _shown as shown_item
@@ -268,7 +268,7 @@ def test_turned_and_mirrored_pictures_are_found_at_any_width(
             ("test", [scene.transpose(turn) for scene in scenes]),
         )
     }
-    (said,) = near_duplicates(parts, {"images": InputDescription(meaning="image")})
+    (said,) = _near_duplicates(parts, {"images": InputDescription(meaning="image")})
     assert said.startswith(
         "150 test pictures are like training pictures, as they are, mirrored or turned"
     )
@@ -282,7 +282,7 @@ def test_a_large_constant_is_compared_without_a_warning() -> None:
     }
     columns = tuple(Column(name=name, kind="number") for name in ("day", "size"))
     described = {"table": InputDescription(meaning="table", columns=columns)}
-    assert near_duplicates(parts, described) == []
+    assert _near_duplicates(parts, described) == []
 
 
 def test_sentences_that_differ_in_punctuation_are_said(prepare: Prepare, tmp_path: Path) -> None:
@@ -494,7 +494,7 @@ def test_pictures_are_compared_without_loading_all_of_them() -> None:
     pictures = np.random.default_rng(0).integers(0, 255, (2400, 64, 64, 3), np.uint8)
     part = Selection(part=Split(inputs={"images": pictures}, target=np.zeros(2400, np.int64)))
     tracemalloc.start()
-    near_duplicates({"train": part, "test": part}, {"images": InputDescription(meaning="image")})
+    _near_duplicates({"train": part, "test": part}, {"images": InputDescription(meaning="image")})
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < pictures.nbytes / 2
@@ -632,7 +632,7 @@ def test_numbers_that_are_read_as_categories_are_named(
     if form == "unique days":
         table["weight"] = [f"{at % 28 + 1:02}.{at // 28 + 1:02}.20" for at in range(300)]
     table.to_csv(tmp_path / "a.csv", index=False)
-    with of_pipeline({}):
+    with options_as({}):
         said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
     assert " categories, but most look like numbers or dates, such as" in said
     assert hint in said
@@ -822,4 +822,4 @@ def test_nothing_is_near_a_single_item(prepare: Prepare, tmp_path: Path) -> None
 def test_twenty_rows_tell_which_column_is_the_answer(rows: int, found: list[str]) -> None:
     answer = np.arange(rows) % 2
     columns = [Column(name="x", kind="number")]
-    assert find_answers(answer[:, np.newaxis].astype(np.float32), answer, columns) == found
+    assert _find_answers(answer[:, np.newaxis].astype(np.float32), answer, columns) == found

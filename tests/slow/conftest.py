@@ -79,11 +79,11 @@ def store() -> Iterator[str]:
 def source(store: str) -> Iterator[str]:
     """Where the pods find the files of MNIST: carried there from this machine's cache; pods may reach no mirror."""
     from podium.data.sources.known import known_dataset
-    from podium.data.sources.mnist import fetch
+    from podium.data.sources.mnist import _fetch
     from podium.storage import connect
     from podium.system.settings import Settings
 
-    files = fetch(known_dataset("mnist"), cache=Settings.from_environment().cache).files
+    files = _fetch(known_dataset("mnist"), cache=Settings.from_environment().cache).files
     url = f"{store.removesuffix('podium')}podium-test/mnist"
     storage = connect(url)
     for name, data in files.items():

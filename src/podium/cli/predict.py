@@ -91,7 +91,7 @@ def predict(
       podium predict drawings/ --file trained/ --data prepared/
     """
     from podium.data.items import check_files, is_sentence
-    from podium.data.option_text import as_flags
+    from podium.data.option_text import options_as
 
     if file and (name or alias != "champion"):
         raise InvalidInput(
@@ -113,7 +113,7 @@ def predict(
     tally = _Tally(strict=strict)
     results = model.stream(items, **reading, on_unknown=tally.judge)
     outcomes = tally.good(results)
-    with as_flags(), doing(lambda: f"predicting: {plural(tally.count, 'item')} so far"):
+    with options_as("flags"), doing(lambda: f"predicting: {plural(tally.count, 'item')} so far"):
         if output:
             _write_csv(outcomes, output)
         elif as_json:

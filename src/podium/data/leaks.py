@@ -11,10 +11,12 @@ from podium.data.blocks import Selection, are_numbers
 from podium.data.near import mix, picture_grid, project
 from podium.data.option_text import written
 from podium.data.schema import Array, Column
-from podium.data.suspects import FEWEST
 
 MOST_VALUES = 4_000_000
 """Values of a table that is looked at; a larger one is not."""
+
+FEWEST = 20
+"""Fewer items tell nothing about a column."""
 
 _ROUNDED = 1e-3
 """Part of a column's range that its values are off by where they were rounded."""
@@ -143,7 +145,6 @@ def _all(part: Selection) -> NDArray[np.int64]:
 
 
 def _numbers(part: Selection, name: str, columns: Sequence[Column]) -> _Floats:
-    """Return the columns of a part that are numbers, [n, k]."""
     rows = np.asarray(part.array(name)[_all(part)]).reshape(len(part), -1)
     chosen = [at for at, column in enumerate(columns) if column.kind == "number"]
     centers = np.array([columns[at].center for at in chosen])

@@ -23,44 +23,35 @@ def as_list(name: str, value: Any) -> Any:
     return [value] if isinstance(value, str) and name in _LISTS else value
 
 
-_PARAMETERS: ContextVar[Mapping[str, Any] | None] = ContextVar("_PARAMETERS", default=None)
-"""The data_options that a pipeline was given, while it reads its data; None for `podium data
-prepare`."""
+_FORM: ContextVar[Mapping[str, Any] | str] = ContextVar("_FORM", default="words")
+"""How `written` writes options: as ``words``, as ``flags``, or of a pipeline."""
 
 
 @contextmanager
-def of_pipeline(given: Mapping[str, Any]) -> Iterator[None]:
-    """Let `written` write options as a pipeline takes them, together with those that it was
-    given."""
-    token = _PARAMETERS.set(given)
+def options_as(form: Mapping[str, Any] | str) -> Iterator[None]:
+    """Choose how `written` writes options.
+
+    Args:
+        form: The data_options that a pipeline was given; or ``flags``, as `podium predict` takes
+            them. Else options are words, as `podium data prepare` takes them.
+    """
+    token = _FORM.set(form)
     try:
         yield
     finally:
-        _PARAMETERS.reset(token)
-
-
-_AS_FLAGS: ContextVar[bool] = ContextVar("as_flags", default=False)
-
-
-@contextmanager
-def as_flags() -> Iterator[None]:
-    """Let `written` write options as flags, as `podium predict` takes them."""
-    token = _AS_FLAGS.set(True)
-    try:
-        yield
-    finally:
-        _AS_FLAGS.reset(token)
+        _FORM.reset(token)
 
 
 def in_pipeline() -> bool:
     """Whether what is said is read by somebody who gives parameters of a pipeline, not flags."""
-    return _PARAMETERS.get() is not None
+    return not isinstance(_FORM.get(), str)
 
 
 def changed(option: str, value: Any) -> dict[str, Any]:
     """Return a pipeline's ``data_options`` with an option changed, or one more name in an option
     that lists names."""
-    given = _PARAMETERS.get() or {}
+    form = _FORM.get()
+    given = {} if isinstance(form, str) else form
     more = [*as_list(option, given.get(option, [])), value] if option in _LISTS else value
     return {"data_options": {**given, option: more}}
 
@@ -72,9 +63,9 @@ def written(option: str, value: Any) -> str:
     Args:
         value: Its value; of an option that lists names, one more name.
     """
-    if _AS_FLAGS.get():
+    if _FORM.get() == "flags":
         return f"--{option} {shlex.quote(str(value))}"
-    if _PARAMETERS.get() is not None:
+    if in_pipeline():
         return f"data_options={shlex.quote(json.dumps(changed(option, value)['data_options'], ensure_ascii=False))}"
     value = [value] if option in _LISTS else value
     text = value if _is_plain(value) else json.dumps(value, ensure_ascii=False)

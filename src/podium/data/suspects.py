@@ -3,7 +3,6 @@ occur in two parts or nearly do."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -12,38 +11,22 @@ from scipy.stats import binom, rankdata
 
 from podium.data.artifact import PARTS
 from podium.data.blocks import Selection, are_numbers, blocks
+from podium.data.hidden_groups import names_groups
+from podium.data.leaks import FEWEST, MOST_VALUES, find_frames, find_leaks
 from podium.data.near import NearItems, letter_cases, mix, one_case, picture_grid
 from podium.data.option_text import written
 from podium.data.profile import MISSING, Profile
 from podium.data.schema import Array, Column, Hashes, InputDescription
+from podium.data.sources.source import Raw
 from podium.data.split import Split
 from podium.display.text import are, plural
 
 _EXAMPLES = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Overlap:
-    """Items of a part whose inputs occur in another part as well."""
-
-    part: str
-    other: str
-
-    count: int
-    """How many items of part there are."""
-
-    examples: tuple[tuple[int, int], ...]
-    """Position of an item of part and of its twin in other, among the items of the source that they
-    come from."""
-
-    def __str__(self) -> str:
-        pairs = ", ".join(f"{first + 1} and {second + 1}" for first, second in self.examples)
-        count = f"{self.count:,} of the {self.part} items {are(self.count)}"
-        return f"{count} among the {self.other} items too, for example items {pairs}"
-
-
-def find_overlaps(parts: Mapping[str, Selection], hashes: Mapping[str, Hashes]) -> list[_Overlap]:
-    """Compare the inputs of all items of each two parts, byte by byte; the target may differ.
+def find_overlaps(parts: Mapping[str, Selection], hashes: Mapping[str, Hashes]) -> list[str]:
+    """Say how many items of a part occur in another part as well, in a sentence for each two parts,
+    with examples by their numbers in the source; the target may differ.
 
     Args:
         parts: By name.
@@ -55,24 +38,22 @@ def find_overlaps(parts: Mapping[str, Selection], hashes: Mapping[str, Hashes]) 
         if count:
             _, mine, theirs = np.intersect1d(hashes[part], hashes[other], return_indices=True)
             first = np.argsort(mine)[:_EXAMPLES]
-            examples = zip(
-                parts[part].positions(mine[first]).tolist(),
-                parts[other].positions(theirs[first]).tolist(),
-                strict=True,
+            items = parts[part].positions(mine[first]) + 1
+            twins = parts[other].positions(theirs[first]) + 1
+            pairs = ", ".join(f"{item} and {twin}" for item, twin in zip(items, twins, strict=True))
+            overlaps.append(
+                f"{count:,} of the {part} items {are(count)} among the {other} items too, for "
+                f"example items {pairs}"
             )
-            overlaps.append(_Overlap(part=part, other=other, count=count, examples=tuple(examples)))
     return overlaps
 
 
-MOST_ROWS = 20_000
+_MOST_ROWS = 20_000
 """Rows of the training part that are looked at for a column that is the answer."""
 
 _SURE = 0.999
 """Area under the ROC curve, share of right answers, or share of the variance, of one column
 alone."""
-
-FEWEST = 20
-"""Fewer items tell nothing about a column."""
 
 _MOST_OUTPUTS = 10
 """Numbers of a target that columns are compared with, the first ones."""
@@ -121,14 +102,133 @@ _LEAST_STEPS = 14
 fewer, and pages look alike."""
 
 
-def columns_of(name: str, items: Array) -> tuple[Column, ...]:
+_WIDEST = 1000
+"""Numbers of an item of an array that are looked at one by one; more are pixels."""
+
+_FEWEST_GROUPS = 10
+"""Values of a column from which it may name patients, or customers."""
+
+_MOST_WORDS = 3
+"""Words that are named of those that tell a class."""
+
+_LEAST_CHANGED = 0.05
+"""Share of the test sentences that are training sentences but for a word or few, from which it is
+said."""
+
+
+def suspicions(
+    parts: Mapping[str, Selection],
+    raw: Raw,
+    hashes: Mapping[str, Hashes],
+    index: Mapping[str, NDArray[np.int64]],
+) -> list[str]:
+    """Say what of prepared data may be a mistake, in sentences.
+
+    Args:
+        parts: By name.
+        raw: The items of the source, fitted.
+        hashes: Those of Selection.hashes, of each part.
+        index: Which items of the source are in each part that it does not have itself.
+    """
+    is_text = any(of.meaning == "tokens" for of in raw.descriptions.values())
+    said = _of_sentences(parts, raw) if is_text else _of_columns(parts, raw)
+    if not raw.published:
+        said += _near_duplicates(parts, raw.descriptions)
+        if raw.times is None and (raw.test is not None or raw.given is not None):
+            said += _unlike_columns(parts, raw.descriptions)
+    if raw.keys is not None and is_text:
+        said += _near_sentences(raw.keys, hashes, index)
+    return said
+
+
+def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
+    """Say which columns and numbers of arrays give the target away."""
+    said = list[str]()
+    for name, described in raw.descriptions.items():
+        if described.meaning == "image" and not raw.published:
+            said += find_frames(parts, name)
+        if described.meaning not in ("table", "array"):
+            continue
+        width = parts["train"].array(name)[:1].size
+        if width > _WIDEST and not described.columns:
+            continue
+        most = min(_MOST_ROWS, MOST_VALUES // max(1, width))
+        rows, target = (_sample(parts["train"], of, most) for of in (name, "target"))
+        columns = described.columns or _columns_of(name, rows)
+        if described.columns:
+            numbers = {
+                column.name: rows[:, at] + column.center
+                for at, column in enumerate(columns)
+                if column.kind == "number"
+            }
+            if not raw.classes and target.ndim == 1:
+                numbers[raw.target_name] = target
+            said += _of_marks(numbers)
+        answers = _find_answers(rows.reshape(len(rows), -1), target, columns)
+        for column in answers:
+            hint = f": {written('drop', column)}" if described.columns else ""
+            values = rows[:, [each.name for each in columns].index(column)] if hint else ()
+            if (
+                raw.groups is raw.times is raw.given is None
+                and len(np.unique(values)) >= _FEWEST_GROUPS
+            ):
+                hint += f"; if it tells which rows belong together, as a patient does: {written('group', column)}"
+            said.append(
+                f"{'column' if described.columns else 'array'} {column} looks like the answer, since it predicts "
+                f"{raw.target_name} alone; unless it is known when the model is used, leave it out{hint}"
+            )
+        if described.columns and raw.groups is raw.times is raw.given is None:
+            said += [
+                f"rows with the same {column.name} mostly have the same {raw.target_name}: if they belong "
+                f"together, keep them in one part: {written('group', column.name)}"
+                for at, column in enumerate(columns)
+                if column.name not in answers
+                and names_groups(rows[:, at], target, is_number=column.kind == "number")
+            ]
+        if not answers:
+            said += find_leaks(parts, name, columns, raw.target_name)
+    return said
+
+
+def _of_marks(numbers: Mapping[str, Array]) -> list[str]:
+    marks = {name: _missing_mark(values) for name, values in numbers.items()}
+    return [
+        f"column {name} is {mark[0]:g} in {mark[1]:,} of {len(numbers[name]):,} training rows, far from all its "
+        "other numbers: if it means missing, leave these cells empty"
+        for name, mark in marks.items()
+        if mark
+    ]
+
+
+def _of_sentences(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
+    """Say which words give a class away, and how many test sentences are hardly new."""
+    name = next(name for name, of in raw.descriptions.items() if of.meaning == "tokens")
+    known, new = (_sample(parts[part], name, _MOST_ROWS) for part in ("train", "test"))
+    target, said = _sample(parts["train"], "target", _MOST_ROWS), list[str]()
+    if raw.classes and (vocabulary := raw.preprocessing.get("vocabulary")):
+        telling = _telling_words(known, target, vocabulary, raw.classes)
+        said += [
+            f"all sentences of class {label!r} have the word {word!r} and no others do: unless it is there "
+            "when the model is used, take it out of the sentences"
+            for word, label in telling[:_MOST_WORDS]
+        ]
+    changed = _changed_sentences(known, new)
+    if changed >= max(1, _LEAST_CHANGED * len(new)):
+        said.append(
+            f"{changed:,} of {len(new):,} test sentences are training sentences but for a word or few: a "
+            f"model may know them by heart; keep them together: {written('group', 'COLUMN')}"
+        )
+    return said
+
+
+def _columns_of(name: str, items: Array) -> tuple[Column, ...]:
     """Return the numbers of each item of an array [n, …] as columns: x, or x[0], x[1] and so on."""
     count = items[:1].size
     names = [name] if items.ndim == 1 else [f"{name}[{at}]" for at in range(count)]
     return tuple(Column(name=each, kind="number") for each in names)
 
 
-def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[str]:
+def _find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[str]:
     """Return the names of columns that alone predict the target.
 
     Args:
@@ -165,7 +265,7 @@ def _is_answer(column: Column, values: NDArray[np.float64], labels: Array) -> bo
     return tell(values, labels) >= _SURE
 
 
-def missing_mark(values: NDArray[np.float64]) -> tuple[float, int] | None:
+def _missing_mark(values: NDArray[np.float64]) -> tuple[float, int] | None:
     """Return a number that probably means missing, and how often: -999 or 9999, far from all
     others."""
     different, counts = np.unique(values, return_counts=True)
@@ -252,7 +352,7 @@ def _area(values: NDArray[np.float64], labels: Array) -> float:
     return float(max(area, 1 - area))
 
 
-def near_duplicates(
+def _near_duplicates(
     parts: Mapping[str, Selection], descriptions: Mapping[str, InputDescription]
 ) -> list[str]:
     """Say which test items are nearly training items, in sentences; equal ones are found elsewhere.
@@ -267,7 +367,7 @@ def near_duplicates(
     for name, described in descriptions.items():
         if described.meaning == "table":
             sides = [
-                sample(part, name, min(_MOST_COMPARED, _MOST_VALUES // len(described.columns) + 1))
+                _sample(part, name, min(_MOST_COMPARED, _MOST_VALUES // len(described.columns) + 1))
                 for part in (train, test)
             ]
             for at, codes in letter_cases(described).items():
@@ -287,7 +387,7 @@ def near_duplicates(
     return said
 
 
-def unlike_columns(
+def _unlike_columns(
     parts: Mapping[str, Selection], descriptions: Mapping[str, InputDescription]
 ) -> list[str]:
     """Say which columns of a given test part are unlike those of validation, in a sentence: of
@@ -295,7 +395,7 @@ def unlike_columns(
     if not all(map(len, parts.values())):
         return []  # refused in words, where they are written
     sides = [
-        {name: sample(parts[part], name, _MOST_MEASURED) for name in descriptions}
+        {name: _sample(parts[part], name, _MOST_MEASURED) for name in descriptions}
         for part in ("train", "validation", "test")
     ]
     profile = Profile.of(
@@ -323,7 +423,7 @@ def unlike_columns(
     ]
 
 
-def near_sentences(
+def _near_sentences(
     raw_keys: Hashes, exact: Mapping[str, Hashes], index: Mapping[str, NDArray[np.int64]]
 ) -> list[str]:
     """Say how many sentences differ from others in punctuation, case or spaces only, in sentences.
@@ -350,7 +450,7 @@ def near_sentences(
     return [f"{sentences} but for punctuation: such share a part, and count once"] if alike else []
 
 
-def telling_words(
+def _telling_words(
     tokens: Array, target: Array, vocabulary: Sequence[str], classes: Sequence[str]
 ) -> list[tuple[str, str]]:
     """Return words that exactly the sentences of a class have, each with that class.
@@ -378,7 +478,7 @@ def _halves(tokens: Array) -> Iterator[tuple[list[int], list[tuple[str, bytes]]]
         yield words.tolist(), parts
 
 
-def changed_sentences(known: Array, new: Array) -> int:
+def _changed_sentences(known: Array, new: Array) -> int:
     """Count new sentences [m, length] that a known one [n, length] equals but for a word or few.
 
     Those that are found share a half; one in _CHANGED words differs at most.
@@ -397,7 +497,7 @@ def changed_sentences(known: Array, new: Array) -> int:
     return count
 
 
-def sample(part: Selection, name: str, most: int) -> Array:
+def _sample(part: Selection, name: str, most: int) -> Array:
     """Return an input, or ``target``, of some items, evenly spread over a part."""
     return np.asarray(part.array(name)[_spread(part, most)])
 

@@ -3,7 +3,7 @@
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
-from podium.data.option_text import of_pipeline
+from podium.data.option_text import options_as
 from podium.data.schema import DatasetInfo
 from podium.data.sealed import seal
 from podium.errors import PodiumError
@@ -64,7 +64,7 @@ def prepare_data(
         Conflict: The prefix holds another dataset.
         PodiumError: The artifact cannot be written, for example on a full disk.
     """
-    with of_pipeline(settings.data_options) if step else nullcontext():
+    with options_as(settings.data_options) if step else nullcontext():
         info = prepare(settings, target, test, cache, metric)
     if step:
         model_name = model_name or name_for(info.name)

@@ -16,30 +16,16 @@ from podium.data.blocks import Selection
 from podium.data.contract_check import differences
 from podium.data.hashes import hash_labels
 from podium.data.held_out import HeldOut
-from podium.data.hidden_groups import names_groups
-from podium.data.leaks import MOST_VALUES, find_frames, find_leaks
 from podium.data.near import NearItems
-from podium.data.option_text import of_pipeline, written
+from podium.data.option_text import options_as, written
 from podium.data.profile import Profile
-from podium.data.schema import Array, Hashes
+from podium.data.schema import Hashes
 from podium.data.seen import SeenItems
 from podium.data.sources.fetching import is_small
 from podium.data.sources.known import DATASETS
 from podium.data.sources.source import Raw
 from podium.data.splits import Division, divide
-from podium.data.suspects import (
-    MOST_ROWS,
-    changed_sentences,
-    columns_of,
-    find_answers,
-    find_overlaps,
-    missing_mark,
-    near_duplicates,
-    near_sentences,
-    sample,
-    telling_words,
-    unlike_columns,
-)
+from podium.data.suspects import find_overlaps, suspicions
 from podium.data.values import twin_names
 from podium.errors import InvalidInput
 from podium.files.documents import load_json, parse
@@ -61,20 +47,6 @@ summary = logging.getLogger("podium.data.summary")
 
 SMALL = 4 << 20
 """Bytes of data that are read as a whole before a run begins."""
-
-
-_WIDEST = 1000
-"""Numbers of an item of an array that are looked at one by one; more are pixels."""
-
-_FEWEST_GROUPS = 10
-"""Values of a column from which it may name patients, or customers."""
-
-_MOST_WORDS = 3
-"""Words that are named of those that tell a class."""
-
-_LEAST_CHANGED = 0.05
-"""Share of the test sentences that are training sentences but for a word or few, from which it is
-said."""
 
 
 def check_data(
@@ -108,7 +80,7 @@ def check_data(
         return info
     with (
         tempfile.TemporaryDirectory(prefix="podium-") as scratch,
-        of_pipeline(settings.data_options),
+        options_as(settings.data_options),
         _heard(),
     ):
         if columns and settings.kind != "images":
@@ -245,7 +217,7 @@ def _check_overlaps(
 ) -> None:
     """Refuse items in two parts, or report them: where parts follow from hashes, these became equal
     as inputs only."""
-    overlaps = tuple(map(str, find_overlaps(parts, hashes)))
+    overlaps = find_overlaps(parts, hashes)
     if overlaps and not (accepted or by_hash):
         raise InvalidInput(
             "; ".join(overlaps),
@@ -314,15 +286,8 @@ def _report(
     """Say what of the division may be a mistake, and where it lies in time."""
     counts = {name: count_classes(name, part, len(raw.classes)) for name, part in parts.items()}
     _report_classes(counts, raw.classes)
-    is_text = any(of.meaning == "tokens" for of in raw.descriptions.values())
     said = [twin_names(f"classes of {raw.target_name}", raw.classes)]
-    said += _of_sentences(parts, raw) if is_text else _of_columns(parts, raw)
-    if not raw.published:
-        said += near_duplicates(parts, raw.descriptions)
-        if raw.times is None and (raw.test is not None or raw.given is not None):
-            said += unlike_columns(parts, raw.descriptions)
-    if raw.keys is not None and is_text:
-        said += near_sentences(raw.keys, hashes, division.index)
+    said += suspicions(parts, raw, hashes, division.index)
     said.append(small_test_part(len(parts["test"]), counts["test"], raw.kind))
     for sentence in filter(None, said):
         log.warning("%s", sentence)
@@ -337,87 +302,6 @@ def _report(
             _time(spans["test"].min()),
             _time(spans["test"].max()),
         )
-
-
-def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
-    """Say which columns and numbers of arrays give the target away."""
-    said = list[str]()
-    for name, described in raw.descriptions.items():
-        if described.meaning == "image" and not raw.published:
-            said += find_frames(parts, name)
-        if described.meaning not in ("table", "array"):
-            continue
-        width = parts["train"].array(name)[:1].size
-        if width > _WIDEST and not described.columns:
-            continue
-        most = min(MOST_ROWS, MOST_VALUES // max(1, width))
-        rows, target = (sample(parts["train"], of, most) for of in (name, "target"))
-        columns = described.columns or columns_of(name, rows)
-        if described.columns:
-            numbers = {
-                column.name: rows[:, at] + column.center
-                for at, column in enumerate(columns)
-                if column.kind == "number"
-            }
-            if not raw.classes and target.ndim == 1:
-                numbers[raw.target_name] = target
-            said += _of_marks(numbers)
-        answers = find_answers(rows.reshape(len(rows), -1), target, columns)
-        for column in answers:
-            hint = f": {written('drop', column)}" if described.columns else ""
-            values = rows[:, [each.name for each in columns].index(column)] if hint else ()
-            if (
-                raw.groups is raw.times is raw.given is None
-                and len(np.unique(values)) >= _FEWEST_GROUPS
-            ):
-                hint += f"; if it tells which rows belong together, as a patient does: {written('group', column)}"
-            said.append(
-                f"{'column' if described.columns else 'array'} {column} looks like the answer, since it predicts "
-                f"{raw.target_name} alone; unless it is known when the model is used, leave it out{hint}"
-            )
-        if described.columns and raw.groups is raw.times is raw.given is None:
-            said += [
-                f"rows with the same {column.name} mostly have the same {raw.target_name}: if they belong "
-                f"together, keep them in one part: {written('group', column.name)}"
-                for at, column in enumerate(columns)
-                if column.name not in answers
-                and names_groups(rows[:, at], target, is_number=column.kind == "number")
-            ]
-        if not answers:
-            said += find_leaks(parts, name, columns, raw.target_name)
-    return said
-
-
-def _of_marks(numbers: Mapping[str, Array]) -> list[str]:
-    """Say which columns have a number that probably means missing."""
-    marks = {name: missing_mark(values) for name, values in numbers.items()}
-    return [
-        f"column {name} is {mark[0]:g} in {mark[1]:,} of {len(numbers[name]):,} training rows, far from all its "
-        "other numbers: if it means missing, leave these cells empty"
-        for name, mark in marks.items()
-        if mark
-    ]
-
-
-def _of_sentences(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
-    """Say which words give a class away, and how many test sentences are hardly new."""
-    name = next(name for name, of in raw.descriptions.items() if of.meaning == "tokens")
-    known, new = (sample(parts[part], name, MOST_ROWS) for part in ("train", "test"))
-    target, said = sample(parts["train"], "target", MOST_ROWS), list[str]()
-    if raw.classes and (vocabulary := raw.preprocessing.get("vocabulary")):
-        telling = telling_words(known, target, vocabulary, raw.classes)
-        said += [
-            f"all sentences of class {label!r} have the word {word!r} and no others do: unless it is there "
-            "when the model is used, take it out of the sentences"
-            for word, label in telling[:_MOST_WORDS]
-        ]
-    changed = changed_sentences(known, new)
-    if changed >= max(1, _LEAST_CHANGED * len(new)):
-        said.append(
-            f"{changed:,} of {len(new):,} test sentences are training sentences but for a word or few: a "
-            f"model may know them by heart; keep them together: {written('group', 'COLUMN')}"
-        )
-    return said
 
 
 def _time(moment: Any) -> str:

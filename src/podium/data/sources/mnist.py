@@ -45,19 +45,19 @@ _PACKAGE_SECONDS = 120
 LARGEST = 64 * 2**20  # bytes of one file; the training images of MNIST have 47 million
 
 
-_Fetch = Callable[[str, Path], bytes]
+_Reader = Callable[[str, Path], bytes]
 """Takes a file's name and a scratch directory shared by all files of one attempt. Raises
 PodiumError or OSError."""
 
 
-def _named(uri: str) -> _Fetch:
+def _named(uri: str) -> _Reader:
     if uri.startswith(("http://", "https://")):
         return partial(_read_web, uri)
     directory = local_path(uri)
     return partial(_read_storage, uri) if directory is None else partial(_read_folder, directory)
 
 
-def _chain(known: Known, cache: Path) -> Iterator[tuple[str, _Fetch]]:
+def _chain(known: Known, cache: Path) -> Iterator[tuple[str, _Reader]]:
     """Yield every source of a dataset with its name, in order; each is asked only in its turn."""
     yield CACHE, partial(_read_folder, cache)
     installed = _INSTALLED / known.name
@@ -198,7 +198,7 @@ def known_source(known: Known) -> Source:
             "split_seed",
         ),  # images, classes and the test part are given
         read=lambda location, options, cache: _read(
-            known, fetch(known, cache=cache, source=location or None)
+            known, _fetch(known, cache=cache, source=location or None)
         ),
         kind="classification",
         cached=True,
@@ -206,7 +206,6 @@ def known_source(known: Known) -> Source:
 
 
 def _read(known: Known, fetched: _Fetched) -> Raw:
-    """Return the training images, to be divided, and the test images."""
     items, test = (
         Split(inputs={"images": fetched.array(images)}, target=fetched.array(labels))
         for images, labels in (FILES[:2], FILES[2:])
@@ -231,7 +230,7 @@ def _read(known: Known, fetched: _Fetched) -> Raw:
     )
 
 
-def fetch(known: Known, *, cache: Path, source: str | None = None) -> _Fetched:
+def _fetch(known: Known, *, cache: Path, source: str | None = None) -> _Fetched:
     """Get the files of a dataset from the first source that has them.
 
     Args:
@@ -274,7 +273,7 @@ def fetch(known: Known, *, cache: Path, source: str | None = None) -> _Fetched:
     )
 
 
-def _try(known: Known, source: str, read: _Fetch) -> _Fetched:
+def _try(known: Known, source: str, read: _Reader) -> _Fetched:
     _log.info("reading %s from %s", known.name, source)
     try:
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
@@ -312,11 +311,6 @@ def _supply_hint(known: Known) -> str:
 
 
 def _decompress(data: bytes, name: str) -> bytes:
-    """Return the bytes of a file that may be gzipped.
-
-    Raises:
-        Damaged: It is gzipped, but cut short or corrupt.
-    """
     if data[:2] != b"\x1f\x8b":
         return data
     try:
