@@ -7,7 +7,7 @@ Trainers of one's own import it through podium.trainer.kit, so it imports no tor
 from dataclasses import dataclass
 
 from podium.data.artifact import load_seen
-from podium.data.seen import SEEN, SeenItems, read_seen
+from podium.data.seen import SEEN, SeenItems
 from podium.errors import PodiumError
 from podium.storage import Storage, connect
 
@@ -35,7 +35,7 @@ class Seen:
         if own is None or not begun_with:
             return cls(items=own, whole=own is not None)
         try:
-            before = read_seen(connect(split(begun_with)[0]))
+            before = SeenItems.read(connect(split(begun_with)[0]))
         except PodiumError:
             return cls(items=own, whole=False)
         return cls(items=own.plus(before), whole=before is not None)

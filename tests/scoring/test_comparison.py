@@ -10,7 +10,7 @@ from scipy import stats
 from podium.errors import InvalidInput
 from podium.models import PromotionRule, decide
 from podium.scoring import METRICS, compare, find_metric, paired_permutation
-from podium.scoring.changes import moved_errors
+from podium.scoring.changes import Changes
 from podium.scoring.comparison import small_test_part
 from podium.scoring.intervals import figure_interval
 
@@ -72,14 +72,14 @@ def test_numbers_may_be_a_column_or_a_list() -> None:
     target = RANDOM.normal(size=(30, 1))
     predictions = (target + RANDOM.normal(size=(30, 1)))[:, 0]
     assert compare(METRICS["rmse"], target, target + 0.1, predictions).gained is None
-    changes = moved_errors(target, predictions, target + 0.001)
+    changes = Changes.of_numbers(target, predictions, target + 0.001)
     assert (len(changes.gained), changes.items_gained) == (20, 30)
     assert not changes.lost
 
 
 def test_an_item_whose_error_stays_is_neither_gained_nor_lost() -> None:
     target = np.zeros(4)
-    changes = moved_errors(target, np.array([1.0, 1, 1, 1]), np.array([0.5, 1, -1, 2]))
+    changes = Changes.of_numbers(target, np.array([1.0, 1, 1, 1]), np.array([0.5, 1, -1, 2]))
     assert [item.item for item in changes.gained] == [0]
     assert [item.item for item in changes.lost] == [3]
 

@@ -10,7 +10,7 @@ import pytest
 import podium
 from podium.data import artifact
 from podium.data.folds import each_fold
-from podium.data.seen import read_seen
+from podium.data.seen import SeenItems
 from podium.data.validated import Validated
 from podium.scoring import OnnxModel
 from podium.storage import connect
@@ -85,7 +85,7 @@ def test_the_model_is_fitted_to_all_items(tmp_path: Path) -> None:
         OnnxModel(Path(where, "model.onnx")).predict(inputs, classes=2) for where in (output, alone)
     )
     np.testing.assert_allclose(*both, atol=1e-6)
-    seen = read_seen(connect(output))
+    seen = SeenItems.read(connect(output))
     assert seen is not None
     assert seen.to_bytes() == artifact.load_seen(data).to_bytes()  # type: ignore[union-attr]
 

@@ -12,7 +12,7 @@ import yaml
 from kit_trainer import TRAIN
 
 from podium.data.artifact import describe, load
-from podium.data.seen import read_seen
+from podium.data.seen import SeenItems
 from podium.files.onnx_files import read_model
 from podium.metrics import parse_line
 from podium.steps.prepare_data import DataSettings, prepare_data
@@ -246,11 +246,11 @@ def test_what_the_weights_had_seen_goes_with_the_model(tmp_path: Path) -> None:
         return json.loads((output / "metrics.json").read_text())
 
     assert "unknown_weights" not in train(old, "")
-    earlier = read_seen(connect(str(old)))
+    earlier = SeenItems.read(connect(str(old)))
     assert earlier is not None
     (old / "seen.npz").write_bytes(earlier.also(np.array([7], np.uint64)).to_bytes())
     assert "unknown_weights" not in train(new, f"{old}/model.onnx")
-    later = read_seen(connect(str(new)))
+    later = SeenItems.read(connect(str(new)))
     assert later is not None
     assert set(later.hashes) - set(earlier.hashes) == {7}
     assert train(foreign, "from-elsewhere.onnx")["unknown_weights"] == "from-elsewhere.onnx"

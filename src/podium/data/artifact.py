@@ -31,7 +31,7 @@ from podium.data.sealed import is_sealed, unsealed
 from podium.data.seen import SeenItems
 from podium.data.split import Split
 from podium.errors import Damaged, InvalidInput, NotFound, PodiumError
-from podium.files.documents import MAX_JSON, load_json
+from podium.files.documents import MAX_JSON, load_json, parse
 from podium.storage import connect, local_path
 from podium.system.settings import Settings
 
@@ -70,23 +70,20 @@ def describe(uri: str | Path) -> DatasetInfo:
     """
     uri, fold = Fold.split(uri)
     if fold:
-        info = describe(uri)
-        return _as_fold(info, {name: target for name, (_, target) in _picked(uri, fold).items()})
+        targets = {name: target for name, (_, target) in _picked(uri, fold).items()}
+        return _as_fold(describe(uri), targets)
     where = f"{uri}/dataset.json"
     text = _read(uri, "dataset.json")
     try:
         value = load_json(text, where)
+        known = value.get("format") if isinstance(value, dict) else None
+        info = parse(DatasetInfo, value, where) if known == FORMAT else None
     except InvalidInput as error:
         raise Damaged(error.message, _PREPARE_HINT) from error
-    known = value.get("format") if isinstance(value, dict) else None
-    if known != FORMAT:
+    if info is None:
         raise InvalidInput(
             f"{where} has the format {known!r}, but this podium reads {FORMAT!r}", _PREPARE_HINT
         )
-    try:
-        info = DatasetInfo.from_json(value, where)
-    except InvalidInput as error:
-        raise Damaged(error.message, _PREPARE_HINT) from error
     if info.digest != digest_of(*(info.parts[name] for name in PARTS)):
         raise Damaged(
             f"{where}: its digest does not follow from the checksums in it", _PREPARE_HINT
@@ -278,8 +275,8 @@ def _home(uri: str | Path, info: DatasetInfo, part: str) -> str | Path:
     if part != "test":
         return uri
     directory, file = local_path(uri), info.parts[part].target.file
-    inside = connect(str(uri)).head(file) if directory is None else _is_there(directory / file)
-    if inside:
+    path = directory and directory / file
+    if (path.is_file() or is_sealed(path)) if path else connect(str(uri)).head(file):
         return uri
     beside = test_uri(uri)
     try:
@@ -290,10 +287,6 @@ def _home(uri: str | Path, info: DatasetInfo, part: str) -> str | Path:
             "copy or upload both; or " + _PREPARE_HINT,
         ) from None
     return beside
-
-
-def _is_there(path: Path) -> bool:
-    return path.is_file() or is_sealed(path)
 
 
 def _read(uri: str | Path, file: str) -> bytes:
@@ -324,7 +317,6 @@ def _map(uri: str | Path, file: FileInfo, dtype: str, shape: tuple[int, ...]) ->
 
 
 def _verified(uri: str | Path, file: FileInfo) -> Path:
-    """Return where a file lies on this machine, verified."""
     directory = local_path(uri)
     if directory is None:
         return ObjectCache.of(Settings.from_environment()).fetch(str(uri), file)

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from podium.data import artifact
 from podium.data.artifact import describe, test_uri
 from podium.data.blocks import Selection, are_numbers, blocks, mean_and_std
-from podium.data.profile import Profile, drawn
+from podium.data.profile import Profile
 from podium.data.schema import (
     INPUT_NAME,
     PARTS,
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 _log = logging.getLogger(__name__)
+
+_MOST_ITEMS, _MOST_BYTES = 100_000, 256 << 20
+"""Limits on the items of the training part that are measured in bins, in items and bytes; a larger
+part is sampled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,12 +212,11 @@ def _upload(directory: Path, info: DatasetInfo, uri: str, test: str) -> None:
         )  # last: a dataset without it does not exist
 
 
-def _copy(target: Path, files: Mapping[str, Path], info: DatasetInfo) -> Path:
+def _copy(target: Path, files: Mapping[str, Path], info: DatasetInfo) -> None:
     with _dataset_directory(target) as draft:
         for name, path in files.items():
             shutil.copyfile(path, draft / name)
         _write_info(draft, info)
-    return target
 
 
 @contextmanager
@@ -248,7 +251,6 @@ def _write_directory(
     facts: dict[str, Any],
     extras: Extras,
 ) -> DatasetInfo:
-    """Write the test part to a directory of its own, and all else to the target."""
     _check_target(target)
     _check_target(test)
     with (
@@ -256,24 +258,24 @@ def _write_directory(
         _dataset_directory(test) as held_out,
     ):  # the test part appears first
         infos = {
-            part: _write_part(
-                held_out if part == "test" else draft, part, parts[part], len(facts["classes"])
-            )
-            for part in PARTS
+            part: _write_part(home, part, parts[part], len(facts["classes"]), extras)
+            for part, home in zip(PARTS, (draft, draft, held_out), strict=True)
         }
-        for part, home in zip(PARTS, (draft, draft, held_out), strict=True):
-            infos[part] = _write_extras(home, part, infos[part], extras)
         inputs = {
             name: _input_info(name, description, parts["train"])
             for name, description in descriptions.items()
         }
+        seen = None
+        if extras.seen:
+            (draft / SEEN).write_bytes(extras.seen.to_bytes())
+            seen = FileInfo.of(draft / SEEN)
         info = DatasetInfo(
             digest=digest_of(*infos.values()),
             inputs=inputs,
             parts=infos,
             **facts,
             gap=extras.gap,
-            seen=_write_seen(draft / SEEN, extras.seen),
+            seen=seen,
             test_part=sketch(extras.keys["test"]) if extras.keys else digest_of(infos["test"]),
             profile=_profile(descriptions, parts["train"]),
             target=_target_info(target_name, parts["train"], facts["kind"]),
@@ -284,28 +286,10 @@ def _write_directory(
     return info
 
 
-def _write_extras(directory: Path, name: str, part: PartInfo, extras: Extras) -> PartInfo:
-    originals = extras.originals if name == "test" else None
-    return replace(
-        part,
-        groups=_write_facts(directory / f"{name}-groups.npy", extras.groups.get(name)),
-        keys=_write_facts(directory / f"{name}-keys.npy", extras.keys.get(name)),
-        times=_write_facts(directory / f"{name}-times.npy", extras.times.get(name)),
-        originals=_write_originals(directory / "test-originals.parquet", originals),
-    )
-
-
 def _write_facts(path: Path, array: NDArray[Any] | None) -> FileInfo | None:
     if array is None:
         return None
     np.save(path, array)
-    return FileInfo.of(path)
-
-
-def _write_seen(path: Path, seen: SeenItems | None) -> FileInfo | None:
-    if seen is None:
-        return None
-    path.write_bytes(seen.to_bytes())
     return FileInfo.of(path)
 
 
@@ -340,8 +324,11 @@ def _input_info(name: str, description: InputDescription, train: Selection) -> I
 
 
 def _profile(descriptions: Mapping[str, InputDescription], train: Selection) -> Profile:
-    chosen = drawn(len(train), max(train.array(name)[:1].nbytes for name in descriptions))
-    index = train.index if chosen is None else train.positions(chosen)
+    size = max(1, *(train.array(name)[:1].nbytes for name in descriptions))
+    most, index = min(_MOST_ITEMS, max(1000, _MOST_BYTES // size)), train.index
+    if len(train) > most:
+        chosen = np.random.default_rng(0).choice(len(train), most, replace=False)
+        index = train.positions(np.sort(chosen))
     return Profile.of(
         (name, described.meaning, described.columns, blocks(train.array(name), index))
         for name, described in descriptions.items()
@@ -357,11 +344,23 @@ def _target_info(name: str, train: Selection, kind: str) -> TargetInfo:
     return TargetInfo(name=name, dtype=array.dtype.name, shape=array.shape[1:], mean=mean, std=std)
 
 
-def _write_part(directory: Path, name: str, part: Selection, classes: int) -> PartInfo:
-    counts = count_classes(name, part, classes)
-    inputs = {of: _write_array(directory / f"{name}-{of}.npy", part, of) for of in part.part.inputs}
-    target = _write_array(directory / f"{name}-target.npy", part, "target")
-    return PartInfo(count=len(part), class_counts=counts, inputs=inputs, target=target)
+def _write_part(
+    directory: Path, name: str, part: Selection, classes: int, extras: Extras
+) -> PartInfo:
+    return PartInfo(
+        count=len(part),
+        class_counts=count_classes(name, part, classes),
+        inputs={
+            of: _write_array(directory / f"{name}-{of}.npy", part, of) for of in part.part.inputs
+        },
+        target=_write_array(directory / f"{name}-target.npy", part, "target"),
+        groups=_write_facts(directory / f"{name}-groups.npy", extras.groups.get(name)),
+        keys=_write_facts(directory / f"{name}-keys.npy", extras.keys.get(name)),
+        times=_write_facts(directory / f"{name}-times.npy", extras.times.get(name)),
+        originals=_write_originals(
+            directory / "test-originals.parquet", extras.originals if name == "test" else None
+        ),
+    )
 
 
 def count_classes(name: str, part: Selection, classes: int) -> tuple[int, ...]:
@@ -419,7 +418,6 @@ def _check_parts(
     classes: tuple[str, ...],
     inputs: Mapping[str, InputDescription],
 ) -> None:
-    """Check everything that shows without reading the data."""
     check_kind(kind, classes)
     check_part_names(parts)
     for name, part in parts.items():

@@ -3,15 +3,13 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.schema import Array, Hashes, len_statistics
-
-if TYPE_CHECKING:
-    from podium.data.split import Split
+from podium.data.split import Split
 
 BLOCK = 4 * 2**20
 """Bytes of a block, if an item is not larger: some steps need several times as much."""
@@ -25,7 +23,7 @@ _MOST = np.float64(np.finfo(np.float32).max)
 class Selection:
     """Some items of a part, read block by block."""
 
-    part: "Split"
+    part: Split
 
     index: NDArray[np.int64] | None = None
     """Positions of the items; None for all of them in order."""

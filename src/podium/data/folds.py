@@ -98,7 +98,6 @@ class Items:
         return np.flatnonzero(number != fold.number), np.flatnonzero(number == fold.number)
 
     def _numbers(self, fold: Fold, info: DatasetInfo) -> Index:
-        """Return the number of each item's fold."""
         units, codes = np.unique(mix(self.units, fold.seed), return_inverse=True)
         name = "groups" if self.has_groups else "different items"
         if len(units) < fold.count:
@@ -120,7 +119,6 @@ class Items:
     def _check_classes(
         self, held: NDArray[np.float64], folds: int, classes: tuple[str, ...]
     ) -> None:
-        """Refuse a class that some fold would not have."""
         most = (held > 0).sum(0)
         for name, count in zip(classes, most.tolist(), strict=False):
             if 0 < count < folds:

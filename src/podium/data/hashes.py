@@ -97,7 +97,8 @@ def key_rows(
         types: Of the columns that count, as Guess names them.
     """
     fractions = [name for name, of in types.items() if of == "number"]
-    few = {*types} - {*fractions} | {*_few_of(fractions)}
+    chosen = np.argsort(hash_texts(fractions))[:_FEW]  # whatever their order
+    few = {*types} - {*fractions} | {fractions[at] for at in chosen}
     hashed = np.concatenate([_hash_rows(rows, types, few, missing_values) for rows in batches])
     return _coarser(hashed[:, 0], hashed[:, 1])
 
@@ -119,11 +120,6 @@ def _hash_rows(
     return total
 
 
-def _few_of(names: Sequence[str]) -> list[str]:
-    """Return _FEW of some columns, the same ones whatever their order."""
-    return [names[at] for at in np.argsort(hash_texts(names))[:_FEW]]
-
-
 def hash_texts(texts: Sequence[str]) -> Hashes:
     """Return a hash of each text, [n]."""
     return hash_bytes(text.encode("utf-8", "surrogatepass") for text in texts)
@@ -137,14 +133,10 @@ def hash_labels(labels: Array) -> Hashes:
 
 
 def _hash_normal(numbers: NDArray[np.float64], texts: pa.Array) -> Hashes:
-    hashed = _hash_numbers(numbers)
+    bits = (numbers + 0.0).view(np.uint64)  # -0.0 is 0.0
+    hashed = np.where(np.isnan(numbers), _MISSING, mix(bits))
     present = pc.is_valid(texts).to_numpy(zero_copy_only=False)
     if present.any():
         encoded = texts.filter(pa.array(present)).dictionary_encode()
         hashed[present] = hash_texts(encoded.dictionary.to_pylist())[encoded.indices.to_numpy()]
     return hashed
-
-
-def _hash_numbers(numbers: NDArray[np.float64]) -> Hashes:
-    bits = (numbers + 0.0).view(np.uint64)  # -0.0 is 0.0
-    return np.where(np.isnan(numbers), _MISSING, mix(bits))

@@ -112,7 +112,6 @@ def _labels(target: Array) -> Array:
 
 
 def _sizes(names: Iterable[object]) -> tuple[Array, Array]:
-    """Return the size of each group, and the number of each item's group."""
     known: dict[object, int] = {}  # numpy would make each text as wide as the longest
     numbers = np.array([known.setdefault(name, len(known)) for name in names])
     return np.bincount(numbers), numbers

@@ -53,7 +53,6 @@ def located(data: Any, target: str = "") -> tuple[str, str]:
 
 
 def _joined(items: Any, targets: Any, target: str) -> tuple[Any, str]:
-    """Return items with their targets, and the name of these."""
     if all(hasattr(side, "iloc") for side in (items, targets)):
         own, other = items.index, targets.index
         if not own.equals(other) and own.is_unique and set(own) == set(other):
@@ -143,11 +142,6 @@ def to_table(data: Any) -> pa.Table:
 
 
 def _writable(table: pa.Table) -> pa.Table:
-    """Return a table that Parquet can hold.
-
-    Raises:
-        InvalidInput: A column holds categories of a kind that pandas alone has, such as intervals.
-    """
     for column in table.schema:
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else None
         if isinstance(kind, pa.BaseExtensionType):

@@ -225,7 +225,6 @@ def _read_rows(
 
 
 def _open_lines(path: Path, name: str, column: str, encoding: str) -> RowFile:
-    """Open a text file as a table with a sentence a line."""
     encoding = known_encoding(path, name, encoding)
 
     def batches(on_problem: Any) -> Iterator[Rows]:

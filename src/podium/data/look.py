@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 from podium.data.blocks import blocks, mean_and_std
 from podium.data.schema import PARTS, Array, Column, DatasetInfo, InputInfo
 from podium.data.split import Split
-from podium.display.text import digits
+from podium.display.text import cut, digits
 from podium.errors import InvalidInput, PodiumError
 
 BINS = 16
@@ -121,11 +121,6 @@ def _merge(first: dict[str, Any], second: dict[str, Any], info: DatasetInfo) -> 
 
 
 def _measure_input(read: Read, described: InputInfo) -> dict[str, Any]:
-    """Measure an input of a part.
-
-    Returns:
-        What `statistics` describes.
-    """
     if described.meaning == "image":
         mean, std = mean_and_std(read(), "image")
         low, high = _extremes(read, len(mean))
@@ -184,7 +179,6 @@ def _measure_numbers(read: Read, categories: Sequence[int] = ()) -> _Numbers:
 
 
 def _extremes(read: Read, columns: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the smallest and the largest value of each column or channel, the last axis."""
     rows = (block.reshape(-1, columns) for block in read())
     low, high = zip(*((row.min(0), row.max(0)) for row in rows), strict=True)
     return np.min(low, axis=0), np.max(high, axis=0)
@@ -282,7 +276,6 @@ def _to_picture(item: Array, info: DatasetInfo) -> Image.Image:
 
 
 def _fit(picture: Image.Image, side: int = CELL) -> Image.Image:
-    """Enlarge a picture by a whole number, or reduce it, so that it fits into a square."""
     longest = max(picture.size)
     if longest <= side:
         times = side // longest
@@ -295,7 +288,6 @@ def _fit(picture: Image.Image, side: int = CELL) -> Image.Image:
 
 
 def _histogram_sheet(part: Split, info: DatasetInfo) -> Image.Image:
-    """Draw a histogram of each column of each input, and of the target."""
     charts = list(_charts(part, info))[:_MOST_PANELS]
     across = min(PANELS, len(charts))
     width, height = PANEL
@@ -304,7 +296,7 @@ def _histogram_sheet(part: Split, info: DatasetInfo) -> Image.Image:
     for at, (title, low, high, counts) in enumerate(charts):
         left, top = at % across * width + 10, at // across * height + 8
         base, right = top + height - 40, left + width - 20
-        draw.text((left, top), _shorten(title, 32), fill=INK, font=font)
+        draw.text((left, top), cut(title, 32), fill=INK, font=font)
         draw.line((left, base, right, base), fill=INK)
         step = (right - left) / len(counts)
         for column, count in enumerate(counts):
@@ -313,8 +305,8 @@ def _histogram_sheet(part: Split, info: DatasetInfo) -> Image.Image:
                 draw.rectangle(
                     (left + column * step, base - tall, left + (column + 1) * step - 1, base), BAR
                 )
-        draw.text((left, base + 4), _shorten(low, 16), fill=INK, font=font)
-        draw.text((right, base + 4), _shorten(high, 16), fill=INK, font=font, anchor="ra")
+        draw.text((left, base + 4), cut(low, 16), fill=INK, font=font)
+        draw.text((right, base + 4), cut(high, 16), fill=INK, font=font, anchor="ra")
     return sheet
 
 
@@ -345,10 +337,6 @@ def _charts(part: Split, info: DatasetInfo) -> "list[tuple[str, str, str, Sequen
         for at, column in enumerate(described.columns or (Column(name=title, kind="number"),)):
             add(column.name, numbers, at, column)
     return charts
-
-
-def _shorten(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def terminal_view(part: Split, info: DatasetInfo) -> str:

@@ -102,11 +102,6 @@ class _Space:
                 measured[name]["letters"] = letters
         return cls(inputs=measured)
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether nothing of an item can be nearly equal."""
-        return not any(any(each["spread"]) for each in self.inputs.values())
-
     def points(self, items: Mapping[str, Array]) -> tuple[Points, Hashes]:
         """Return the points of items [n, dimensions], and a hash of what is not in them [n]."""
         numbers, rest = [], np.zeros(len(next(iter(items.values()))), np.uint64)
@@ -211,7 +206,8 @@ class NearItems:
         step = _rows_of(first.part.inputs)
         sample = _sample(first, descriptions, step)
         space = _Space.of(sample, descriptions)
-        tolerance = 0.0 if space.is_exact else _find_tolerance(*space.points(sample), count)
+        is_rounded = any(any(each["spread"]) for each in space.inputs.values())
+        tolerance = _find_tolerance(*space.points(sample), count) if is_rounded else 0.0
         if not tolerance:
             return None
         located = [
@@ -220,10 +216,6 @@ class NearItems:
             for start in range(0, len(part), step)
         ]
         cells, places = (np.concatenate(side) for side in zip(*located, strict=True))
-        return cls._sorted(space, tolerance, cells, places)
-
-    @classmethod
-    def _sorted(cls, space: _Space, tolerance: float, cells: Hashes, places: Hashes) -> "NearItems":
         order = np.lexsort((places, cells))
         cells, places = cells[order], places[order]
         new = np.ones(len(cells), bool)
@@ -240,14 +232,9 @@ class NearItems:
             return found
         for start in range(0, count, step := _rows_of(items)):
             block = {name: array[start : start + step] for name, array in items.items()}
-            found[start : start + step] = self.holds_points(*self.space.points(block))
-        return found
-
-    def holds_points(self, points: Points, rest: Hashes) -> NDArray[np.bool_]:
-        """As holds, of points [m, dimensions]."""
-        found = np.zeros(len(points), bool)
-        for asked, _ in _pairs(points, rest, self.tolerance, self.cells, self.places):
-            found[asked] = True
+            points, rest = self.space.points(block)
+            for asked, _ in _pairs(points, rest, self.tolerance, self.cells, self.places):
+                found[start + asked] = True
         return found
 
     def _fits(self, items: Mapping[str, Array]) -> bool:

@@ -59,20 +59,23 @@ def _prepare_digit(picture: Image.Image) -> NDArray[np.uint8]:
 def _place(values: _Floats) -> NDArray[np.uint8]:
     """Fit strokes (0..1) into 20x20, keeping their proportions, and put their center of mass in the
     middle of 28x28."""
-    rows, columns = np.flatnonzero(values.max(1) > 0.2), np.flatnonzero(values.max(0) > 0.2)
-    cropped = values[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    scale = _BOX / max(cropped.shape)
-    size = [max(1, round(side * scale)) for side in reversed(cropped.shape)]
-    small = Image.fromarray(cropped.astype(np.float32)).resize(
-        (size[0], size[1]), Image.Resampling.HAMMING
-    )
-    digit = np.asarray(small, np.float64).clip(0, None)
+    digit = _scaled(values, values > 0.2, _BOX).clip(0, None)
     digit /= digit.max()
     sheet = np.zeros((3 * SIDE, 3 * SIDE))
     centre = [(digit.sum(1 - axis) @ np.arange(digit.shape[axis])) / digit.sum() for axis in (0, 1)]
     top, left = (SIDE + SIDE // 2 - round(middle) for middle in centre)
     sheet[top : top + digit.shape[0], left : left + digit.shape[1]] = digit
     return np.asarray(sheet[SIDE : 2 * SIDE, SIDE : 2 * SIDE] * 255).round().astype(np.uint8)
+
+
+def _scaled(values: _Floats, shown: NDArray[np.bool_], side: int) -> _Floats:
+    """Cut out what is shown, and scale it so that its longer side has so many pixels."""
+    rows, columns = np.flatnonzero(shown.any(1)), np.flatnonzero(shown.any(0))
+    cropped = values[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    scale = side / max(cropped.shape)
+    width, height = (max(1, round(length * scale)) for length in reversed(cropped.shape))
+    small = Image.fromarray(cropped.astype(np.float32))
+    return np.asarray(small.resize((width, height), Image.Resampling.HAMMING), np.float64)
 
 
 _HEIF_ENDINGS = (".heic", ".heif")
@@ -143,12 +146,8 @@ def prepare_picture(picture: Path | Image.Image, recipe: str = "digit") -> NDArr
         NotFound: There is no such file.
         InvalidInput: It is not a picture, or damaged, or empty.
     """
-    name = str(picture) if isinstance(picture, Path) else "the picture"
-    try:
-        flat = _flatten(_open_picture(picture) if isinstance(picture, Path) else picture)
-        return _prepare_garment(flat) if recipe == "garment" else _prepare_digit(flat)
-    except InvalidInput as error:
-        raise InvalidInput(f"{name}: {error.message}", error.hint) from error
+    flat = _flatten(_open_picture(picture) if isinstance(picture, Path) else picture)
+    return _prepare_garment(flat) if recipe == "garment" else _prepare_digit(flat)
 
 
 def _open_picture(path: Path) -> Image.Image:
@@ -198,24 +197,24 @@ class Look:
     frames: int
     """Pages or frames; those of a phone's MPO, which are views of one picture, count as one."""
 
-
-def look_at(path: Path) -> Look:
-    """Read the header of a picture file, and the pixels of a deep one; raises like _open_picture."""
-    with _opened(path) as picture:
-        turned = picture.getexif().get(0x0112, 1) in (5, 6, 7, 8)
-        turned &= picture.format != "TIFF"  # of which Pillow gives the size as it is shown
-        size = (picture.height, picture.width) if turned else picture.size
-        deep = picture.mode.startswith("I")
-        bits = int(np.asarray(picture).max()).bit_length() if deep else 0
-        channels = 1 if picture.mode in ("1", "L", "LA") or deep else 3
-        kind = picture.format or ""
-        return Look(
-            size=size,
-            channels=channels,
-            bits=min(max(bits, 8), 16) if deep else 0,
-            format="JPEG" if kind == "MPO" else kind,
-            frames=1 if kind == "MPO" else getattr(picture, "n_frames", 1),
-        )
+    @classmethod
+    def of(cls, path: Path) -> "Look":
+        """Read the header of a picture file, and the pixels of a deep one; raises like _open_picture."""
+        with _opened(path) as picture:
+            turned = picture.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+            turned &= picture.format != "TIFF"  # of which Pillow gives the size as it is shown
+            size = (picture.height, picture.width) if turned else picture.size
+            deep = picture.mode.startswith("I")
+            bits = int(np.asarray(picture).max()).bit_length() if deep else 0
+            channels = 1 if picture.mode in ("1", "L", "LA") or deep else 3
+            kind = picture.format or ""
+            return cls(
+                size=size,
+                channels=channels,
+                bits=min(max(bits, 8), 16) if deep else 0,
+                format="JPEG" if kind == "MPO" else kind,
+                frames=1 if kind == "MPO" else getattr(picture, "n_frames", 1),
+            )
 
 
 def as_colors(picture: Image.Image, channels: int, bits: int = 16) -> Image.Image:
@@ -255,7 +254,6 @@ def as_colors(picture: Image.Image, channels: int, bits: int = 16) -> Image.Imag
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
-    """Open a picture and refuse it in a sentence, now or when it is decoded."""
     try:
         with warnings.catch_warnings(category=Image.DecompressionBombWarning, action="error"):
             picture = Image.open(path, formats=_formats(path))
@@ -350,14 +348,9 @@ def _prepare_garment(picture: Image.Image) -> NDArray[np.uint8]:
             "the piece must stand out from its background, but nothing does",
             "is the picture empty?",
         )
-    rows, columns = np.flatnonzero(item.any(1)), np.flatnonzero(item.any(0))
-    cropped = values[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    scale = SIDE / max(cropped.shape)
-    width, height = (max(1, round(side * scale)) for side in reversed(cropped.shape))
-    small = Image.fromarray(cropped.astype(np.float32)).resize(
-        (width, height), Image.Resampling.HAMMING
-    )
+    small = _scaled(values, item, SIDE)
+    height, width = small.shape
     sheet = np.zeros((SIDE, SIDE))
     top, left = (SIDE - height) // 2, (SIDE - width) // 2
-    sheet[top : top + height, left : left + width] = np.asarray(small)
+    sheet[top : top + height, left : left + width] = small
     return sheet.clip(0, 255).round().astype(np.uint8)

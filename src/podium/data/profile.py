@@ -30,10 +30,6 @@ _DISTINCT = 20
 _CATEGORIES = 50
 """Categories or classes with a bin of their own: the most frequent ones."""
 
-MOST_ITEMS, MOST_BYTES = 100_000, 256 << 20
-"""Limits on the measured items of the training part, in items and bytes; a larger part is
-sampled."""
-
 Array = NDArray[Any]
 
 
@@ -251,25 +247,9 @@ def _measured(meaning: str, array: Array) -> NDArray[np.float64]:
 
 
 def _predictions_of(predicted: Array, classified: bool) -> NDArray[np.float64]:
-    """Return class indices [n, 1], or the numbers of a regression [n, k]."""
     if classified and predicted.ndim == 2:
         predicted = predicted.argmax(1)
     return predicted.reshape(len(predicted), -1).astype(np.float64)
-
-
-def drawn(count: int, item: int) -> NDArray[np.int64] | None:
-    """Return which items of a training part are measured, ascending; None for all.
-
-    Args:
-        count: How many there are.
-        item: Bytes of one.
-    """
-    most = min(MOST_ITEMS, max(1000, MOST_BYTES // max(1, item)))
-    return (
-        None
-        if count <= most
-        else np.sort(np.random.default_rng(0).choice(count, most, replace=False))
-    )
 
 
 def _bins(
@@ -288,7 +268,6 @@ def _bins(
     return tuple(Bins.of_numbers(f"{name} {of}", values[:, at]) for at, of in enumerate(names))
 
 
-_Array = NDArray[Any]
 Counts = dict[tuple[str, str], NDArray[np.int64]]
 """Items by bin, of each ``input`` or ``prediction`` and its name."""
 
@@ -309,7 +288,7 @@ class Watch:
         self._counts: Counts = {
             key: np.zeros(len(bins.labels), np.int64) for key, bins in profile.bins().items()
         }
-        self._held = list[tuple[Mapping[str, _Array], _Array]]()
+        self._held = list[tuple[Mapping[str, Array], Array]]()
         self._lock, self._chance = Lock(), np.random.default_rng()
         self.items = 0
         """Counted so far."""
@@ -317,7 +296,7 @@ class Watch:
         self.failures = 0
         """Calls that did not fit the bins."""
 
-    def note(self, inputs: Mapping[str, _Array], predicted: _Array) -> None:
+    def note(self, inputs: Mapping[str, Array], predicted: Array) -> None:
         """Take note of a call of the model: its inputs, each [n, …], and probabilities, classes or
         numbers."""
         with self._lock:

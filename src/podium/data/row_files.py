@@ -124,7 +124,9 @@ def open_rows(
     suffix = path.suffix.lower()
     if suffix in PARQUET_ENDINGS:
         return open_parquet(path, name, decimal, thousands, usual)
-    if suffix in JSON_ENDINGS or (suffix == ".gz" and _packed_ending(path) in JSON_ENDINGS):
+    if suffix in JSON_ENDINGS or (
+        suffix == ".gz" and Path(path.stem).suffix.lower() in JSON_ENDINGS
+    ):
         return _open_json(path, name, decimal, thousands, usual)
     if suffix in CSV_ENDINGS:
         return _open_csv(path, name, delimiter, encoding, decimal, thousands, usual)
@@ -134,10 +136,6 @@ def open_rows(
         f"a table ends in {endings}, but this file is {name}",
         hints.get(suffix, "rename it after what it is"),
     )
-
-
-def _packed_ending(path: Path) -> str:
-    return Path(path.stem).suffix.lower()
 
 
 def _check_names(names: Sequence[str], file: str) -> tuple[str, ...]:
@@ -563,7 +561,9 @@ def _open_json(path: Path, name: str, decimal: str, thousands: str, usual: str) 
             'a line is an object, for example {"age": 31, "city": "Bonn"}',
         )
     trimmed = _check_names(list(names), name)
-    texts = [[_text_in(value, column) or "" for column in names] for value in head]
+    texts = [
+        [cell if isinstance(cell, str) else "" for cell in map(value.get, names)] for value in head
+    ]
     sign = _decimal_of_texts(texts, decimal, usual)
 
     def batches(on_bad: OnProblem | None) -> Iterator[Rows]:
@@ -571,9 +571,10 @@ def _open_json(path: Path, name: str, decimal: str, thousands: str, usual: str) 
         while several := list(islice(lines, BATCH)):
             columns = {}
             for column, short in zip(names, trimmed, strict=True):
-                text = pa.array([_text_in(value, column) for _, value in several], pa.string())
-                others = pa.array([_other_in(value, column) for _, value in several], pa.string())
-                columns[short] = pc.coalesce(_pointed(text, sign, thousands), others)
+                cells = [value.get(column) for _, value in several]
+                text = pa.array([_cell_text(cell) for cell in cells], pa.string())
+                is_text = pa.array([isinstance(cell, str) for cell in cells])
+                columns[short] = pc.if_else(is_text, _pointed(text, sign, thousands), text)
             numbers = np.array([number for number, _ in several], np.int64)
             yield Rows(file=name, numbers=numbers, columns=columns)
 
@@ -599,7 +600,6 @@ def _json_lines(path: Path, name: str, on_bad: OnProblem | None) -> Iterator[tup
 
 
 def _filled_lines(path: Path, name: str) -> Iterator[bytes]:
-    """Yield the lines of a file that are not blank, also of a gzipped one."""
     packed = path.suffix.lower() == ".gz"
     try:
         with gzip.open(path) if packed else path.open("rb") as stream:
@@ -609,7 +609,6 @@ def _filled_lines(path: Path, name: str) -> Iterator[bytes]:
 
 
 def _json_object(line: bytes) -> _Object:
-    """Return the values of an object."""
     value = json.loads(line)
     if not isinstance(value, dict):
         raise ValueError(f"it is {str(value)[:40]!r}")
@@ -619,17 +618,10 @@ def _json_object(line: bytes) -> _Object:
     return {_whole(column): item for column, item in value.items()}
 
 
-def _text_in(value: _Object, column: str) -> str | None:
-    item = value.get(column)
-    return _whole(item) if isinstance(item, str) else None
-
-
-def _other_in(value: _Object, column: str) -> str | None:
-    """Return a number or truth value of an object as text."""
-    item = value.get(column)
+def _cell_text(item: str | float | bool | None) -> str | None:
     if isinstance(item, bool):
         return str(item).lower()
-    return None if item is None or isinstance(item, str) else str(item)
+    return None if item is None else _whole(str(item))
 
 
 def _whole(text: str) -> str:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from podium.data.profile import Profile
 from podium.errors import InvalidInput, require, suggestion
-from podium.files.documents import parse
 
 FORMAT = "podium.dataset/2"
 INPUT_NAME = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
@@ -326,18 +325,6 @@ class DatasetInfo:
     def to_json(self) -> dict[str, Any]:
         """Return what ``dataset.json`` holds."""
         return {"format": FORMAT, **asdict(self)}
-
-    @classmethod
-    def from_json(cls, value: Any, name: str) -> "DatasetInfo":
-        """Read what ``to_json`` wrote.
-
-        Args:
-            name: The file's, for the error.
-
-        Raises:
-            InvalidInput: A field is missing or of another type, or contradicts another.
-        """
-        return parse(cls, value, name)
 
 
 def digest_of(*parts: PartInfo) -> str:

@@ -15,13 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from podium.errors import Denied, InvalidInput, NotFound
 from podium.files.drafts import appearing
 from podium.storage import local_path
 from podium.system.settings import Settings
 
 if TYPE_CHECKING:
-    import numpy as np
     from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 
 _SUFFIX = ".sealed"
@@ -54,27 +55,23 @@ def holds_sealed(uri: str | Path) -> bool:
     return directory is not None and any(directory.glob(f"*{_SUFFIX}"))
 
 
-def _closed(content: bytes) -> bytes:
-    """Encrypt the content of a file; equal contents stay equal, so that a step can be repeated."""
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    key = _key(make=True)
-    nonce = hmac.digest(key, content, "sha256")[:SHORT_NONCE]
-    return _MAGIC + nonce + AESGCM(key).encrypt(nonce, content, _MAGIC)
-
-
-def save_labels(path: Path, labels: "np.ndarray", *, sealed: bool) -> None:
+def save_labels(path: Path, labels: np.ndarray, *, sealed: bool) -> None:
     """Write an array as ``.npy``, encrypted where the test part is that it is of."""
-    import numpy as np
-
     stream = io.BytesIO()
     np.save(stream, labels)
     content = stream.getvalue()
-    path.write_bytes(_closed(content) if sealed else content)
+    if sealed:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        key = _key(make=True)
+        # Equal contents stay equal, so that a step can be repeated.
+        nonce = hmac.digest(key, content, "sha256")[:SHORT_NONCE]
+        content = _MAGIC + nonce + AESGCM(key).encrypt(nonce, content, _MAGIC)
+    path.write_bytes(content)
 
 
 def opened(content: bytes, name: str) -> bytes:
-    """Return what closed was given; content that it did not encrypt is returned as it is.
+    """Return what save_labels wrote before it was encrypted; plain content is returned as it is.
 
     Raises:
         InvalidInput: The key is not there, or another one.

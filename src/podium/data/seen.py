@@ -5,7 +5,6 @@ An item counts as seen where it equals such an item, or nearly equals it: see po
 """
 
 import io
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -77,24 +76,18 @@ class SeenItems:
                 layers.setdefault(key.lstrip("aceflpst"), {})[key.rstrip("0123456789")] = array
             return cls(hashes=hashes, near=tuple(map(NearItems.from_arrays, layers.values())))
 
-    def fresh(
-        self, inputs: Mapping[str, np.ndarray], hashes: np.ndarray, groups: np.ndarray | None
-    ) -> tuple[np.ndarray, int]:
-        """Return which items [m] are new, and how many of the others only nearly equal what was
-        seen.
+    @classmethod
+    def read(cls, storage: Storage) -> "SeenItems | None":
+        """Return what a model directory says was seen; None if it says nothing.
 
-        Args:
-            inputs: The items as the model takes them.
-            hashes: Of each.
-            groups: Hash of the group of each, if there are groups.
+        Raises:
+            Damaged: The file is not one of SeenItems.
         """
-        known = np.isin(hashes, self.hashes)
-        if groups is not None:
-            known |= np.isin(groups, self.hashes)
-        near = np.zeros(len(known), bool)
-        for layer in self.near:
-            near |= layer.holds(inputs)
-        return ~(known | near), int((near & ~known).sum())
+        try:
+            content = storage.get(SEEN)
+        except NotFound:
+            return None
+        return cls.from_bytes(content, storage.join(SEEN))
 
 
 class TooFewItems(InvalidInput):
@@ -135,26 +128,19 @@ def unseen(
     """
     if seen is None:
         return np.ones(len(taken.kept), bool), 0
-    return seen.fresh(taken.inputs, taken.hashes(), None if groups is None else groups[taken.kept])
+    known = np.isin(taken.hashes(), seen.hashes)
+    if groups is not None:
+        known |= np.isin(groups[taken.kept], seen.hashes)
+    near = np.zeros(len(known), bool)
+    for layer in seen.near:
+        near |= layer.holds(taken.inputs)
+    return ~(known | near), int((near & ~known).sum())
 
 
 def near_words(near: int) -> str:
     """Return how many test items are left out because they nearly equal others, in words that go on
     a sentence."""
     return f", {near:,} of them since they nearly equal such an item" if near else ""
-
-
-def read_seen(storage: Storage) -> "SeenItems | None":
-    """Return what a model directory says was seen; None if it says nothing.
-
-    Raises:
-        Damaged: The file is not one of SeenItems.
-    """
-    try:
-        content = storage.get(SEEN)
-    except NotFound:
-        return None
-    return SeenItems.from_bytes(content, storage.join(SEEN))
 
 
 def parse_hashes(content: bytes, name: str) -> np.ndarray:

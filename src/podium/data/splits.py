@@ -139,7 +139,6 @@ def _choose_method(raw: Raw, options: DataOptions) -> _Method:
 
 
 def _check_groups(raw: Raw, index: Mapping[str, _Index], column: str) -> None:
-    """Refuse parts that were given with a group in two of them."""
     if raw.groups is None:
         return
     labels = {part: raw.groups[positions] for part, positions in index.items()} | dict(
@@ -160,7 +159,6 @@ def _check_groups(raw: Raw, index: Mapping[str, _Index], column: str) -> None:
 
 
 def _given_parts(raw: Raw, column: str) -> dict[str, NDArray[np.bool_]]:
-    """Return which items belong to which part, if a column says so."""
     if raw.given is None:
         return {}
     names, codes = np.unique(raw.given, return_inverse=True)

@@ -33,21 +33,16 @@ def sketch(keys: "np.ndarray") -> str:
     )
 
 
-def _shared(earlier: str, now: str) -> float:
-    """Return about what share of the items of a test part was in an earlier one (Broder 1997:
+def mostly(earlier: str, now: str) -> bool:
+    """Return whether about most items of a test part were in an earlier one (Broder 1997:
     resemblance by least hashes); of texts that are no sketches, whether they are equal."""
     parts = [_read(text) for text in (earlier, now)]
     if not all(parts):
-        return float(earlier == now)
+        return earlier == now
     (before, of_before), (after, of_after) = parts  # type: ignore[misc]
     least = sorted(of_before | of_after)[:KEPT]
     alike = sum(key in of_before and key in of_after for key in least) / len(least)
-    return min(1.0, alike / (1 + alike) * (before + after) / after)
-
-
-def mostly(earlier: str, now: str) -> bool:
-    """Return whether most items of a test part were in an earlier one."""
-    return _shared(earlier, now) >= _MOST
+    return alike / (1 + alike) * (before + after) / after >= _MOST
 
 
 def _read(text: str) -> tuple[int, set[str]] | None:

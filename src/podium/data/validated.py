@@ -5,15 +5,13 @@ import io
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from podium.errors import NotFound
 from podium.storage import Storage
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 VALIDATED = "validation.npz"
 """File of a model directory: ``target`` and ``predictions`` of the validation part, in its order."""
@@ -26,22 +24,20 @@ MOST = 1 << 20
 class Validated:
     """The validation part's target, and what a model predicted of it."""
 
-    target: "NDArray[np.generic]"
+    target: NDArray[np.generic]
     """Class indices ``[n]``, or floats ``[n]`` or ``[n, k]``."""
 
-    predictions: "NDArray[np.generic]"
+    predictions: NDArray[np.generic]
     """Probabilities ``[n, classes]`` or class indices ``[n]``; or floats in the target's shape."""
 
-    folds: "NDArray[np.generic] | None" = None
+    folds: NDArray[np.generic] | None = None
     """Of cross-validation: the number of the fold that each item was predicted in, ``[n]``."""
 
     has_groups: bool = False
     """Whether items belong to groups, so that they do not count alone."""
 
     @classmethod
-    def joined(
-        cls, parts: "Sequence[tuple[NDArray[Any], NDArray[Any]]]", has_groups: bool
-    ) -> "Self":
+    def joined(cls, parts: Sequence[tuple[NDArray[Any], NDArray[Any]]], has_groups: bool) -> Self:
         """Return targets and predictions of several folds together."""
         numbers = [np.full(len(target), at) for at, (target, _) in enumerate(parts, 1)]
         predictions = [predicted for _, predicted in parts]
@@ -56,7 +52,7 @@ class Validated:
             has_groups=has_groups,
         )
 
-    def mean(self, value: "Callable[[NDArray[Any], NDArray[Any]], float]") -> float:
+    def mean(self, value: Callable[[NDArray[Any], NDArray[Any]], float]) -> float:
         """Return a figure of target and predictions, or its mean over the folds."""
         if self.folds is None:
             return value(self.target, self.predictions)
@@ -92,12 +88,12 @@ class Validated:
         return found if 0 < len(found.target) == len(found.predictions) else None
 
 
-def _of_one(array: "NDArray[np.generic]") -> "NDArray[np.generic]":
+def _of_one(array: NDArray[np.generic]) -> NDArray[np.generic]:
     """Return [n, 1] as [n]: networks leave the one, scikit-learn's models the other."""
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
-def _small(array: "NDArray[np.generic]") -> "NDArray[np.generic]":
+def _small(array: NDArray[np.generic]) -> NDArray[np.generic]:
     if array.dtype.kind in "iu" and array.size and int(array.min()) >= 0:
         return array.astype(np.min_scalar_type(int(array.max())))
     return array.astype(np.float32) if array.dtype.kind == "f" else array

@@ -246,21 +246,23 @@ def to_numbers(
     if pa.types.is_boolean(kind):
         values = values.cast(pa.int8())
     if not (_is_number(kind) or pa.types.is_boolean(kind)):
-        return _read_numbers(_trimmed(values, missing), missing)
-    parsed = np.array(
-        values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64
-    )
-    bad = np.isinf(parsed)  # NaN in a column of numbers is how many programs write a missing value
-    if pa.types.is_integer(kind) and (np.abs(parsed) >= _EXACT).any():
-        again = pa.array(parsed).cast(kind, safe=False)
-        bad |= pc.fill_null(pc.not_equal(again, values), False).to_numpy(zero_copy_only=False)
+        values = _trimmed(values, missing)
+        parsed, bad = _read_numbers(values)
+    else:
+        floats = values.cast(pa.float64(), safe=False)
+        parsed = np.array(floats.to_numpy(zero_copy_only=False), np.float64)
+        bad = np.isinf(parsed)  # NaN among numbers is how many programs write a missing value
+        if pa.types.is_integer(kind) and (np.abs(parsed) >= _EXACT).any():
+            again = pa.array(parsed).cast(kind, safe=False)
+            bad |= pc.fill_null(pc.not_equal(again, values), False).to_numpy(zero_copy_only=False)
     if not bad.any():
         return parsed, pa.nulls(len(parsed), pa.string())
     parsed[bad] = np.nan
     return parsed, _unmarked(pc.if_else(pa.array(bad), values.cast(pa.string()), _NO_TEXT), missing)
 
 
-def _read_numbers(text: pa.Array, missing: Sequence[str]) -> tuple[NDArray[np.float64], pa.Array]:
+def _read_numbers(text: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return numbers [n], and which texts [n] are none that float64 holds."""
     numbers = _parse_numbers(text)
     parsed = np.array(numbers.to_numpy(zero_copy_only=False), np.float64)
     bad = pc.is_valid(text).to_numpy(zero_copy_only=False) & ~np.isfinite(parsed)
@@ -270,10 +272,7 @@ def _read_numbers(text: pa.Array, missing: Sequence[str]) -> tuple[NDArray[np.fl
         )
         for at in np.flatnonzero(long & ~bad).tolist():
             bad[at] = int(text[at].as_py().partition(".")[0]) != int(parsed[at])
-    if not bad.any():
-        return parsed, pa.nulls(len(parsed), pa.string())
-    parsed[bad] = np.nan
-    return parsed, _unmarked(pc.if_else(pa.array(bad), text, _NO_TEXT), missing)
+    return parsed, bad
 
 
 def to_days(
@@ -303,7 +302,7 @@ def to_days(
     )
     if text is None:
         return days, pa.nulls(len(days), pa.string())
-    return days + halves, pc.if_else(pc.is_null(stamps), text, pa.scalar(None, pa.string()))
+    return days + halves, pc.if_else(pc.is_null(stamps), text, _NO_TEXT)
 
 
 def to_flags(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> pa.Array:
@@ -372,7 +371,6 @@ def _cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def _is_plain(text: pa.Array) -> bool:
-    """Return whether all texts are plain numbers that float64 holds exactly, as in most columns."""
     numbers = _cast(text, pa.float64())
     return numbers is not None and bool(pc.all(pc.less(pc.abs(numbers), float(_EXACT))).as_py())
 
@@ -551,10 +549,8 @@ class Guess:
         self.slashed = self.slashed and bool(
             pc.all(pc.match_substring_regex(present, _SLASHED)).as_py()
         )
-        typed = None if pa.types.is_string(values.type) else values.type
-        wrong = (
-            self._typed_others(values.drop_null(), typed) if typed else self._text_others(present)
-        )
+        is_text = pa.types.is_string(values.type)
+        wrong = self._text_others(present) if is_text else self._typed_others(values.drop_null())
         self.others = {
             kind: count + wrong[kind]
             for kind, count in self.others.items()
@@ -563,7 +559,8 @@ class Guess:
         if self.others.get("integer") == 0:
             self._sum(to_numbers(present, self.missing_values)[0])
 
-    def _typed_others(self, values: pa.Array, typed: pa.DataType) -> dict[str, int]:
+    def _typed_others(self, values: pa.Array) -> dict[str, int]:
+        typed = values.type
         fits = {
             "boolean": pa.types.is_boolean(typed),
             "integer": pa.types.is_integer(typed),

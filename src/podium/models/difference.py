@@ -8,7 +8,7 @@ from typing import Any
 from podium.models.rule import figures
 from podium.models.shared_items import SharedItems
 from podium.scoring import Comparison, Metric, compare, score_predictions
-from podium.scoring.changes import Changes, flips, moved_errors
+from podium.scoring.changes import Changes
 from podium.scoring.comparison import by_class
 
 
@@ -84,9 +84,9 @@ def difference(seen: SharedItems, metric: Metric) -> Difference:
         },
         classes={} if regression else by_class(seen.target, after, before, seen.classes),
         changes=_placed(
-            moved_errors(seen.target, before, after)
+            Changes.of_numbers(seen.target, before, after)
             if regression
-            else flips(seen.target, before, after, seen.classes),
+            else Changes.of_classes(seen.target, before, after, seen.classes),
             seen,
         ),
         notes=seen.notes,

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from podium.data.seen import SeenItems, read_seen
+from podium.data.seen import SeenItems
 from podium.data.validated import VALIDATED
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.files.documents import MAX_JSON, load_json
@@ -129,7 +129,7 @@ class ModelDirectory:
         Raises:
             Damaged: The file is not one of SeenItems.
         """
-        return read_seen(self._storage)
+        return SeenItems.read(self._storage)
 
     def put(self, name: str, content: bytes | Path) -> None:
         """Write a file."""

@@ -1,6 +1,6 @@
 """The items on which one of two models does better."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,65 +43,58 @@ class Changes:
     items_lost: int
     """How many there are, listed or not."""
 
+    @classmethod
+    def of_classes(
+        cls, target: Array, before: Array, after: Array, classes: Sequence[str]
+    ) -> "Changes":
+        """List the items that only one of two classifiers has right.
 
-def flips(target: Array, before: Array, after: Array, classes: Sequence[str]) -> Changes:
-    """List the items that only one of two classifiers has right.
-
-    Args:
-        target: Class indices ``[n]``.
-        before: Predictions of the first model.
-    """
-    old, new = class_indices(before), class_indices(after)
-    gained, lost = only_right(target, new, old)
-
-    def changes(where: Array) -> tuple[Change, ...]:
-        return tuple(
-            Change(
-                item=at, target=classes[target[at]], before=classes[old[at]], after=classes[new[at]]
-            )
-            for at in np.flatnonzero(where).tolist()
+        Args:
+            target: Class indices ``[n]``.
+            before: Predictions of the first model.
+        """
+        old, new = class_indices(before), class_indices(after)
+        gained, lost = only_right(target, new, old)
+        word = classes.__getitem__
+        return cls(
+            gained=_changes(np.flatnonzero(gained), target, old, new, word),
+            lost=_changes(np.flatnonzero(lost), target, old, new, word),
+            items_gained=int(gained.sum()),
+            items_lost=int(lost.sum()),
         )
 
-    return Changes(
-        gained=changes(gained),
-        lost=changes(lost),
-        items_gained=int(gained.sum()),
-        items_lost=int(lost.sum()),
-    )
+    @classmethod
+    def of_numbers(cls, target: Array, before: Array, after: Array) -> "Changes":
+        """List the items whose absolute error changed most, the largest change first.
 
-
-def moved_errors(target: Array, before: Array, after: Array) -> Changes:
-    """List the items whose absolute error changed most, the largest change first.
-
-    Args:
-        target: Floats ``[n]`` or ``[n, k]``; with several numbers their mean error counts.
-        before: Predictions of the first model.
-    """
-    before, after = (
-        before.reshape(target.shape),
-        after.reshape(target.shape),
-    )  # one number may be a column or not
-    errors = [np.abs(target - array).reshape(len(target), -1).mean(1) for array in (before, after)]
-    growth = errors[1] - errors[0]
-    order = np.argsort(growth, kind="stable")
-
-    def changes(indices: Array) -> tuple[Change, ...]:
-        return tuple(
-            Change(
-                item=int(at),
-                target=_number(target[at]),
-                before=_number(before[at]),
-                after=_number(after[at]),
-            )
-            for at in indices
+        Args:
+            target: Floats ``[n]`` or ``[n, k]``; with several numbers their mean error counts.
+            before: Predictions of the first model.
+        """
+        before, after = (
+            before.reshape(target.shape),
+            after.reshape(target.shape),
+        )  # one number may be a column or not
+        errors = [
+            np.abs(target - array).reshape(len(target), -1).mean(1) for array in (before, after)
+        ]
+        growth = errors[1] - errors[0]
+        order = np.argsort(growth, kind="stable")
+        shrunk, grown = order[:_MOST_ERRORS], order[::-1][:_MOST_ERRORS]
+        return cls(
+            gained=_changes(shrunk[growth[shrunk] < 0], target, before, after, _number),
+            lost=_changes(grown[growth[grown] > 0], target, before, after, _number),
+            items_gained=int((growth < 0).sum()),
+            items_lost=int((growth > 0).sum()),
         )
 
-    shrunk, grown = order[:_MOST_ERRORS], order[::-1][:_MOST_ERRORS]
-    return Changes(
-        gained=changes(shrunk[growth[shrunk] < 0]),
-        lost=changes(grown[growth[grown] > 0]),
-        items_gained=int((growth < 0).sum()),
-        items_lost=int((growth > 0).sum()),
+
+def _changes(
+    items: Array, target: Array, before: Array, after: Array, word: Callable[[Any], str]
+) -> tuple[Change, ...]:
+    return tuple(
+        Change(item=at, target=word(target[at]), before=word(before[at]), after=word(after[at]))
+        for at in items.tolist()
     )
 
 

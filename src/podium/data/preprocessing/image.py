@@ -89,24 +89,17 @@ class ImagePreprocessing(Fitted):
             kept=np.array(kept, np.int64), inputs={self.input: stacked}, problems=tuple(problems)
         )
 
-    def image(self, picture: Path | Image.Image) -> NDArray[np.uint8]:
-        """Turn one picture, a file or an opened one, into an image of ``shape``.
-
-        Raises:
-            NotFound: There is no such file.
-            InvalidInput: It is not a picture, or damaged, or shows nothing.
-        """
+    def _image(self, picture: Path) -> NDArray[np.uint8]:
         if self.recipe in _RECIPES:
             return prepare_picture(picture, self.recipe)
         height, width = self.size
-        opened = open_whole(picture, (width, height)) if isinstance(picture, Path) else picture
-        colored = as_colors(opened, self.channels, self.bits)
+        colored = as_colors(open_whole(picture, (width, height)), self.channels, self.bits)
         if colored.size != (width, height):
             colored = colored.resize((width, height), Image.Resampling.BILINEAR)
         return np.asarray(colored)
 
     def _try(self, picture: Path) -> NDArray[np.uint8] | str:
         try:
-            return self.image(picture)
+            return self._image(picture)
         except (InvalidInput, NotFound) as error:
-            return error.message.removeprefix(f"{picture}: ")
+            return error.message

@@ -244,7 +244,6 @@ class TablePreprocessing(Fitted):
 def _encode(
     column: TableColumn, values: NDArray[np.float64] | pa.Array
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return what a column is in the input, and where its value is missing."""
     if column.kind == "number":
         numbers = cast(NDArray[np.float64], values)
         absent = np.isnan(numbers)

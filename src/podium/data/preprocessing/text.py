@@ -83,8 +83,6 @@ class TextPreprocessing(Fitted):
         Raises:
             InvalidInput: There is no word.
         """
-        require(length >= 0, "length >= 0", length=length)
-        require(max_words >= 1, "max_words >= 1", max_words=max_words)
         counts: Counter[str] = Counter()
         lengths: Counter[int] = Counter()
         for text in texts:

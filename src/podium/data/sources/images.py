@@ -20,7 +20,7 @@ from podium.data.hashes import key_pictures
 from podium.data.hidden_groups import find_beginning
 from podium.data.option_text import changed, written
 from podium.data.options import COMMON, DataOptions
-from podium.data.pictures import ENDINGS, INSTALL_HEIF, Look, is_hidden, is_picture, look_at
+from podium.data.pictures import ENDINGS, INSTALL_HEIF, Look, is_hidden, is_picture
 from podium.data.preprocessing.image import FOLDER, PICTURE, ImagePreprocessing
 from podium.data.schema import PART_NAMES, InputDescription
 from podium.data.sources.fetching import fetch_folder
@@ -293,7 +293,6 @@ def _find_classes(folder: Path, location: str) -> _Pictures:
 
 
 def _warn_of_loose(folder: Path, location: str) -> None:
-    """Warn of pictures beside the folders of the classes."""
     loose = [
         path
         for path in folder.iterdir()
@@ -340,14 +339,6 @@ def _folders(root: Path) -> list[Path]:
 
 
 def _look_at_all(files: Sequence[Path], root: Path) -> list[Look]:
-    """Read the headers of all pictures.
-
-    Args:
-        root: What errors name files relative to.
-
-    Raises:
-        InvalidInput: A file is not a picture.
-    """
     with ThreadPoolExecutor(cores()) as pool:
         looks = list(pool.map(_look, files))
     problems = [
@@ -385,7 +376,6 @@ def _warn_of_files(looks: Sequence[Look], labels: Sequence[str]) -> None:
 
 
 def _warn_of_names(files: Sequence[Path], labels: Sequence[str]) -> None:
-    """Warn of pictures whose names say that some belong together."""
     if found := find_beginning([_text(file.stem) for file in files], np.array(labels)):
         after, name = found
         _log.warning(
@@ -454,7 +444,7 @@ def _shown(file: Path, root: Path) -> str:
 
 def _look(file: Path) -> Look | PodiumError:
     try:
-        return look_at(file)
+        return Look.of(file)
     except PodiumError as error:
         return error
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from podium.data.option_text import written
 from podium.data.options import COMMON, DataOptions
-from podium.data.schema import MOST_CLASSES, Array, InputDescription
+from podium.data.schema import MOST_CLASSES, PART_NAMES, Array, InputDescription
 from podium.data.sources.fetching import fetch_file, fetch_folder
 from podium.data.sources.source import Raw, Source
 from podium.data.sources.tabular import FEW_CLASSES, are_quantities, times_of
@@ -22,9 +22,6 @@ from podium.errors import Damaged, InvalidInput, NotFound, suggestion
 
 _TARGETS = ("target", "label", "labels", "y")
 """Names a target has if none is given."""
-
-_PARTS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
-"""Endings of arrays that are divided already, as in ``x_train`` and ``x_test``."""
 
 Arrays = dict[str, Array]
 
@@ -168,8 +165,8 @@ def _divide(arrays: Arrays, location: str) -> dict[str, Arrays]:
     parts: dict[str, Arrays] = {}
     for name, array in arrays.items():
         stem, _, ending = name.rpartition("_")
-        if stem and ending in _PARTS:
-            parts.setdefault(_PARTS[ending], {})[stem] = array
+        if stem and ending in PART_NAMES:
+            parts.setdefault(PART_NAMES[ending], {})[stem] = array
     if "train" not in parts:
         return {"train": arrays}
     inside = sum(map(len, parts.values()))
@@ -262,7 +259,6 @@ def _as_numbers(parts: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _as_integers(array: Array) -> Array:
-    """Return whole numbers as integers, all else as it is."""
     whole = array.dtype.kind in "uf" and np.array_equal(array, np.trunc(array))
     return array.astype(np.int64) if whole else array
 

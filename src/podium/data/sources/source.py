@@ -148,14 +148,11 @@ SOURCES = Table[str | Source](
 """Where the Source of each name is, which is imported when it is needed; of another distribution
 the Source itself."""
 
-_KNOWN_SOURCES = "podium.data.sources.mnist"
-"""Module whose ``known_source`` makes the Source of a known dataset."""
-
 
 def find_source(name: str) -> Source:
     """Return the source of a name of SOURCES, or of a known dataset."""
     if name in DATASETS:
-        return import_module(_KNOWN_SOURCES).known_source(DATASETS[name])
+        return import_module("podium.data.sources.mnist").known_source(DATASETS[name])
     found = SOURCES[name]
     if isinstance(found, Source):
         return found

@@ -20,7 +20,7 @@ from podium.data.preprocessing.table import MAX_CATEGORIES, Field, TablePreproce
 from podium.data.rows import RowFile
 from podium.data.schema import DATES, NUMBERS, Array, Column, InputDescription
 from podium.data.sources.source import Raw, Source
-from podium.data.sources.tabular import ROWS, Survey, open_table, survey
+from podium.data.sources.tabular import ROWS, Survey, open_table
 from podium.data.suspects import UNIQUE
 from podium.data.values import AFTER, BEFORE, GROUPS, Guess, to_days, to_numbers
 from podium.display.text import plural
@@ -87,7 +87,7 @@ def _read(location: str, options: DataOptions, scratch: Path) -> Raw:
     Raises:
         InvalidInput: The message names file, row and column.
     """
-    seen = survey(_open_file(location, options, scratch), location, options)
+    seen = Survey.of(_open_file(location, options, scratch), location, options)
     fields = _choose_fields(seen, options)
     if options.contract:
         _hold(options.contract, seen, fields, options)
@@ -103,11 +103,6 @@ def _read(location: str, options: DataOptions, scratch: Path) -> Raw:
 
 
 def _refuse_like_numbers(seen: Survey, raw: Raw) -> None:
-    """Refuse classes that look like numbers in another notation.
-
-    Raises:
-        InvalidInput: They do.
-    """
     if example := _like_numbers(_unread(raw.classes), len(raw.classes)):
         raise InvalidInput(
             f"{seen.file.name}: the target {raw.target_name} has {len(raw.classes):,} different texts, but most "
@@ -117,11 +112,6 @@ def _refuse_like_numbers(seen: Survey, raw: Raw) -> None:
 
 
 def _open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
-    """Open a table that has the columns that options name.
-
-    Raises:
-        InvalidInput: It cannot be opened or lacks one, or two options contradict each other.
-    """
     file = open_table(location, options, scratch)
     for option in ("drop", "categories", "numbers", "split_by"):
         for name in getattr(options, option):
@@ -181,11 +171,6 @@ def _field(guess: Guess, options: DataOptions) -> Field:
 
 
 def _hold(contract: Contract, seen: Survey, fields: Sequence[Field], options: DataOptions) -> None:
-    """Hold a table to its contract.
-
-    Raises:
-        InvalidInput: It breaks it, and is to be refused then.
-    """
     left_out = {*seen.file.columns} - {field.name for field in fields}
     said = violations(contract, seen.file, seen.guesses, left_out, seen.missing_values)
     if said and contract.on_violation == "refuse":
@@ -340,10 +325,10 @@ def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> N
     numbers = [column for column in preprocessing.columns if column.kind == "number"]
     categories = [column for column in preprocessing.columns if column.kind == "category"]
     sizes = sorted(len(column.categories) - 2 for column in categories)
-    words = [f"{len(numbers)} number{'s' * (len(numbers) != 1)}"] if numbers else []
+    words = [plural(len(numbers), "number")] if numbers else []
     if sizes:
         many = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
-        words.append(f"{len(sizes)} categor{'y' if len(sizes) == 1 else 'ies'} of {many}")
+        words.append(f"{plural(len(sizes), 'category', 'categories')} of {many}")
     missing = sum(column.missing for column in preprocessing.columns)
     words += [f"{missing:,} missing values"] if missing else []
     summary.info("%s, %s rows: %s", seen.file.note, f"{seen.count:,}", ", ".join(words))
@@ -385,7 +370,6 @@ def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> N
 
 
 def _unread(categories: Sequence[str]) -> list[str]:
-    """Return the categories that are neither numbers nor dates."""
     words = to_days(to_numbers(pa.array(categories, pa.string()))[1])[1].is_valid().to_pylist()
     return [name for name, odd in zip(categories, words, strict=True) if odd]
 
@@ -443,7 +427,6 @@ def _fit(
     train: NDArray[np.int64],
     scratch: Path,
 ) -> Raw:
-    """Find medians and categories in the training rows, and turn all rows into the input."""
     preprocessing = TablePreprocessing.fit(
         fields,
         seen.chosen(train),

@@ -66,19 +66,6 @@ FEW_CLASSES = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Target:
-    """The target of all rows."""
-
-    values: Array
-    """Indices into the classes, or floats, [n]."""
-
-    kind: str
-
-    classes: tuple[str, ...]
-    """Names in order: whole numbers by value, all others by name."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Survey:
     """A file that has been read once."""
 
@@ -97,6 +84,56 @@ class Survey:
     held_out: int = 0
     """How many of the last rows are from a file of their own, the test part."""
 
+    @classmethod
+    def of(cls, file: RowFile, location: str, options: DataOptions) -> "Survey":
+        """Read a whole file once, a few megabytes at a time; keep the columns with a role.
+
+        Args:
+            file: As open_table opens it.
+            location: What the user called it.
+            options: Name the columns with a role.
+
+        Raises:
+            InvalidInput: The file lacks a row, or cannot be read.
+        """
+        missing_values = (
+            MISSING_VALUES if options.missing_values is None else options.missing_values
+        )
+        chunks: dict[str, list[pa.Array]] = {name: [] for name in options.roles.values()}
+        left_out = (
+            set(options.drop) - chunks.keys() - set(options.split_by)
+        )  # may hold what no table can
+        guesses = {
+            name: Guess(name, missing_values) for name in file.columns if name not in left_out
+        }
+        count = held_out = 0
+        for rows in file:
+            count += len(rows)
+            held_out += len(rows) if rows.above else 0
+            for name in guesses:
+                values = rows.columns[name]
+                try:
+                    guesses[name].add(values)
+                except InvalidInput as error:
+                    message = f"{location}, column {name}: {error.message}"
+                    if name in chunks:
+                        raise InvalidInput(message, "write it as one of these") from None
+                    hint = f"leave the column out: {written('drop', name)}"
+                    raise InvalidInput(message, hint, changed("drop", name)) from None
+                if name in chunks:
+                    chunks[name].append(values)
+        if not count:
+            raise InvalidInput(f"{location} has no row below its header")
+        kept = {name: _joined(values) for name, values in chunks.items()}
+        return cls(
+            file=file,
+            count=count,
+            guesses=guesses,
+            missing_values=missing_values,
+            kept=kept,
+            held_out=held_out,
+        )
+
     def unfitted(self, location: str, options: DataOptions, keys: NDArray[np.uint64]) -> Raw:
         """Return the rows by number with their target and what divides them; their inputs are
         fitted later.
@@ -107,26 +144,25 @@ class Survey:
             keys: Hash of each row.
 
         Raises:
-            InvalidInput: As target, groups, times and given.
+            InvalidInput: A value of a column with a role is missing, or not what it must be.
         """
-        target = self.target(options.target, options.kind)
+        kind, classes, target = self._target(options.target, options.kind)
         return Raw(
-            items=Split(inputs={"row": np.arange(self.count)}, target=target.values),
+            items=Split(inputs={"row": np.arange(self.count)}, target=target),
             name=options.name or Path(location).name.partition(".")[0],
-            kind=target.kind,
-            classes=target.classes,
+            kind=kind,
+            classes=classes,
             descriptions={"row": InputDescription()},
             target_name=options.target,
             source=location,
-            groups=self.groups(options.group) if options.group else None,
-            times=self.times(options.time) if options.time else None,
-            given=self.given(options.part) if options.part or self.held_out else None,
+            groups=self._groups(options.group) if options.group else None,
+            times=self._times(options.time) if options.time else None,
+            given=self._given(options.part) if options.part or self.held_out else None,
             keys=keys,
-            originals=self.originals,
+            originals=self._originals,
         )
 
-    def originals(self, positions: NDArray[np.int64] | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows at these positions as they came."""
+    def _originals(self, positions: NDArray[np.int64] | None) -> Iterator[pa.RecordBatch]:
         assert positions is not None  # a table has no parts of its own
         for rows in self.chosen(positions):
             if len(rows):
@@ -172,8 +208,8 @@ class Survey:
             preprocessing=preprocessing.to_json(),
         )
 
-    def target(self, name: str, kind: str) -> _Target:
-        """Read the target.
+    def _target(self, name: str, kind: str) -> tuple[str, tuple[str, ...], Array]:
+        """Return the kind, the names of the classes, and indices into them or floats, [n].
 
         Args:
             kind: ``classification``, ``regression``, or empty to follow from the values.
@@ -194,18 +230,17 @@ class Survey:
             and are_quantities(name, self._numbers(name, "the target"))
         )
         if kind == "regression" or quantity:
-            return _Target(values=self._numbers(name, "the target"), kind="regression", classes=())
-        return self._classes(name, certain=kind == "classification")
+            return "regression", (), self._numbers(name, "the target")
+        return "classification", *self._classes(name, certain=kind == "classification")
 
-    def groups(self, name: str) -> NDArray[np.str_]:
-        """Return the name of each row's group, [n]."""
+    def _groups(self, name: str) -> NDArray[np.str_]:
         self._require_all(name, "the group")
         text = to_text(self.kept[name], self.missing_values)
         if twins := twin_names(f"groups of {name}", pc.unique(text).to_pylist()):
             _log.warning(twins)
         return np.asarray(text.to_numpy(zero_copy_only=False), np.str_)
 
-    def times(self, name: str) -> Array:
+    def _times(self, name: str) -> Array:
         """Return the time of each row, [n]: datetime64 if they are dates, also written as 20260131
         or 31012026.
 
@@ -230,7 +265,7 @@ class Survey:
         numbers = self._numbers(name, "the time")
         return times_of(numbers, self.file.name, name, first=str(guess.first))
 
-    def given(self, name: str) -> NDArray[np.str_]:
+    def _given(self, name: str) -> NDArray[np.str_]:
         """Return what the file calls the part of each row, [n]; without such a column, that of its
         file.
 
@@ -251,7 +286,6 @@ class Survey:
             self._refuse(name, role, absent)
 
     def _refuse(self, name: str, role: str, absent: NDArray[np.bool_]) -> None:
-        """Refuse rows [n] whose value is missing, if there are any."""
         rows = np.flatnonzero(absent)
         if not len(rows):
             return
@@ -279,7 +313,9 @@ class Survey:
             )
         return numbers
 
-    def _classes(self, name: str, *, certain: bool) -> _Target:
+    def _classes(self, name: str, *, certain: bool) -> tuple[tuple[str, ...], Array]:
+        """Return the names of the classes, whole numbers by value and others by name, and indices
+        into them, [n]."""
         guess = self.guesses[name]
         kind = guess.exact
         if kind in NUMBERS:  # - and unknown are missing among numbers
@@ -329,10 +365,7 @@ class Survey:
         order = sorted(range(len(seen)), key=lambda at: (values[at], names[at]))
         rank = np.empty(len(seen), np.int64)
         rank[order] = np.arange(len(seen))
-        indices = rank[encoded.indices.to_numpy()]
-        return _Target(
-            values=indices, kind="classification", classes=tuple(seen[at] for at in order)
-        )
+        return tuple(seen[at] for at in order), rank[encoded.indices.to_numpy()]
 
 
 def are_quantities(name: str, target: Array) -> bool:
@@ -467,52 +500,6 @@ def open_table(location: str, options: DataOptions, scratch: Path) -> RowFile:
     for role, column in options.roles.items():
         file.require(column, role=f"the {role}")
     return file
-
-
-def survey(file: RowFile, location: str, options: DataOptions) -> Survey:
-    """Read a whole file once, a few megabytes at a time; keep the columns with a role.
-
-    Args:
-        file: As open_table opens it.
-        location: What the user called it.
-        options: Name the columns with a role.
-
-    Raises:
-        InvalidInput: The file lacks a row, or cannot be read.
-    """
-    missing_values = MISSING_VALUES if options.missing_values is None else options.missing_values
-    chunks: dict[str, list[pa.Array]] = {name: [] for name in options.roles.values()}
-    left_out = (
-        set(options.drop) - chunks.keys() - set(options.split_by)
-    )  # may hold what no table can
-    guesses = {name: Guess(name, missing_values) for name in file.columns if name not in left_out}
-    count = held_out = 0
-    for rows in file:
-        count += len(rows)
-        held_out += len(rows) if rows.above else 0
-        for name in guesses:
-            values = rows.columns[name]
-            try:
-                guesses[name].add(values)
-            except InvalidInput as error:
-                message = f"{location}, column {name}: {error.message}"
-                if name in chunks:
-                    raise InvalidInput(message, "write it as one of these") from None
-                hint = f"leave the column out: {written('drop', name)}"
-                raise InvalidInput(message, hint, changed("drop", name)) from None
-            if name in chunks:
-                chunks[name].append(values)
-    if not count:
-        raise InvalidInput(f"{location} has no row below its header")
-    kept = {name: _joined(values) for name, values in chunks.items()}
-    return Survey(
-        file=file,
-        count=count,
-        guesses=guesses,
-        missing_values=missing_values,
-        kept=kept,
-        held_out=held_out,
-    )
 
 
 def _joined(chunks: Sequence[pa.Array]) -> pa.Array:

@@ -16,7 +16,7 @@ from podium.data.preprocessing.text import MAX_WORDS, TextPreprocessing, words
 from podium.data.rows import RowFile, Rows
 from podium.data.schema import InputDescription
 from podium.data.sources.source import Raw, Source
-from podium.data.sources.tabular import ROWS, Survey, open_table, survey
+from podium.data.sources.tabular import ROWS, Survey, open_table
 from podium.data.values import to_text
 from podium.errors import InvalidInput
 
@@ -37,7 +37,7 @@ def _read(location: str, options: DataOptions, scratch: Path) -> Raw:
         InvalidInput: The message names file, row and column.
     """
     file = _open_file(location, options, scratch)
-    seen, column = survey(file, location, options), _column(file, options)
+    seen, column = Survey.of(file, location, options), _column(file, options)
     known = (*options.roles.values(), column, *options.drop)
     if others := [name for name in file.columns if name not in known]:
         _log.warning("%s: %s alone is read, not %s", location, column, ", ".join(others))
@@ -47,11 +47,6 @@ def _read(location: str, options: DataOptions, scratch: Path) -> Raw:
 
 
 def _open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
-    """Open a table that has the columns that options name, and one of sentences.
-
-    Raises:
-        InvalidInput: It cannot be opened or lacks one.
-    """
     file = open_table(location, options, scratch)
     column = _column(file, options)
     file.require(column, role=f"the text ({written('text', 'NAME')} names another)")
@@ -87,7 +82,6 @@ def _fit(
     train: NDArray[np.int64],
     scratch: Path,
 ) -> Raw:
-    """Find the vocabulary in the training rows, and turn all rows into the inputs."""
     batches = (
         to_text(rows.columns[column], ("",)).drop_null().to_pylist() for rows in seen.chosen(train)
     )
