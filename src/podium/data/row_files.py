@@ -387,7 +387,10 @@ def _csv_batches(
     def judge(row: Any) -> str:
         reason = f"has {plural(row.actual_columns, 'value')}, but the header names {row.expected_columns}"
         bad.append(_problem(name, row.number - 1 - above, reason))
-        return "skip" if on_bad else "error"
+        if on_bad is None:
+            return "error"
+        on_bad(bad[-1])
+        return "skip"
 
     with _explained(name, names, encoding, above, bad if on_bad is None else []):
         reader = arrow_csv.open_csv(
@@ -402,22 +405,15 @@ def _csv_batches(
                 column_types=dict.fromkeys(raw, pa.string()), strings_can_be_null=False
             ),
         )
-        last, reported = 0, 0
+        last = 0
         for batch in reader:
             numbers = _numbers_without(last, batch.num_rows, [row.row for row in bad])
-            last = int(numbers[-1]) if len(numbers) else last
-            for row in bad[reported:] if on_bad else ():
-                on_bad(row)  # type: ignore[misc]
-            reported = len(bad)
             if len(numbers):
+                last = int(numbers[-1])
                 columns = dict(zip(names, batch.columns, strict=True))
                 yield _without_headers(
                     Rows(file=name, numbers=numbers, columns=columns), raw, on_bad
                 )
-        for row in (
-            bad[reported:] if on_bad else ()
-        ):  # a file, or its end, without a row that can be read
-            on_bad(row)  # type: ignore[misc]
 
 
 def _without_headers(rows: Rows, raw: list[str], on_bad: OnProblem | None) -> Rows:
