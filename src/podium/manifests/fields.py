@@ -64,12 +64,18 @@ def objects(value: Any) -> tuple[Mapping[str, Any], ...]:
     return tuple(map(mapping, items(value)))
 
 
-def unshared(value: Any) -> Any:
+def unshared(value: Any, change: Callable[[str], str] = str) -> Any:
     """Return a copy that shares no object or list with a value, nor any two of its parts with each
-    other."""
+    other.
+
+    Args:
+        change: Makes each text of the copy.
+    """
+    if isinstance(value, str):
+        return change(value)
     if isinstance(value, Mapping):
-        return {key: unshared(item) for key, item in value.items()}
-    return [unshared(item) for item in value] if isinstance(value, list) else value
+        return {key: unshared(item, change) for key, item in value.items()}
+    return [unshared(item, change) for item in value] if isinstance(value, list) else value
 
 
 def present(**fields: Any) -> dict[str, Any]:

@@ -176,7 +176,7 @@ class JobEditor:
     def replace_texts(self, change: Callable[[str], str]) -> None:
         for holder in (self.body, self.node_template):
             for key, value in holder.items():
-                holder[key] = _with_texts(value, change)
+                holder[key] = unshared(value, change)
 
     def default_commands(self, entrypoint: Callable[[str], Sequence[str]]) -> None:
         """Give each container without a command, init containers too, the entrypoint of its image
@@ -251,11 +251,3 @@ def set_env(container: dict[str, Any], entries: Iterable[Mapping[str, Any]]) -> 
     ]
     if kept or added:
         container["env"] = [*kept, *added.values()]
-
-
-def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {key: _with_texts(item, change) for key, item in value.items()}
-    return [_with_texts(item, change) for item in value] if isinstance(value, list) else value

@@ -93,11 +93,13 @@ class ElasticPolicy(ManifestView):
     max_restarts = Attribute("manifest.maxRestarts", integer)
     scales = Attribute("manifest.metrics", bool)
 
-    @property
-    def configuration(self) -> tuple[tuple[str, str], ...]:
-        """Keys and values of rdzvConf."""
-        pairs = objects(self.manifest.get("rdzvConf"))
-        return tuple((text(pair.get("key")), text(pair.get("value"))) for pair in pairs)
+    configuration = Attribute(
+        "manifest.rdzvConf",
+        lambda given: tuple(
+            (text(each.get("key")), text(each.get("value"))) for each in objects(given)
+        ),
+    )
+    """Keys and values."""
 
 
 def uses_builtin_trainer(words: Sequence[str]) -> bool:

@@ -48,7 +48,7 @@ def _well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
     return wrong_types(manifest, EXPERIMENT)
 
 
-WRAPPED = ("StdOut", "File", "TensorFlowEvent", "Custom")
+_WRAPPED = ("StdOut", "File", "TensorFlowEvent", "Custom")
 """Collectors for which Katib hands the primary container's command to a shell."""
 
 
@@ -94,11 +94,11 @@ class Objective(ManifestView):
 
     additional = Attribute("manifest.additionalMetricNames", strings)
 
-    @cached_property
-    def strategies(self) -> Mapping[str, str]:
-        """``min``, ``max`` or ``latest`` by metric."""
-        entries = objects(self.manifest.get("metricStrategies"))
-        return {text(entry.get("name")): text(entry.get("value")) for entry in entries}
+    strategies = Attribute(
+        "manifest.metricStrategies",
+        lambda given: {text(each.get("name")): text(each.get("value")) for each in objects(given)},
+    )
+    """``min``, ``max`` or ``latest`` by metric."""
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -154,11 +154,6 @@ class Collector:
             format=text(file.get("format")) or "TEXT",
             filters=strings(mapping(source.get("filter")).get("metricsFormat")),
         )
-
-    @property
-    def wraps(self) -> bool:
-        """Whether Katib hands the command to a shell."""
-        return self.kind in WRAPPED
 
     @property
     def reads_text(self) -> bool:
@@ -224,13 +219,13 @@ class TrialTemplate(ManifestView):
             or {}
         )
 
-    @cached_property
-    def parameters(self) -> tuple[tuple[str, str], ...]:
-        """Name and reference of the trialParameters."""
-        given = objects(self.manifest.get("trialParameters"))
-        return tuple(
-            (text(parameter.get("name")), text(parameter.get("reference"))) for parameter in given
-        )
+    parameters = Attribute(
+        "manifest.trialParameters",
+        lambda given: tuple(
+            (text(each.get("name")), text(each.get("reference"))) for each in objects(given)
+        ),
+    )
+    """Name and reference of the trialParameters."""
 
     success_condition = Attribute("manifest.successCondition", text)
     failure_condition = Attribute("manifest.failureCondition", text)
@@ -384,23 +379,20 @@ class Experiment(Resource):
             container.uses_builtin_trainer for _, container in self.template.primary_containers()
         )
 
-    def wrapped_containers(self) -> list[tuple[Replica, Container]]:
-        """Return the primary containers whose command Katib hands to a shell."""
-        containers = self.template.primary_containers()
-        return [
-            (replica, container)
-            for replica, container in containers
-            if replica.role in self.wrapped_roles()
-        ]
-
-    def wrapped_roles(self, job: Workload | None = None) -> set[str]:
-        """Return the roles whose primary container's command Katib hands to a shell.
+    def wrapped_containers(self, job: Workload | None = None) -> list[tuple[Replica, Container]]:
+        """Return the primary containers whose command Katib hands to a shell.
 
         Args:
             job: A trial's job; the template's if None.
         """
-        containers = self.template.primary_containers(job) if self.collector.wraps else []
-        return {replica.role for replica, _ in containers if self.template.is_primary(replica)}
+        containers = (
+            self.template.primary_containers(job) if self.collector.kind in _WRAPPED else []
+        )
+        return [given for given in containers if self.template.is_primary(given[0])]
+
+    def wrapped_roles(self, job: Workload | None = None) -> set[str]:
+        """Return the roles of these containers."""
+        return {replica.role for replica, _ in self.wrapped_containers(job)}
 
     def render(self, trial: str, assignments: Mapping[str, str]) -> Workload:
         """Fill in a trial's job.
@@ -428,24 +420,14 @@ class Experiment(Resource):
         metadata = {**mapping(job.get("metadata")), "name": trial, "namespace": self.namespace}
         return Workload(manifest={**job, "metadata": metadata})
 
-    def with_workload(self, workload: Workload) -> Self:
-        """Return an Experiment whose trial template holds another job; its kind alone decides
-        further defaults."""
-        if workload.kind != self.template.workload.kind:
-            return self.changed(
-                lambda manifest: manifest.update(spec=_with_job(manifest["spec"], workload))
-            )
-        spec = _with_job(unshared(self.manifest["spec"]), workload)
-        return replace(
-            self,
-            manifest={**self.manifest, "spec": spec},
-            defaulted=_with_job(self.defaulted, workload),
-        )
-
     def changed_job(self, change: Callable[[JobEditor], None]) -> Self:
         if not self.template.workload.manifest:  # a template in a ConfigMap
             return self
-        return self.with_workload(self.template.workload.changed_job(change))
+        job = self.template.workload.changed_job(change)
+        # No function changes the kind of the job, which alone decides further defaults.
+        spec = _with_job(unshared(self.manifest["spec"]), job)
+        manifest = {**self.manifest, "spec": spec}
+        return replace(self, manifest=manifest, defaulted=_with_job(self.defaulted, job))
 
     def with_counts(self, counts: Mapping[str, int | None]) -> Self:
         return self.changed(lambda manifest: manifest["spec"].update(counts))
@@ -486,10 +468,8 @@ class Experiment(Resource):
         is_empty = self.state.succeeded and not self.optimal_trial
         return "Failed" if is_empty else self.state.phase
 
-    @property
-    def completed(self) -> str:
-        """End, RFC3339; empty before, and of one that was stopped."""
-        return text(self.status.get("completionTime"))
+    completed = Attribute("status.completionTime", text)
+    """End, RFC3339; empty before, and of one that was stopped."""
 
     @property
     def trials(self) -> dict[str, tuple[str, ...]]:
@@ -509,9 +489,7 @@ class Experiment(Resource):
             read_metrics(mapping(self.status.get("currentOptimalTrial")).get("observation"))
         )
 
-    @property
-    def trial_count(self) -> int:
-        return integer(self.status.get("trials")) or 0
+    trial_count = Attribute("status.trials", lambda count: integer(count) or 0)
 
 
 def _with_job(spec: Mapping[str, Any], job: Workload) -> dict[str, Any]:

@@ -112,7 +112,10 @@ class AlgorithmSpec(ManifestView):
 
     name = Attribute("manifest.algorithmName", text)
     given = Attribute(
-        "manifest.algorithmSettings", lambda value: tuple(map(_name_and_value, objects(value)))
+        "manifest.algorithmSettings",
+        lambda given: tuple(
+            (text(each.get("name")), text(each.get("value"))) for each in objects(given)
+        ),
     )
     """Names and values of its settings, as they are written."""
 
@@ -136,7 +139,3 @@ class AlgorithmSpec(ManifestView):
             {"name": setting, "value": value} for setting, value in self.given if setting in known
         ]
         return AlgorithmSpec(manifest={"algorithmName": name, "algorithmSettings": kept})
-
-
-def _name_and_value(setting: Mapping[str, Any]) -> tuple[str, str]:
-    return text(setting.get("name")), text(setting.get("value"))

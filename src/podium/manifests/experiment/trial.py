@@ -37,9 +37,12 @@ class Trial(Resource):
 
     objective = Attribute("spec.objective", Objective.parse)
 
-    @cached_property
-    def assignments(self) -> dict[str, str]:
-        return _read_assignments(self.spec.get("parameterAssignments"))
+    assignments = Attribute(
+        "spec.parameterAssignments",
+        lambda given: {
+            text(each.get("name")): str(each.get("value", "")) for each in objects(given)
+        },
+    )
 
     @cached_property
     def asked(self) -> Values:
@@ -88,10 +91,8 @@ class Trial(Resource):
         said = self.state.message.removeprefix("Trial has failed: ")
         return said.split(". Job message: ")[0] if said != self.state.message else said
 
-    @cached_property
-    def metrics(self) -> Metrics:
-        """The observed metrics; empty until the trial has ended."""
-        return read_metrics(self.status.get("observation"))
+    metrics = Attribute("status.observation", read_metrics)
+    """The observed metrics; empty until the trial has ended."""
 
     @cached_property
     def value(self) -> float | None:
@@ -146,10 +147,8 @@ class Trial(Resource):
         """Sort key among the trials of its Experiment, as Criteria.rank returns it."""
         return self.criteria.rank(self.name, self.reached, _order_of(self))
 
-    @property
-    def started(self) -> str:
-        """Start, RFC3339; empty before."""
-        return text(self.status.get("startTime"))
+    started = Attribute("status.startTime", text)
+    """Start, RFC3339; empty before."""
 
     @property
     def completed(self) -> str:
@@ -160,8 +159,7 @@ class Trial(Resource):
     @property
     def began(self) -> float:
         """Creation time in seconds since the epoch; infinity if unknown."""
-        start = text(self.status.get("startTime"))
-        return datetime.fromisoformat(start).timestamp() if start else math.inf
+        return datetime.fromisoformat(self.started).timestamp() if self.started else math.inf
 
     @property
     def ended(self) -> float:
@@ -194,10 +192,6 @@ class Trial(Resource):
             **({"repeats": self.repeats} if self.repeats else {}),
             **({"note": self.note} if self.note else {}),
         }
-
-
-def _read_assignments(assignments: Any) -> dict[str, str]:
-    return {text(entry.get("name")): str(entry.get("value", "")) for entry in objects(assignments)}
 
 
 def _order_of(trial: Trial) -> float:
