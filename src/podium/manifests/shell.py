@@ -7,9 +7,11 @@ server, see docs/doctor.md. Nothing is executed here.
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from podium.manifests.fields import items
 
 METRICS_FILE = "/var/log/katib/metrics.log"
 """File from which the collector reads the output of a StdOut trial."""
@@ -25,6 +27,11 @@ def is_shell(words: Sequence[str]) -> bool:
 def takes_script(words: Sequence[str]) -> bool:
     """Tell whether Katib keeps the shell that is there: only the very words sh or bash, then -c."""
     return len(words) > 1 and words[0] in ("sh", "bash") and words[1] == "-c"
+
+
+def words_of(container: Mapping[str, Any]) -> list[str]:
+    """Return command and args of a container as its manifest has them."""
+    return [str(word) for field in ("command", "args") for word in items(container.get(field))]
 
 
 def join(words: Sequence[str]) -> tuple[tuple[str, str], str]:
@@ -52,6 +59,13 @@ def run_by_shell(words: Sequence[str], variables: Sequence[str] = ()) -> list[st
 
 def redirected(script: str, file: str) -> str:
     return f"{script} 1>{file} 2>&1"
+
+
+def redirect(container: dict[str, Any], file: str) -> None:
+    """Let Katib's shell write a container's output to a file, quoted for that shell."""
+    shell, script = join(words_of(container))
+    container["command"] = [*shell, redirected(script, file)]
+    container.pop("args", None)
 
 
 def named_folder(folder: PurePosixPath, words: Iterable[str]) -> PurePosixPath:

@@ -158,6 +158,11 @@ class ExperimentController:
         """Ask for a check of the Experiment: it may have to be deleted."""
         self._events.put(None)
 
+    def forget(self) -> None:
+        """Take note that the Experiment was deleted: its trials and their jobs go with it."""
+        self._records.forget()
+        self.wake()
+
     def edit(self, experiment: Experiment) -> None:
         if experiment.limits != self.experiment.limits:
             limits = experiment.limits

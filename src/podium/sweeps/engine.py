@@ -9,7 +9,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from http.server import ThreadingHTTPServer
 from itertools import chain
@@ -182,15 +181,6 @@ _SILENT_SECONDS = 60.0
 """Without an answer of the API server for so long the engine counts as not alive."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Running:
-    """An Experiment that is run here."""
-
-    uid: str
-    controller: ExperimentController
-    records: Records
-
-
 class Engine:
     """Runs the Experiments of a namespace while it leads.
 
@@ -218,7 +208,7 @@ class Engine:
         self._holder, self._lease_seconds = holder, lease_seconds
         self._optimization_jobs = _OptimizationJobs(cluster.api, report)
         self._leadership: Leadership | None = None
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, ExperimentController] = {}
         self._unread: dict[str, str] = {}  # why the last edit of one that runs cannot be read
         self._failed = set[str]()  # uids of failed ones that were taken up while this leads
         self._stopping = threading.Event()
@@ -343,7 +333,7 @@ class Engine:
     def _look_after_ended(self) -> None:
         """Drop the controllers of Experiments that ended; restart those that broke off."""
         for name, known in list(self._running.items()):
-            if self._leads() and known.controller.join(0):
+            if self._leads() and known.join(0):
                 del self._running[name]
                 with suppress(NotFound):
                     stored = self._cluster.get("Experiment", name)
@@ -355,8 +345,8 @@ class Engine:
         """Take up an Experiment that is new, or changes of one that runs or ended."""
         self._look_after_ended()
         known = self._running.get(seen.name)
-        if known and known.uid != seen.uid:
-            self._forget(seen.name, known.uid)
+        if known and known.experiment.uid != seen.uid:
+            self._forget(seen.name, known.experiment.uid)
             known = None
         if seen.is_leaving:
             self._forget(seen.name, seen.uid)
@@ -365,7 +355,7 @@ class Engine:
             experiment = Experiment.parse(seen.manifest)
             self._unread.pop(seen.name, None)
             if known:
-                known.controller.edit(experiment)
+                known.edit(experiment)
             elif self._is_to_run(experiment) and (stored := self._stored(seen)):
                 if stored.state.finished and not stored.state.succeeded:
                     self._failed.add(stored.uid)
@@ -396,9 +386,7 @@ class Engine:
         refuse_what_pods_lack(check(experiment))
         records = self._records_of(experiment, self._leadership)
         controller = ExperimentController(records, experiment)
-        self._running[experiment.name] = _Running(
-            uid=experiment.uid, controller=controller, records=records
-        )
+        self._running[experiment.name] = controller
         self.begun += 1
         self._report(f"Experiment {experiment.name}: begun")
         controller.start()
@@ -457,14 +445,13 @@ class Engine:
     def _forget(self, name: str, uid: str) -> ExperimentController | None:
         """Return the controller of an Experiment that was deleted, which ends now."""
         known = self._running.get(name)
-        if not known or known.uid != uid:
+        if not known or known.experiment.uid != uid:
             return None
-        known.records.forget()
-        known.controller.wake()
+        known.forget()
         del self._running[name]
         self._unread.pop(name, None)
         self._report(f"Experiment {name}: deleted")
-        return known.controller
+        return known
 
     def _pool_url(self, uid: str) -> str:
         return f"{self._storage.rstrip('/')}/pools/{self.namespace}/{uid}"
@@ -486,14 +473,14 @@ class Engine:
     def _sweep_out(self, present: set[str]) -> None:
         """Forget the Experiments that were deleted while no engine watched."""
         for name, known in list(self._running.items()):
-            if known.uid not in present:
-                self._forget(name, known.uid)
+            if known.experiment.uid not in present:
+                self._forget(name, known.experiment.uid)
 
     def _leave(self) -> None:
         for known in self._running.values():
-            known.controller.stop()
+            known.stop()
         for known in self._running.values():
-            known.controller.join(self._lease_seconds)
+            known.join(self._lease_seconds)
         self._running.clear()
 
 

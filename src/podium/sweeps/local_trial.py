@@ -17,13 +17,13 @@ from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.environment import MOST_PROCESSES
 from podium.cluster.local.logs import GrowingFile, Logs
 from podium.errors import Failed, InvalidInput, NotFound, require
-from podium.manifests.experiment.experiment import Collector, Experiment, Limits
+from podium.manifests.experiment.experiment import Collector, Experiment
 from podium.manifests.experiment.status import created
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.job_editor import JobEditor, set_env
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import CPU_SHARE, EXPERIMENT, PBT_PARENT, PUSHES, TRIAL
-from podium.manifests.shell import join, named_folder, redirected, takes_script
+from podium.manifests.shell import join, named_folder, redirect, takes_script, words_of
 from podium.manifests.workload import Workload, role_of
 from podium.metrics import (
     UNAVAILABLE,
@@ -84,7 +84,7 @@ class Wrapped:
 
 
 def _wrap(
-    experiment: Experiment, job: Workload, directory: Path, share: float, checkpoints: Path | None
+    experiment: Experiment, job: Workload, directory: Path, checkpoints: Path | None
 ) -> Wrapped:
     """Return a trial's job with the primary container wrapped.
 
@@ -92,7 +92,6 @@ def _wrap(
         experiment: Checked.
         job: Rendered, named after the trial.
         directory: The trial's own; files that the collector reads are put there.
-        share: Number of cores that the job may use.
         checkpoints: The directory of population based training for this trial.
     """
     shutil.rmtree(directory / "metrics", ignore_errors=True)  # of a run that was stopped
@@ -101,7 +100,7 @@ def _wrap(
     labels = {EXPERIMENT: experiment.name, TRIAL: job.name}
     editor.label(labels)
     editor.label_pods(labels)
-    editor.annotate({CPU_SHARE: f"{share:g}"})
+    editor.annotate({CPU_SHARE: f"{cores() / experiment.limits.parallel:g}"})
     editor.run_policy.pop(
         "ttlSecondsAfterFinished", None
     )  # the engine removes the job, but has to read it first
@@ -131,10 +130,6 @@ def _wrap(
     return Wrapped(job=Workload(manifest=editor.manifest), metrics=metrics, replicas=replicas)
 
 
-def words_of(container: dict[str, Any]) -> list[str]:
-    return [*(container.get("command") or []), *(container.get("args") or [])]
-
-
 def needs_shell(container: dict[str, Any]) -> bool:
     """Tell whether a shell would do more to a container's command than split it."""
     words = words_of(container)
@@ -156,18 +151,13 @@ def _redirect(
 ) -> tuple[Path, ...]:
     """Have a shell write a command's output to a file, one per replica; return those files, or
     their directory for the pods of a Job."""
-    shell, script = join(words_of(container))
-    container.pop("args", None)
     if job.pod_count == 1 and (job.has_roles or (job.completions or 1) == 1):
         file = directory / "metrics.log"
-        container["command"] = [*shell, redirected(script, shlex.quote(str(file)))]
+        redirect(container, shlex.quote(str(file)))
         return (file,)
     folder = directory / "metrics"
     folder.mkdir(parents=True, exist_ok=True)
-    container["command"] = [
-        *shell,
-        redirected(script, f'{shlex.quote(str(folder))}/"$HOSTNAME".log'),
-    ]
+    redirect(container, f'{shlex.quote(str(folder))}/"$HOSTNAME".log')
     return tuple(folder / f"{job.name}-{replica}.log" for replica in replicas) or (folder,)
 
 
@@ -181,7 +171,7 @@ def _mount_metrics(
     path = PurePosixPath(collector.path)
     folder = path.parent if collector.kind == "File" else path
     values = [str(entry.get("value")) for entry in container.get("env") or []]
-    named = named_folder(folder, [*container["command"], *(container.get("args") or []), *values])
+    named = named_folder(folder, [*words_of(container), *values])
     _mount(editor, role, container, "metrics-volume", str(named), local)
     (local / folder.relative_to(named)).mkdir(parents=True, exist_ok=True)
     return (local / path.relative_to(named),)
@@ -206,23 +196,14 @@ def _check_trials(cluster: LocalCluster, experiment: Experiment, directory: Path
     require(
         parallel <= MOST_PROCESSES, rule, "set spec.parallelTrialCount", parallelTrialCount=parallel
     )
-    values = {parameter.name: parameter.samples()[0] for parameter in experiment.space}
-    job = cluster.with_entrypoints(experiment.render(f"{experiment.name}-trial", values))
-    checkpoints = directory / "checkpoints" if trial_directory(experiment) else None
-    wrapped = _wrap(
-        experiment, job, directory, _cores_of_a_trial(experiment.limits), checkpoints
-    ).job
+    job = cluster.with_entrypoints(experiment.sample_job(f"{experiment.name}-trial"))
+    wrapped = _wrap(experiment, job, directory, directory / "checkpoints").job
     if wrapped.suspended:
         raise InvalidInput(
             "the job of a trial is suspended", "remove suspend: nobody starts it here"
         )
     cluster.plan(wrapped)
     return wrapped
-
-
-def _cores_of_a_trial(limits: Limits) -> float:
-    """Return the share of this machine's cores that each of an Experiment's parallel trials has."""
-    return cores() / limits.parallel
 
 
 def _plain_argv(script: str) -> list[str] | None:
@@ -272,8 +253,8 @@ class LocalTrial(TrialIO):
         cluster, experiment = self.cluster, self._experiment
         root = cluster.store.path("Experiment", experiment.name) / "checkpoints"
         checkpoints = _prepare(root, trial) if trial_directory(experiment) else None
-        job, share = cluster.with_entrypoints(trial.workload), _cores_of_a_trial(experiment.limits)
-        return _wrap(experiment, job, self.directory, share, checkpoints)
+        job = cluster.with_entrypoints(trial.workload)
+        return _wrap(experiment, job, self.directory, checkpoints)
 
     def start(self) -> None:
         self.cluster.create(self.wrapped.job)

@@ -23,11 +23,11 @@ from podium.manifests.fields import items, present
 from podium.manifests.job_editor import JobEditor, merge, set_env
 from podium.manifests.labels import EXPERIMENT, MANAGED_BY, RUN, RUN_NAMESPACE, TRIAL, TRIAL_UID
 from podium.manifests.options.pool import pool_size
-from podium.manifests.shell import METRICS_FILE, join, named_folder, redirected
+from podium.manifests.shell import METRICS_FILE, named_folder, redirect, words_of
 from podium.manifests.workload import Workload, role_of
 from podium.metrics import RESUMED, Reading, json_readings, kept_readings, parse_line
 from podium.sweeps.base import Executor, Save, TrialIO
-from podium.sweeps.local_trial import needs_shell, words_of, wrap_command
+from podium.sweeps.local_trial import needs_shell, wrap_command
 from podium.sweeps.metrics_collector import MOST_READINGS, observe, shortened
 from podium.sweeps.print_file import KATIB_DATABASE, PUSHED
 from podium.sweeps.trials import TrialRun
@@ -390,9 +390,7 @@ def _job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = 
         elif needs_shell(
             container
         ):  # which decides what of the output counts: Katib's redirects the last command's
-            shell, script = join(words_of(container))
-            container["command"] = [*shell, redirected(script, METRICS_FILE)]
-            container.pop("args", None)
+            redirect(container, METRICS_FILE)
             _print_file(editor, role, container, METRICS_FILE, image)
         else:
             wrap_command(container)

@@ -152,7 +152,7 @@ class Records:
         return self._documents.asked("Experiment", self.name) or ("" if held else "leave")
 
     def forget(self) -> None:
-        """Take note that the Experiment was deleted: its trials and their jobs go with it."""
+        """Take note that the Experiment was deleted."""
         self._is_deleted = True
 
     @property

@@ -420,6 +420,11 @@ class Experiment(Resource):
         metadata = {**mapping(job.get("metadata")), "name": trial, "namespace": self.namespace}
         return Workload(manifest={**job, "metadata": metadata})
 
+    def sample_job(self, name: str) -> Workload:
+        """Fill in the job of a trial with the first value of each parameter."""
+        values = {parameter.name: parameter.samples()[0] for parameter in self.space}
+        return self.render(name, values)
+
     def changed_job(self, change: Callable[[JobEditor], None]) -> Self:
         if not self.template.workload.manifest:  # a template in a ConfigMap
             return self

@@ -41,7 +41,10 @@ def refuse_what_pools_lack(experiment: Experiment) -> None:
     Raises:
         InvalidInput: It says what, and what to do.
     """
-    job, hint = _any_job(experiment), "leave pool out: each trial has pods of its own then"
+    job, hint = (
+        experiment.sample_job(pool_name(experiment)),
+        "leave pool out: each trial has pods of its own then",
+    )
     if job.pod_count != 1:
         raise InvalidInput(
             f"a worker of a pool runs trials of one pod, but these have {job.pod_count}", hint
@@ -60,11 +63,6 @@ def refuse_what_pools_lack(experiment: Experiment) -> None:
         raise InvalidInput(
             "a worker of a pool runs in the trials' image, but the template names none", "name one"
         )
-
-
-def _any_job(experiment: Experiment) -> Workload:
-    values = {parameter.name: parameter.samples()[0] for parameter in experiment.space}
-    return experiment.render(pool_name(experiment), values)
 
 
 def pool_name(experiment: Experiment) -> str:
@@ -108,7 +106,7 @@ def pool_job(
             own.
         owners: Owner references: the Job goes with them.
     """
-    job = _any_job(experiment)
+    job = experiment.sample_job(pool_name(experiment))
     template = next(template for _, template in JobEditor.of(job.manifest).templates)
     spec = template["spec"]
     (container,) = spec["containers"]

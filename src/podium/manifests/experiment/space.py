@@ -1,6 +1,6 @@
 """The search space of an Experiment, and the rules about a parameter's values."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

@@ -16,7 +16,7 @@ from podium.errors import InvalidInput
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.fields import items
 from podium.manifests.job_editor import JobEditor, set_env
-from podium.manifests.shell import is_shell, takes_script
+from podium.manifests.shell import is_shell, takes_script, words_of
 from podium.manifests.workload import uses_builtin_trainer
 
 DATA = "${podium.data}"
@@ -58,7 +58,7 @@ def connect_trainer(
         quoted: Whether Katib hands the command to a shell.
     """
     written = json.dumps([container.get(field) for field in ("command", "args", "env")])
-    words = _words_of(container)
+    words = words_of(container)
     set_env(container, [{"name": name, "value": value} for name, value in VARIABLES.items()])
     if any(mark in written for mark in _MARKS) or is_shell(words) or uses_builtin_trainer(words):
         return
@@ -83,7 +83,7 @@ def set_places(container: dict[str, Any], flags: Mapping[str, str | None]) -> di
         flag: flags[flag] for flag, name in variables.items() if flags.get(flag) and name in names
     }
     set_env(container, [{"name": variables[flag], "value": value} for flag, value in given.items()])
-    has = read_flags(_words_of(container))
+    has = read_flags(words_of(container))
     return {flag: value for flag, value in flags.items() if flag not in given or flag[2:] in has}
 
 
@@ -94,7 +94,7 @@ def set_seed(container: dict[str, Any], seed: str, *, quoted: bool) -> None:
     Args:
         quoted: Whether Katib hands the command to a shell.
     """
-    words = _words_of(container)
+    words = words_of(container)
     set_env(container, [{"name": SEED, "value": seed}])
     if uses_builtin_trainer(words) or "seed" in read_flags(words):
         set_flags(container, {"--seed": seed}, quoted=quoted)
@@ -107,7 +107,7 @@ def set_folds(container: dict[str, Any], count: int, *, quoted: bool) -> None:
     Args:
         quoted: Whether Katib hands the command to a shell.
     """
-    words = _words_of(container)
+    words = words_of(container)
     if uses_builtin_trainer(words):
         set_flags(container, {"--folds": str(count)}, quoted=quoted)
     elif any(FOLDS in word for word in words):
@@ -129,7 +129,7 @@ def run_by(container: dict[str, Any], prefix: Sequence[str]) -> None:
         hint = "write the command of the image into the manifest"
         problem = f"container {container.get('name')} has no command that {prefix[2]} could run"
         raise InvalidInput(problem, hint)
-    words = _words_of(container)
+    words = words_of(container)
     if not takes_script(words) or len(words) == 2:
         container["command"] = [*prefix, *command]
         return
@@ -138,10 +138,6 @@ def run_by(container: dict[str, Any], prefix: Sequence[str]) -> None:
     rest = words[3:]
     container["command"] = [*words[:2], f'{script} "$0" "$@"' if rest else script, *rest]
     container.pop("args", None)
-
-
-def _words_of(container: Mapping[str, Any]) -> list[str]:
-    return [str(word) for field in ("command", "args") for word in items(container.get(field))]
 
 
 def read_flags(words: Iterable[str]) -> dict[str, Any]:
@@ -196,7 +192,7 @@ def fill(editor: JobEditor, values: Mapping[str, str], *, wrapped: Iterable[str]
     """
     shells = set(wrapped)
     for role, container in editor.containers():
-        if role in shells or is_shell(_words_of(container)):
+        if role in shells or is_shell(words_of(container)):
             quoted = {name: _for_shell(value) for name, value in values.items()}
             for field in ("command", "args"):
                 if container.get(field):
