@@ -18,7 +18,7 @@ from podium.manifests.experiment.optimization_job import (
     as_optimization_job,
     with_status,
 )
-from podium.manifests.experiment.rules import findings_of
+from podium.manifests.experiment.rules import examine
 from podium.manifests.experiment.source import load
 from podium.manifests.labels import OPTIMIZATION_JOB
 
@@ -159,10 +159,10 @@ def test_katib_reads_the_launcher_of_an_mpi_runtime() -> None:
     job = optimization_job()
     job["spec"]["trainJobTemplate"]["spec"]["runtimeRef"]["name"] = "deepspeed-distributed"
     made = as_experiment(job)
-    rules = {finding.rule: finding for finding in findings_of(Experiment.parse(made))}
+    rules = {finding.rule: finding for finding in examine(made)}
     assert "no-pod-is-primary" not in rules
     launcher = made["spec"]["trialTemplate"].pop("primaryPodLabels")
-    rules = {finding.rule: finding for finding in findings_of(Experiment.parse(made))}
+    rules = {finding.rule: finding for finding in examine(made)}
     ((name, value),) = launcher.items()
     assert rules["no-pod-is-primary"].hint.endswith(f"primaryPodLabels: {{{name}: {value}}}")
 

@@ -125,7 +125,7 @@ def test_a_grid_gives_each_point_once_and_then_ends(tmp_path: Path) -> None:
     asked = search(tmp_path, "grid", space_of("gain", "batch", "epochs"))
     points = [asked.ask(f"t{count}") for count in range(31)]
     assert points[30] is None
-    assert asked.finished
+    assert asked.ask("t31") is None
     assert len({tuple(point.items()) for point in points[:30] if point}) == 3 * 2 * 5
     assert {point["gain"] for point in points[:30] if point} == {"0.1", "0.2", "0.3"}, (
         "no rounding dust"
@@ -144,15 +144,15 @@ def test_hyperband_runs_all_brackets_and_promotes_the_best(tmp_path: Path) -> No
     asked = search(tmp_path, "hyperband", space_of("lr", "epochs"), random_state=1)
     rungs: list[list[dict[str, str]]] = []
     names: list[str] = []
-    while not asked.finished:
+    while not rungs or rungs[-1]:
         rung = []
         while point := asked.ask(name := f"t{len(names) + len(rung)}"):
             rung.append((name, point))
-        if rung:
-            rungs.append([point for _, point in rung])
-            names += [name for name, _ in rung]
+        rungs.append([point for _, point in rung])
+        names += [name for name, _ in rung]
         for name, point in rung:
             asked.tell(name, float(point["lr"]))
+    assert rungs.pop() == []
     assert [(len(rung), rung[0]["epochs"]) for rung in rungs] == [
         (9, "1"), (3, "3"), (1, "9"),
         (5, "3"), (2, "9"),
@@ -169,7 +169,6 @@ def test_hyperband_goes_on_in_the_middle_of_a_rung(tmp_path: Path) -> None:
         asked.tell(f"t{count}", float(count))
     again = search(tmp_path, "hyperband", space_of("lr", "epochs"), random_state=1)
     assert again.ask("early") is None
-    assert not again.finished
     for count in range(5, 9):
         again.tell(f"t{count}", float(count))
     promoted = again.ask("t9")

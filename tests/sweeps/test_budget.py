@@ -14,7 +14,7 @@ import podium
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, Trial, check
 from podium.manifests.options import annotation, forecast, read_settings
-from podium.manifests.options.budget import Budget, Spending, spell
+from podium.manifests.options.budget import Budget, Spending
 from podium.manifests.rules import RUNNERS
 
 pytestmark = pytest.mark.whole
@@ -105,7 +105,7 @@ def test_a_budget_of_time_is_a_duration(text: str, seconds: float) -> None:
     ],
 )
 def test_a_duration_is_written_as_people_say_it(seconds: float, said: str) -> None:
-    assert spell(seconds) == said
+    assert str(Budget(seconds=seconds)) == said
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from podium.cli.experiment import experiment as commands
 from podium.cli.tune import tune as tune_command
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check, customize
-from podium.manifests.experiment.rules import findings_of
+from podium.manifests.experiment.rules import examine
 from podium.manifests.labels import NUMBER
 from podium.manifests.options import annotation
 from podium.manifests.options.conditions import Conditions, conditional
@@ -283,7 +283,9 @@ def test_trainer_flags_are_checked_where_they_do_not_count() -> None:
 
 def test_katib_takes_the_same_experiment(tmp_path: Path) -> None:
     experiment = check(Experiment.parse(sweep_of(tmp_path)), RUNNERS)
-    (note,) = [each for each in findings_of(experiment) if each.rule == "conditions-without-podium"]
+    (note,) = [
+        each for each in examine(experiment.manifest) if each.rule == "conditions-without-podium"
+    ]
     assert (note.level, note.refuses) == ("note", False)
     assert "searches all parameters in each trial" in note.text
 

@@ -16,7 +16,7 @@ from podium.manifests.experiment import Experiment, Trial, check, leaderboard
 from podium.manifests.labels import REPEATS, SEED
 from podium.manifests.options import annotation, describe, forecast, read_settings
 from podium.manifests.options.budget import Budget, Spending
-from podium.manifests.options.confirm import fresh_seeds
+from podium.manifests.options.confirm import Confirm
 from podium.sweeps.local import LocalSweeps
 
 LUCKY = """
@@ -91,7 +91,7 @@ def test_each_of_the_best_gets_the_same_recorded_seeds(
     sweep: Callable[..., podium.Sweep],
 ) -> None:
     begun = sweep(confirm={"top": 2, "seeds": 3})
-    seeds = list(map(str, fresh_seeds(begun.experiment, 3)))
+    seeds = list(map(str, Confirm(top=2, seeds=3).fresh_seeds(begun.experiment)))
     runs = [trial for trial in begun.results if trial.repeats]
     for name in {trial.repeats for trial in runs}:
         assert [run.labels[SEED] for run in runs if run.repeats == name] == seeds

@@ -174,7 +174,7 @@ _NOT_NEGATIVE = (
 JOB = Rules[Workload]()
 """Rules about a Job or a job of the training operator."""
 
-SHAPE = Rules[Mapping[str, Any]]()
+_SHAPE = Rules[Mapping[str, Any]]()
 TRAINJOB_REFUSED = Rules[Workload]()
 
 _OPERATOR = "The operator's webhook or the API server refuses the job."
@@ -254,7 +254,7 @@ def _let_workers_wait(template: Mapping[str, Any]) -> None:
             container |= {"command": ["sleep"], "args": ["365d"]}
 
 
-@SHAPE.rule("fail", _OPERATOR, "refused-by-operator", refuses=True)
+@_SHAPE.rule("fail", _OPERATOR, "refused-by-operator", refuses=True)
 def _well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
     kind, version = text(manifest.get("kind")), manifest.get("apiVersion")
     if kind not in JOB_KINDS:

@@ -14,8 +14,8 @@ from podium.manifests.labels import QUEUE, QUEUE_PRIORITY
 from podium.manifests.names import is_label
 from podium.manifests.resource import Resource
 
-THREADS = "OMP_NUM_THREADS"
-SECURITY = ("restricted", "baseline")
+_THREADS = "OMP_NUM_THREADS"
+_SECURITY = ("restricted", "baseline")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +86,9 @@ class Pods:
                 raise InvalidInput(
                     f"secret_env {name} is not secret-name/key", "the value itself never goes here"
                 )
-        if self.security not in SECURITY:
+        if self.security not in _SECURITY:
             raise InvalidInput(
-                f"security cannot be {self.security!r}", suggestion(self.security, SECURITY)
+                f"security cannot be {self.security!r}", suggestion(self.security, _SECURITY)
             )
         require(self.run_as_user >= 0, "run_as_user >= 0", run_as_user=self.run_as_user)
         if self.queue_priority and not self.queue:
@@ -189,8 +189,8 @@ def _place_container(container: dict[str, Any], pods: Pods, volumes: dict[str, s
         entry.get("name", at): entry for at, entry in enumerate(objects(container.get("env")))
     }
     env |= {name: {"name": name, "value": value} for name, value in pods.env.items()}
-    if pods.cpu and THREADS not in env:
-        env[THREADS] = {"name": THREADS, "value": str(max(1, round(_amount("cpu", pods.cpu))))}
+    if pods.cpu and _THREADS not in env:
+        env[_THREADS] = {"name": _THREADS, "value": str(max(1, round(_amount("cpu", pods.cpu))))}
     if pods.run_as_user and "HOME" not in env:
         env["HOME"] = {"name": "HOME", "value": "/tmp"}
     for name, reference in pods.secret_env.items():

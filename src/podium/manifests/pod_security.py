@@ -20,7 +20,7 @@ api/constants.go)."""
 
 RESTRICTED = "restricted"
 
-CONTAINER = {"runAsNonRoot": True, "allowPrivilegeEscalation": False}
+_CONTAINER = {"runAsNonRoot": True, "allowPrivilegeEscalation": False}
 """securityContext of a container, beside the capabilities that it drops."""
 
 _HARMLESS = {"NET_BIND_SERVICE"}
@@ -57,7 +57,7 @@ def secure(spec: dict[str, Any]) -> None:
 def _secure_container(container: dict[str, Any]) -> None:
     own = mapping(container.get("securityContext"))
     capabilities = {"drop": ["ALL"], **mapping(own.get("capabilities"))}
-    container["securityContext"] = {**CONTAINER, **own, "capabilities": capabilities}
+    container["securityContext"] = {**_CONTAINER, **own, "capabilities": capabilities}
 
 
 def _asks_for_privileges(container: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
@@ -119,7 +119,7 @@ def _container_violations(container: Container, pod: Mapping[str, Any]) -> Itera
         yield "it has a hostPort"
 
 
-REQUESTS = {"cpu": "250m", "memory": "512Mi"}
+_REQUESTS = {"cpu": "250m", "memory": "512Mi"}
 """Requests of each container. Without any, a busy node starves a pod, evicts it first, and is
 chosen by chance."""
 
@@ -161,7 +161,7 @@ def _request(container: dict[str, Any]) -> None:
         *mapping(resources.get("requests")),
         *mapping(resources.get("limits")),
     }  # a limit alone is the request too
-    if missing := {name: amount for name, amount in REQUESTS.items() if name not in given}:
+    if missing := {name: amount for name, amount in _REQUESTS.items() if name not in given}:
         merge(container, ("resources", "requests"), missing)
 
 

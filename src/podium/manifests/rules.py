@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from podium.errors import InvalidInput, suggestion
 
-LEVELS = ("pass", "note", "warn", "fail")
+_LEVELS = ("pass", "note", "warn", "fail")
 """From good to bad: fine; worth knowing; works, but perhaps not as meant; refused, or it ends
 without a result."""
 
@@ -141,7 +141,7 @@ class Rules(list[Rule[T]]):
         """Make a function a rule of the table.
 
         Args:
-            level: One of LEVELS.
+            level: ``pass``, ``note``, ``warn`` or ``fail``.
             name: The function's own name, with dashes, if not given.
             where: Where it applies, unless a violation says so.
             hint: Suggested fix, unless a violation has one.
@@ -177,7 +177,7 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(
         findings,
         key=lambda finding: (
-            -LEVELS.index(finding.level),
+            -_LEVELS.index(finding.level),
             not finding.refuses or finding.runner == KATIB,
         ),
     )

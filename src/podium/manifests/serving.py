@@ -19,7 +19,7 @@ from podium.manifests.names import is_dns_1035, is_dns_1123
 from podium.manifests.placement import Pods
 from podium.manifests.pod_security import secure
 
-IMAGE = "podium-serve:0.1.0"
+_IMAGE = "podium-serve:0.1.0"
 
 DRAIN = 10
 """Seconds that a pod still answers after SIGTERM: until then proxies and clients have found the
@@ -28,16 +28,16 @@ others."""
 ANSWER = 60
 """Seconds for an answer, `podium serve --timeout`."""
 
-START = 300
+_START = 300
 """Seconds from a pod's start to its first answer: the image is there, the model is read from the
 bucket."""
 
-CPU_TARGET = 80
+_CPU_TARGET = 80
 """Per cent of the pods' CPU request from which an autoscaler adds one."""
 
-ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-PORT = 8080
-MOUNTS = "/etc/podium"
+_ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+_PORT = 8080
+_MOUNTS = "/etc/podium"
 """Mount path of Secrets and the public key: files, so that new keys of the bucket need no new
 pods."""
 
@@ -61,7 +61,7 @@ class ModelServer:
     namespace: str = ""
     """Namespace; empty for the one of the user who applies the manifests."""
 
-    image: str = IMAGE
+    image: str = _IMAGE
     replicas: int | str = 2
     """Number of pods, or ``1..5``: as many as their CPU asks for."""
 
@@ -136,15 +136,15 @@ class ModelServer:
         if not self.token_secret:  # Prometheus does not send it
             template["metadata"]["annotations"] = {
                 "prometheus.io/scrape": "true",
-                "prometheus.io/port": str(PORT),
+                "prometheus.io/port": str(_PORT),
             }
         ports = [{"name": "http", "port": 80, "targetPort": "http"}]
         least, most = pod_range(self.replicas)
         deployment = {
             **({"replicas": least} if least == most else {}),  # else the autoscaler's
-            "strategy": ROLLING,
+            "strategy": _ROLLING,
             "selector": {"matchLabels": selector},
-            "progressDeadlineSeconds": START + DRAIN + ANSWER,
+            "progressDeadlineSeconds": _START + DRAIN + ANSWER,
             "template": template,
         }
         return [
@@ -157,7 +157,7 @@ class ModelServer:
 
     def _autoscaler(self) -> Manifest:
         least, most = pod_range(self.replicas)
-        target = {"type": "Utilization", "averageUtilization": CPU_TARGET}
+        target = {"type": "Utilization", "averageUtilization": _CPU_TARGET}
         spec = {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": self.name},
             "minReplicas": least,
@@ -178,12 +178,12 @@ class ModelServer:
         storageUri (kserve v0.20.0: reconcilers/knative, inference_service_validation.go; read).
         """
         least, most = pod_range(self.replicas)
-        scaled = {"scaleMetric": "cpu", "scaleTarget": CPU_TARGET} if least < most else {}
+        scaled = {"scaleMetric": "cpu", "scaleTarget": _CPU_TARGET} if least < most else {}
         predictor = {
             "minReplicas": least,
             "maxReplicas": most,
             **scaled,
-            "deploymentStrategy": ROLLING,
+            "deploymentStrategy": _ROLLING,
         }
         service = self._object(
             "serving.kserve.io/v1beta1",
@@ -220,7 +220,7 @@ class ModelServer:
 
     def _mounted(self) -> dict[str, Manifest]:
         """Return the source of each read-only volume by its name; it is mounted at that name below
-        MOUNTS."""
+        /etc/podium."""
         sources = {
             "store": {"secret": {"secretName": self.secret}} if self.secret else None,
             "token": {"secret": {"secretName": self.token_secret}} if self.token_secret else None,
@@ -238,7 +238,7 @@ class ModelServer:
             "--host",
             "0.0.0.0",
             "--port",
-            str(PORT),
+            str(_PORT),
             "--timeout",
             str(ANSWER),
             "--drain",
@@ -249,12 +249,12 @@ class ModelServer:
             "PODIUM_PUBLIC_KEY": ("key", "/key.pem"),
         }
         env = [
-            {"name": variable, "value": f"{MOUNTS}/{volume}{file}"}
+            {"name": variable, "value": f"{_MOUNTS}/{volume}{file}"}
             for variable, (volume, file) in files.items()
             if volume in self._mounted()
         ]
         mounts = [
-            {"name": volume, "mountPath": f"{MOUNTS}/{volume}", "readOnly": True}
+            {"name": volume, "mountPath": f"{_MOUNTS}/{volume}", "readOnly": True}
             for volume in self._mounted()
         ]
         ready, live = (
@@ -270,15 +270,15 @@ class ModelServer:
                 *(["--canary", self.canary] if self.canary else []),
                 *(["--shadow", self.shadow] if self.shadow else []),
                 *(["--record", self.record] if self.record else []),
-                *(["--token-file", f"{MOUNTS}/token/token"] if self.token_secret else []),
+                *(["--token-file", f"{_MOUNTS}/token/token"] if self.token_secret else []),
             ],
             "env": [*self.env, *env],
-            "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
+            "ports": [{"name": "http", "containerPort": _PORT, "protocol": "TCP"}],
             "startupProbe": {
                 **ready,
                 "periodSeconds": 2,
                 "timeoutSeconds": 5,
-                "failureThreshold": START // 2,
+                "failureThreshold": _START // 2,
             },
             "readinessProbe": {**ready, "periodSeconds": 5, "timeoutSeconds": 5},
             "livenessProbe": {

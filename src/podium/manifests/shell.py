@@ -16,12 +16,12 @@ from podium.manifests.fields import items
 METRICS_FILE = "/var/log/katib/metrics.log"
 """File from which the collector reads the output of a StdOut trial."""
 
-SHELLS = ("sh", "ash", "bash", "dash", "ksh", "zsh")
+_SHELLS = ("sh", "ash", "bash", "dash", "ksh", "zsh")
 
 
 def is_shell(words: Sequence[str]) -> bool:
     """Return whether a command line starts a shell."""
-    return bool(words) and PurePosixPath(words[0]).name in SHELLS
+    return bool(words) and PurePosixPath(words[0]).name in _SHELLS
 
 
 def takes_script(words: Sequence[str]) -> bool:
@@ -95,11 +95,9 @@ _OPERATORS = {
     "`": "runs a command",
     "\n": "ends the command",
 }
-_GLOBS = {
-    "*": "is a pattern for file names",
-    "?": "is a pattern for file names",
-    "[": "is a pattern for file names",
-}
+_BLANKS = dict.fromkeys(" \t", "splits it into several words")
+_GLOBS = dict.fromkeys("*?[", "is a pattern for file names")
+_UNQUOTED = _OPERATORS | _BLANKS | _GLOBS
 _VARIABLE = re.compile(r"\$(\w+|\{[^}]*\}|[@*#?$!-])")
 _KUBERNETES = re.compile(r"\$\(([\w.-]+)\)")
 
@@ -161,12 +159,8 @@ def _special(word: str, index: int, quote: str) -> Special | None:
         return Special(here, _OPERATORS[here])
     if quote:
         return None
-    if here in " \t":
-        return Special(here, "splits it into several words")
-    if here in _OPERATORS:
-        return Special(here, _OPERATORS[here])
-    if here in _GLOBS:
-        return Special(here, _GLOBS[here], harmless=True)
+    if here in _UNQUOTED:
+        return Special(here, _UNQUOTED[here], harmless=here in _GLOBS)
     starts = index == 0 or word[index - 1] in " \t\n"
     if here == "#" and starts:
         return Special(

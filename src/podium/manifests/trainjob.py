@@ -128,7 +128,8 @@ def node_template(spec: Mapping[str, Any]) -> dict[str, Any]:
     container = {field: trainer[own] for field, own in TRAINER_FIELDS.items() if own in trainer}
     template: Any = {"spec": {"containers": [{"name": NODE, **container}]}}
     for patch in objects(spec.get("runtimePatches")):
-        template = _merged(template, _patched_template(patch, training_job(spec)))
+        own = (job for job in _patched_jobs(patch) if job.get("name") == training_job(spec))
+        template = _merged(template, template_of(next(own, {})))
     return dict(unshared(template))
 
 
@@ -146,7 +147,7 @@ def with_node_template(spec: Mapping[str, Any], template: Mapping[str, Any]) -> 
     trainer = {
         name: value
         for name, value in mapping(spec.get("trainer")).items()
-        if name not in _OWN_NAMES
+        if name not in TRAINER_FIELDS.values()
     }
     container = next(
         (body for body in _containers(template, "containers") if body.get("name") == NODE), {}
@@ -169,9 +170,6 @@ def with_node_template(spec: Mapping[str, Any], template: Mapping[str, Any]) -> 
     }
 
 
-_OWN_NAMES = frozenset(TRAINER_FIELDS.values())
-
-
 def _patched_jobs(patch: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     return objects(_inner(patch, "trainingRuntimeSpec", "template", "spec").get("replicatedJobs"))
 
@@ -186,10 +184,6 @@ def _inner(holder: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     for name in names:
         holder = mapping(holder.get(name))
     return holder
-
-
-def _patched_template(patch: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return next((template_of(job) for job in _patched_jobs(patch) if job.get("name") == name), {})
 
 
 def _with_patched_template(

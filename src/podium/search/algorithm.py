@@ -66,8 +66,6 @@ class PastTrial:
 class Plan:
     """Gives points one by one; a resumed plan recalls its earlier points."""
 
-    finished = False
-
     def __init__(
         self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool
     ) -> None:
@@ -77,7 +75,8 @@ class Plan:
         self.given = 0
 
     def next(self, trial: str) -> Point | None:
-        """Return the next point; None if there is none now (it must wait) or ever (finished)."""
+        """Return the next point; None if there is none: now, before the trials have ended that it
+        depends on, or ever."""
         raise NotImplementedError
 
     def tags(self, trial: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from podium.search.pareto import Value
 from podium.search.space import LOG, Parameter, parents_first
 
 if TYPE_CHECKING:
@@ -96,21 +97,36 @@ class Columns:
             for each in self._space
         }
 
-    def distributions(
-        self, columns: Mapping[str, Any]
-    ) -> "dict[str, optuna.distributions.BaseDistribution]":
-        known = (each for each in self._space if _column(each) in columns)
-        return {_column(each): distribution(each) for each in known}
+    def add(
+        self,
+        study: "optuna.Study",
+        columns: Mapping[str, Any],
+        value: float | None = None,
+        *,
+        running: bool = False,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add a trial with such columns to a study; without a value it failed, unless it runs."""
+        from optuna.trial import TrialState, create_trial
+
+        ended = TrialState.FAIL if value is None else TrialState.COMPLETE
+        known = None if value is None or running else Value.of(value)
+        own = {_column(each): each for each in self._space if _column(each) in columns}
+        study.add_trial(
+            create_trial(
+                state=TrialState.RUNNING if running else ended,
+                params=dict(columns),
+                distributions={name: distribution(each) for name, each in own.items()},
+                values=None if known is None else known.objectives,
+                constraints=None if known is None else dict(known.broken),
+                user_attrs=dict(attributes or {}),
+            )
+        )
 
     def add_running(self, study: "optuna.Study", columns: Mapping[str, Any]) -> int:
         """Add a running trial with such columns to a study in memory; return its number."""
-        from optuna.trial import TrialState, create_trial
-
         number = len(study.get_trials(deepcopy=False))
-        known = self.distributions(columns)
-        study.add_trial(
-            create_trial(state=TrialState.RUNNING, params=dict(columns), distributions=known)
-        )
+        self.add(study, columns, running=True)
         return number
 
     def suggest(self, study: "optuna.Study") -> "optuna.Trial":

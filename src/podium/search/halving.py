@@ -56,7 +56,6 @@ class _Hyperband(Plan):
     def _next_rung(self) -> None:
         self.rung += 1
         if self.rung >= len(self.rungs):
-            self.finished = True
             return
         count, resource, first = self.rungs[self.rung]
         if first:

@@ -129,11 +129,6 @@ class InOrder(Plan):
         self._results: dict[str, float | None] = {}
         self._told = 0
 
-    @property
-    def finished(self) -> bool:  # type: ignore[override]
-        """Whether no further point will ever come."""
-        return self._plan.finished
-
     def next(self, trial: str) -> Point | None:
         """Return the next point; None before the trials it depends on have ended."""
         return self._after(trial, lambda: self._plan.next(trial))
@@ -177,7 +172,7 @@ class InOrder(Plan):
         while (
             point := ask()
         ) is None:  # a rung that has to be full: it hears of more, in order as well
-            if self._plan.finished or not self._pass_on():
+            if not self._pass_on():
                 return None
         self._trials.append(trial)
         return point

@@ -120,12 +120,13 @@ class Search:
                 directions=["maximize" if more else "minimize" for more in (maximize, *further)],
                 load_if_exists=True,
             )
-        attributes = [trial.user_attrs for trial in self._study.get_trials(deepcopy=False)]
-        had, named = ({attrs.get(key) for attrs in attributes} for key in ("from", "trial"))
+        stored = [trial.user_attrs for trial in self._study.get_trials(deepcopy=False)]
+        had, named = ({attrs.get(key) for attrs in stored} for key in ("from", "trial"))
         for known_trial in earlier:
             if known_trial.trial not in had:
                 columns = self._columns.encode(known_trial.point)
-                self._store({"from": known_trial.trial}, columns, known_trial.value)
+                attributes = {"from": known_trial.trial}
+                self._columns.add(self._study, columns, known_trial.value, attributes=attributes)
         for past in begun or ():
             if past.trial not in named:
                 self._add_past(past)
@@ -204,23 +205,21 @@ class Search:
     def ask(self, trial: str) -> dict[str, str] | None:
         """Return values for a new trial, as text; None if the algorithm has no more, or none
         now."""
-        if self._plan:
-            with _quiet():
-                point = self._plan.next(trial)
-            if point is None:
-                return None
-            values = self._columns.encode(point)
-        elif self._history:
-            with _quiet():
+        with _quiet():
+            if self._plan:
+                if (point := self._plan.next(trial)) is None:
+                    return None
+                values = self._columns.encode(point)
+            elif self._history:
                 values = self._history.ask(self._count)
-        else:
-            with _quiet():
+            else:
                 asked = self._columns.suggest(self._study)
-            asked.set_user_attr("trial", trial)
-            values = asked.params
+                asked.set_user_attr("trial", trial)
+                values = asked.params
         if self._plan or self._history:
             tags = self.tags(trial)
-            self._store({"trial": trial, **({"tags": tags} if tags else {})}, values, running=True)
+            attributes = {"trial": trial, **({"tags": tags} if tags else {})}
+            self._columns.add(self._study, values, running=True, attributes=attributes)
         self._numbers[trial] = self._count
         self._count += 1
         return self._columns.decode(values)
@@ -238,7 +237,8 @@ class Search:
         """
         values = self._columns.encode(point)
         self._first = [each for each in self._first if self._columns.encode(each) != values]
-        self._store({"trial": trial, "by hand": True}, values, running=True)
+        attributes = {"trial": trial, "by hand": True}
+        self._columns.add(self._study, values, running=True, attributes=attributes)
         if self._history:
             self._history.give(self._count, values)
         self._by_hand.add(trial)
@@ -248,11 +248,6 @@ class Search:
     def tags(self, trial: str) -> dict[str, str]:
         """Return data to store with a suggested trial, beside its values."""
         return self._plan.tags(trial) if self._plan else {}
-
-    @property
-    def finished(self) -> bool:
-        """Whether no further point will ever come."""
-        return self._plan is not None and self._plan.finished
 
     def tell(self, trial: str, value: float | None) -> None:
         """Report the end of a trial.
@@ -298,31 +293,11 @@ class Search:
     def _add_past(self, past: PastTrial) -> None:
         """Add a trial of an engine whose study is lost: where trials are kept elsewhere, they are
         all that is left."""
-        own = {"tags": past.tags or None, "by hand": past.by_hand or None}
-        attributes = {"trial": past.trial, **{name: value for name, value in own.items() if value}}
-        self._store(attributes, self._columns.encode(past.point), past.value, running=past.running)
-
-    def _store(
-        self,
-        attributes: dict[str, Any],
-        params: dict[str, Any],
-        value: float | None = None,
-        *,
-        running: bool = False,
-    ) -> None:
-        from optuna.trial import TrialState, create_trial
-
-        ended = TrialState.FAIL if value is None else TrialState.COMPLETE
-        known = None if value is None or running else Value.of(value)
-        self._study.add_trial(
-            create_trial(
-                state=TrialState.RUNNING if running else ended,
-                params=params,
-                distributions=self._columns.distributions(params),
-                values=None if known is None else known.objectives,
-                constraints=None if known is None else dict(known.broken),
-                user_attrs=attributes,
-            )
+        own = {"trial": past.trial, "tags": past.tags, "by hand": past.by_hand}
+        attributes = {name: value for name, value in own.items() if value}
+        columns = self._columns.encode(past.point)
+        self._columns.add(
+            self._study, columns, past.value, running=past.running, attributes=attributes
         )
 
 

@@ -177,6 +177,15 @@ class Parameter:
             return math.log(self.low), math.log(self.high)
         return self.low, self.high
 
+    @property
+    def extent(self) -> str:
+        """Its values in words: ``relu, gelu`` or ``0.1 to 0.5 in steps of 0.1``."""
+        if not self.numeric:
+            return ", ".join(self.choices)
+        is_whole = self.kind == "int" and self.step == 1
+        steps = f" in steps of {self.step:g}" if self.step and not is_whole else ""
+        return f"{self.text(self.low)} to {self.text(self.high)}{steps}"
+
     def samples(self) -> list[str]:
         """Return a few values a trial may get, the ends first; every value of a list."""
         if not self.numeric:

@@ -37,11 +37,9 @@ class _Grid(Plan):
             for stride in iter(lambda: draw.randrange(self.count) + 1, 0)
             if math.gcd(stride, self.count) == 1
         )
-        self.finished = False
 
     def next(self, trial: str) -> Point | None:
         if self.given >= self.count:
-            self.finished = True
             return None
         number = (self.start + self.given * self.stride) % self.count
         self.given += 1

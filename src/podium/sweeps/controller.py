@@ -186,7 +186,7 @@ class ExperimentController:
             self._begin()
             while not self._is_stopping():
                 self._reconcile()
-                if self._has_ended:
+                if self._completed and not self._active:
                     return None  # it is written once all that ran for it is gone
                 self._take_events()
         except NotFound:  # somebody removed it: there is nobody to report to, or to go on
@@ -392,10 +392,6 @@ class ExperimentController:
     @property
     def _completed(self) -> bool:
         return self._state.finished
-
-    @property
-    def _has_ended(self) -> bool:
-        return self._completed and not self._active
 
     @property
     def _is_clearing(self) -> bool:

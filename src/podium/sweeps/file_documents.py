@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from podium.cluster.kubernetes.leadership import Leadership
     from podium.storage import Storage
 
-OBJECT, READINGS = "object.json", "readings.json"
+OBJECT, _READINGS = "object.json", "readings.json"
 """Files in a trial's directory: the Trial, and every value it reported, as [name, value, time]."""
 
 
@@ -69,7 +69,7 @@ class FileDocuments(Documents):
 
     def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
         if readings:
-            file, content = self._file(resource, READINGS), self.written(readings).encode()
+            file, content = self._file(resource, _READINGS), self.written(readings).encode()
             if self._copy:
                 self._copy(file, content)
             with appearing(file) as draft:  # on a full disk it is whole or not there
@@ -84,7 +84,7 @@ class FileDocuments(Documents):
 
     def _rows(self, trial: Trial) -> str:
         try:
-            return self._file(trial, READINGS).read_text()
+            return self._file(trial, _READINGS).read_text()
         except FileNotFoundError:
             return "[]"
 

@@ -18,7 +18,6 @@ from podium.cluster.local.pods import MAX_GRACE
 from podium.cluster.local.processes.client import Command, LauncherPool
 from podium.cluster.local.pushed import Mailbox
 from podium.errors import InvalidInput
-from podium.manifests.conditions import Conditions, Manifest
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.workload import Workload
@@ -222,15 +221,12 @@ class _KeptTrial(LocalTrial):
             kept.end()
         elif code is None:
             self._idle.append(kept)
-        status: Manifest = {}
-        conditions = Conditions(status, "job")
-        if code:
-            message = "Job has reached the specified backoff limit"
-            conditions.add("Failed", "BackoffLimitExceeded", message)
-        else:
-            message = "Reached expected number of succeeded pods"
-            conditions.add("Complete", "CompletionsReached", message)
-        yield self.wrapped.job.with_status(status)
+        end = (
+            ("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+            if code
+            else ("Complete", "CompletionsReached", "Reached expected number of succeeded pods")
+        )
+        yield self.wrapped.job.with_condition(*end)
 
     def settle(self) -> None:
         self.over.set()

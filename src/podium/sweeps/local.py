@@ -106,19 +106,15 @@ def _check_value(parameter: Parameter, text: str) -> str:
                 suggestion(text, parameter.choices),
             )
         return text
-    ends = f"{parameter.text(parameter.low)} to {parameter.text(parameter.high)}"
+    hint = f"its space is {parameter.extent}"
     try:
         value = float(text)
     except ValueError:
-        raise InvalidInput(
-            f"{parameter.name}={text} is not a number", f"its space is {ends}"
-        ) from None
+        raise InvalidInput(f"{parameter.name}={text} is not a number", hint) from None
     if not parameter.low <= value <= parameter.high:
-        raise InvalidInput(
-            f"{parameter.name}={text} lies outside of its space", f"its space is {ends}"
-        )
+        raise InvalidInput(f"{parameter.name}={text} lies outside of its space", hint)
     if parameter.kind == "int" and not value.is_integer():
-        raise InvalidInput(f"{parameter.name}={text} is not a whole number", f"its space is {ends}")
+        raise InvalidInput(f"{parameter.name}={text} is not a whole number", hint)
     return parameter.nearest(value) if parameter.step else parameter.text(value)
 
 

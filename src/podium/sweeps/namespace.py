@@ -60,7 +60,7 @@ _log = logging.getLogger("podium")
 _OWN = ("Experiment", "Trial")
 """Kinds that this process keeps where the API server does not."""
 
-IMAGE = "PODIUM_IMAGE"
+_IMAGE = "PODIUM_IMAGE"
 """Variable with the image of the container that prints a trial's metrics file."""
 
 _COPY_SECONDS = 2.0
@@ -321,7 +321,7 @@ class _Loops(LocalSweeps):
     @cached_property
     def image(self) -> str:
         """Image with podium: PODIUM_IMAGE's, else that of the pod this runs in."""
-        if given := os.environ.get(IMAGE):
+        if given := os.environ.get(_IMAGE):
             return given
         api, name, namespace = self.namespace.api, os.environ.get(POD_NAME), pod_namespace()
         if not name or not namespace:
@@ -625,7 +625,7 @@ class _Loop(Supervisor):
 _ACCOUNT = "podium-steps"
 """Service account with the rights that a sweep needs: deploy/base/steps.yaml."""
 
-DEADLINE, KEPT = 30 * 24 * 3600, 7 * 24 * 3600
+_DEADLINE, _KEPT = 30 * 24 * 3600, 7 * 24 * 3600
 """Seconds after which the Job is ended, and for which it is kept after its end."""
 
 _TRIES = 6
@@ -665,13 +665,13 @@ def detach(namespace: Cluster, experiment: Experiment) -> str:
             command=["podium", "experiment", "resume", name, "--cluster", url],
             labels={},
             owner=None,
-            active_deadline_seconds=DEADLINE,
-            ttl_seconds_after_finished=KEPT,
+            active_deadline_seconds=_DEADLINE,
+            ttl_seconds_after_finished=_KEPT,
         )
         job = Workload(manifest=manifest).changed_job(
             lambda editor: editor.run_policy.update(backoffLimit=_TRIES)
         )
-        env = {IMAGE: kept.loops.image, STORAGE: storage, "HOME": "/tmp"}
+        env = {_IMAGE: kept.loops.image, STORAGE: storage, "HOME": "/tmp"}
         job = place(job, Pods(service_account=_ACCOUNT, env=env))
         kept.loops.keep(experiment)
         try:

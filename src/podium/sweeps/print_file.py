@@ -21,7 +21,7 @@ from pathlib import Path
 from podium.errors import Failed, PodiumError
 from podium.metrics import UNAVAILABLE, read_events
 
-KATIB_DATABASE, KATIB_PORT = "katib-db-manager.kubeflow", 6789
+KATIB_DATABASE, _KATIB_PORT = "katib-db-manager.kubeflow", 6789
 """Where Katib's SDK reports to if nobody says otherwise."""
 
 PUSHED = "--pushed"
@@ -79,7 +79,7 @@ def _print_pushed(ended: threading.Event, begun: Callable[[], None]) -> None:
 
     server = None
     try:
-        address = os.environ.get("PODIUM_DB_MANAGER", f"127.0.0.1:{KATIB_PORT}")
+        address = os.environ.get("PODIUM_DB_MANAGER", f"127.0.0.1:{_KATIB_PORT}")
         server = serve_database(address, report, lambda trial: ())
     except PodiumError as error:  # the program will say that nobody answers
         print(error, flush=True)

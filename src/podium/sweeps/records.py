@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, TypeVar
 
 from podium.cluster.base import Cluster
@@ -17,7 +16,7 @@ from podium.manifests.experiment.status import Status, shortened
 from podium.manifests.labels import SAMPLER
 from podium.metrics import Reading
 from podium.search.in_order import check_sampler
-from podium.sweeps.base import AWAY_SECONDS, Documents, Executor, RunningTrial, Save
+from podium.sweeps.base import AWAY_SECONDS, Documents, Executor
 from podium.sweeps.early_stopping import MedianStop
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class Records:
         self._is_deleted = False
         self.directory = documents.directory
         self.resume_command = documents.resume_command
-        self.readings = self._trials.readings
+        self.readings, self.run = self._trials.readings, executor.run
 
     def experiment(self) -> Experiment:
         """Return the Experiment as it is stored.
@@ -131,11 +130,6 @@ class Records:
         self._patiently(lambda: self._trials.write(trial, readings))
         if trial.state.finished:
             self._executor.settle(trial)
-
-    def run(
-        self, experiment: Experiment, trial: Trial, save: Save, stopping: Event
-    ) -> RunningTrial:
-        return self._executor.run(experiment, trial, save, stopping)
 
     def is_stop_asked(self, trial: str) -> bool:
         """Return whether somebody, perhaps another process, asked to end a trial with the metrics

@@ -261,9 +261,9 @@ def _drop_unused(experiment: dict[str, Any]) -> None:
     ]
 
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
-GPU = "nvidia.com/gpu"
+_GPU = "nvidia.com/gpu"
 _OURS = ("data", "output")
 """Flags the run decides, never the Experiment."""
 
@@ -377,7 +377,7 @@ def _without_use(experiment: Experiment, network: str) -> dict[str, str]:
         if name in searched and network not in takers
     }
     if unused:
-        log.info("not searched, since %s does not take it: %s", network, ", ".join(unused))
+        _log.info("not searched, since %s does not take it: %s", network, ", ".join(unused))
     return unused
 
 
@@ -430,7 +430,7 @@ def give_gpus(editor: JobEditor, container: str, gpus: int) -> None:
     """Let every container of a name have GPUs, requests and limits alike; 0 changes nothing."""
     for _, body in editor.containers(container) if gpus else ():
         for kind in ("requests", "limits"):
-            merge(body, ("resources", kind), {GPU: str(gpus)})
+            merge(body, ("resources", kind), {_GPU: str(gpus)})
 
 
 def flags_of(experiment: Experiment, trial: str, parameters: Mapping[str, str]) -> dict[str, Any]:

@@ -40,10 +40,10 @@ from podium.metrics.goals import objective_value
 from podium.search.algorithms import Choice
 from podium.search.space import Parameter
 
-SHAPE = Rules[Mapping[str, Any]]()
+_SHAPE = Rules[Mapping[str, Any]]()
 
 
-@SHAPE.rule("fail", "Katib's webhook refuses the Experiment.", "refused-by-webhook", refuses=True)
+@_SHAPE.rule("fail", "Katib's webhook refuses the Experiment.", "refused-by-webhook", refuses=True)
 def _well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
     return wrong_types(manifest, EXPERIMENT)
 

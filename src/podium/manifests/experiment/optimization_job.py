@@ -28,7 +28,7 @@ from podium.manifests.structure import INT, OBJECT, TEXT, wrong_types
 from podium.manifests.trainjob import LAUNCHER, NODE, uses_mpi
 
 KIND = "OptimizationJob"
-MOST = 100
+_MOST = 100
 """Trials, trials at a time, parameters, and choices of one."""
 
 _RANGE = {"min": TEXT, "max": TEXT, "type": TEXT}
@@ -199,14 +199,14 @@ def _problems(spec: Mapping[str, Any]) -> Iterator[Violation]:
     if len(algorithms.keys() & {"random", "grid"}) != 1:
         yield broken("spec.searchAlgorithm", "must be random or grid", dict(algorithms))
     parameters = objects(spec.get("parameters"))
-    if not 1 <= len(parameters) <= MOST:
-        yield broken("spec.parameters", f"must be 1 to {MOST}", len(parameters))
+    if not 1 <= len(parameters) <= _MOST:
+        yield broken("spec.parameters", f"must be 1 to {_MOST}", len(parameters))
     for number, parameter in enumerate(parameters):
         yield from _space_problems(parameter, f"spec.parameters[{number}]", "grid" in algorithms)
     yield from _shared_variables([text(parameter.get("name")) for parameter in parameters])
     trials, parallel = spec.get("numTrials", 1), spec.get("parallelTrials", 1)
-    if not 1 <= parallel <= trials <= MOST:
-        what = f"1 <= parallelTrials <= numTrials <= {MOST}"
+    if not 1 <= parallel <= trials <= _MOST:
+        what = f"1 <= parallelTrials <= numTrials <= {_MOST}"
         yield broken("spec", what, f"parallelTrials={parallel}, numTrials={trials}")
     template = mapping(spec.get("trainJobTemplate"))
     if not template.get("spec"):
@@ -238,8 +238,8 @@ def _space_problems(parameter: Mapping[str, Any], path: str, is_grid: bool) -> I
     for kind, given in space.items():
         if kind == "categorical":
             choices = mapping(given).get("choices") or []
-            if not 1 <= len(choices) <= MOST:
-                yield broken(f"{path}.categorical.choices", f"must be 1 to {MOST}", choices)
+            if not 1 <= len(choices) <= _MOST:
+                yield broken(f"{path}.categorical.choices", f"must be 1 to {_MOST}", choices)
             continue
         if is_grid:
             yield broken(path, "must be categorical for grid", kind, "list the values as choices")
@@ -291,7 +291,7 @@ def as_optimization_job(experiment: Mapping[str, Any]) -> tuple[dict[str, Any], 
     """
     spec, metadata = experiment["spec"], mapping(experiment.get("metadata"))
     notes = list(_losses(spec, metadata))
-    trials = min(spec.get("maxTrialCount") or MOST, MOST)
+    trials = min(spec.get("maxTrialCount") or _MOST, _MOST)
     template = spec["trialTemplate"]
     references = {
         parameter["name"]: parameter["reference"] for parameter in template["trialParameters"]
@@ -414,8 +414,8 @@ def _losses(spec: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[Vi
         hint,
     )
     most = spec.get("maxTrialCount")
-    if most is None or most > MOST:
-        yield Violation(f"becomes {MOST}, the most that there are", "spec.maxTrialCount")
+    if most is None or most > _MOST:
+        yield Violation(f"becomes {_MOST}, the most that there are", "spec.maxTrialCount")
     for number, parameter in enumerate(spec["parameters"]):
         space, where = parameter["feasibleSpace"], f"spec.parameters[{number}].feasibleSpace"
         if space.get("step") and parameter["parameterType"] in ("int", "double"):

@@ -23,7 +23,7 @@ from podium.manifests.workload import Workload
 POD_UID = "PODIUM_POD_UID"
 """Variable with the uid of a worker's pod: a pod in place of another has another one."""
 
-TRIES = 20
+_TRIES = 20
 """Times that Kubernetes starts a pod of each index again. Those that it took away itself do not
 count."""
 
@@ -141,7 +141,7 @@ def pool_job(
                 "completionMode": "Indexed",
                 "completions": size,
                 "parallelism": size,
-                "backoffLimitPerIndex": TRIES,
+                "backoffLimitPerIndex": _TRIES,
                 "podReplacementPolicy": "Failed",
                 "podFailurePolicy": {
                     "rules": [

@@ -41,14 +41,14 @@ def check(
     Raises:
         BrokenRules: It would be refused, or accepted and never end; every broken rule is named.
     """
-    raise_for(findings_of(experiment, job=job), runners)
+    raise_for(_findings_of(experiment, job=job), runners)
     return experiment
 
 
 def examine(manifest: Mapping[str, Any]) -> list[Finding]:
     """Return all findings about a manifest, the worst first."""
     try:
-        return findings_of(Experiment.parse(manifest))
+        return _findings_of(Experiment.parse(manifest))
     except BrokenRules as error:  # fields of wrong types: nothing else can be said about them
         return list(error.findings)
 
@@ -57,14 +57,14 @@ def warnings_of(experiment: Experiment) -> list[str]:
     """Return the parts that work on this machine and may not on another cluster, each with a
     hint."""
     warnings = []
-    for finding in findings_of(experiment):
+    for finding in _findings_of(experiment):
         if finding.level == "fail" or finding.refuses or finding.rule == TRAP:
             text = f"on a cluster {finding.what}" if finding.runner == KATIB else finding.text
             warnings.append(f"warning: {text}\n  hint: {finding.hint}")
     return warnings
 
 
-def findings_of(experiment: Experiment, *, job: bool = True) -> list[Finding]:
+def _findings_of(experiment: Experiment, *, job: bool = True) -> list[Finding]:
     if another := apply(KIND, experiment):  # whose fields are not these
         return another
     first = next(filter(None, (apply(stage, experiment) for stage in STAGES)), [])

@@ -20,13 +20,13 @@ from podium.manifests.workload import Container
 SHELL_RULES = Rules[Experiment]()
 rule = partial(SHELL_RULES.rule, runner=KATIB)
 
-JOINED = "Katib joins command and args with blanks, unquoted, and hands them to sh -c."
-KATIB_ENV = ("KATIB_TRIAL_NAME",)
+_JOINED = "Katib joins command and args with blanks, unquoted, and hands them to sh -c."
+_KATIB_ENV = ("KATIB_TRIAL_NAME",)
 _IDLE = ("echo", "sleep", "true", "exit", "date", "ls", "cp", "mv", "rm", "touch", "sync", "wait")
 
 
 def _variables(experiment: Experiment, container: Container) -> list[str]:
-    return [*container.env, *experiment.template.workload.operator_variables, *KATIB_ENV]
+    return [*container.env, *experiment.template.workload.operator_variables, *_KATIB_ENV]
 
 
 def _plain(word: str) -> str:
@@ -48,7 +48,7 @@ def _quoted(text: str) -> str:
     return f"`{shown}`" if len(shown) <= 60 else f"`{shown[:60]}…`"
 
 
-@rule("fail", JOINED)
+@rule("fail", _JOINED)
 def _shell_breaks_words(experiment: Experiment) -> Iterator[Violation]:
     broken: dict[tuple[str, str], dict[str, None]] = {}
     for path, word, special in _listed(experiment):
@@ -67,7 +67,7 @@ def _shell_breaks_words(experiment: Experiment) -> Iterator[Violation]:
 
 @rule(
     "warn",
-    JOINED,
+    _JOINED,
     hint="fine if it is meant; else put it in single quotes, or use $(NAME), which Kubernetes replaces",
 )
 def _shell_expands_words(experiment: Experiment) -> Iterator[Violation]:

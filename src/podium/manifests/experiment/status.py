@@ -16,7 +16,7 @@ from podium.manifests.options import annotation, of_trials
 from podium.manifests.workload import Workload
 from podium.search.pareto import Value
 
-MOST_NAMES = 100
+_MOST_NAMES = 100
 """Names that a list of an Experiment's status has at most where the API server has no trials: it is
 one object of etcd, and is written again and again."""
 
@@ -72,12 +72,12 @@ def restarted(experiment: Experiment) -> Experiment:
 
 
 def shortened(status: Status) -> Status:
-    """Return the status of an Experiment without lists of more than MOST_NAMES trials."""
+    """Return the status of an Experiment without its longest lists of trials."""
     lists = {names for names, _ in TRIAL_LISTS.values()}
     return {
         name: value
         for name, value in status.items()
-        if name not in lists or len(value) <= MOST_NAMES
+        if name not in lists or len(value) <= _MOST_NAMES
     }
 
 

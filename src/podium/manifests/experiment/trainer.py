@@ -28,18 +28,18 @@ OUTPUT = "${podium.output}"
 NAME = "${podium.name}"
 """Name of the trial or of the training job."""
 
-VARIABLES = {"PODIUM_DATA": DATA, "PODIUM_OUTPUT": OUTPUT}
+_VARIABLES = {"PODIUM_DATA": DATA, "PODIUM_OUTPUT": OUTPUT}
 
-SEED = "PODIUM_SEED"
+_SEED = "PODIUM_SEED"
 """Variable with the seed of a trial that runs again with a fresh one."""
 
-FOLDS = "podium.code.folds"
+_FOLDS = "podium.code.folds"
 
 FLAGS = {"--data": DATA, "--output": OUTPUT}
 """Flags appended to a command that mentions neither a placeholder nor a variable."""
 
 _COUNT = re.compile(r"((?:^|podium\.code\.folds )--folds=)\d+")
-_MARKS = (*VARIABLES, *VARIABLES.values())
+_MARKS = (*_VARIABLES, *_VARIABLES.values())
 _PLAIN = re.compile(r"[\w@%+=:,./-]*", re.ASCII)
 _GIVEN = re.compile(r"\$\{(trialParameters\..+?|podium\.(data|output|name))\}")
 
@@ -59,7 +59,7 @@ def connect_trainer(
     """
     written = json.dumps([container.get(field) for field in ("command", "args", "env")])
     words = words_of(container)
-    set_env(container, [{"name": name, "value": value} for name, value in VARIABLES.items()])
+    set_env(container, [{"name": name, "value": value} for name, value in _VARIABLES.items()])
     if any(mark in written for mark in _MARKS) or is_shell(words) or uses_builtin_trainer(words):
         return
     given = read_flags(words)
@@ -95,7 +95,7 @@ def set_seed(container: dict[str, Any], seed: str, *, quoted: bool) -> None:
         quoted: Whether Katib hands the command to a shell.
     """
     words = words_of(container)
-    set_env(container, [{"name": SEED, "value": seed}])
+    set_env(container, [{"name": _SEED, "value": seed}])
     if uses_builtin_trainer(words) or "seed" in read_flags(words):
         set_flags(container, {"--seed": seed}, quoted=quoted)
 
@@ -110,12 +110,12 @@ def set_folds(container: dict[str, Any], count: int, *, quoted: bool) -> None:
     words = words_of(container)
     if uses_builtin_trainer(words):
         set_flags(container, {"--folds": str(count)}, quoted=quoted)
-    elif any(FOLDS in word for word in words):
+    elif any(_FOLDS in word for word in words):
         for field in ("command", "args"):
             if container.get(field):
                 container[field] = [_COUNT.sub(rf"\g<1>{count}", word) for word in container[field]]
     else:
-        run_by(container, ["python", "-m", FOLDS, f"--folds={count}", "--"])
+        run_by(container, ["python", "-m", _FOLDS, f"--folds={count}", "--"])
 
 
 def run_by(container: dict[str, Any], prefix: Sequence[str]) -> None:

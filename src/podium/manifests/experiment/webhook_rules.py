@@ -26,7 +26,7 @@ from podium.metrics import compile_format
 from podium.search.algorithms import ALGORITHMS, ARCHITECTURE_SEARCHES, MEDIAN_STOP
 from podium.search.space import DISTRIBUTIONS
 
-COLLECTORS = ("StdOut", "File", "TensorFlowEvent", "PrometheusMetric", "Custom", "Push")
+_COLLECTORS = ("StdOut", "File", "TensorFlowEvent", "PrometheusMetric", "Custom", "Push")
 
 KIND = Rules[Experiment]()
 WEBHOOK = Rules[Experiment]()
@@ -209,7 +209,7 @@ def _parameters(experiment: Experiment) -> Iterator[Violation]:
 
 @refused
 def _collector(experiment: Experiment) -> Iterator[Violation]:
-    path, known = "spec.metricsCollectorSpec", COLLECTORS
+    path, known = "spec.metricsCollectorSpec", _COLLECTORS
     collecting = mapping(experiment.spec.get("metricsCollectorSpec"))
     given, source = mapping(collecting.get("collector")), mapping(collecting.get("source"))
     kind, file = text(given.get("kind")), mapping(source.get("fileSystemPath"))

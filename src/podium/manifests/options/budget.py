@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from podium.manifests.experiment.experiment import Experiment
     from podium.manifests.experiment.trial import Trial
 
-SLACK = 1.05
+_SLACK = 1.05
 """Share of the budget at which trials that still run are stopped."""
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -117,7 +117,7 @@ class Budget(SweepOption):
 
     def used(self, seconds: float, pod_seconds: float) -> str:
         """Say how much of it was used: ``1 h 58 min of 2 h, a cost of 3.94 of 4``."""
-        time = [] if self.seconds is None else [f"{spell(seconds)} of {spell(self.seconds)}"]
+        time = [] if self.seconds is None else [f"{_spell(seconds)} of {_spell(self.seconds)}"]
         cost = (
             []
             if self.cost is None
@@ -138,7 +138,7 @@ class Budget(SweepOption):
         return pod_seconds / 3600 * self.price
 
     def __str__(self) -> str:
-        time = [] if self.seconds is None else [spell(self.seconds)]
+        time = [] if self.seconds is None else [_spell(self.seconds)]
         return " and ".join(
             [*time, *([] if self.cost is None else [f"a cost of {digits(self.cost, 6)}"])]
         )
@@ -154,7 +154,10 @@ class Budget(SweepOption):
         if fit is None:
             return ""
         fit = max(0, fit - (confirm.runs if confirm else 0))
-        most, takes = limits.max_trials, f"a trial takes {spell(each)}, {limits.parallel} at a time"
+        most, takes = (
+            limits.max_trials,
+            f"a trial takes {_spell(each)}, {limits.parallel} at a time",
+        )
         if most is None:
             count = f"about {plural(fit, 'trial')}"
         else:
@@ -167,7 +170,7 @@ class Budget(SweepOption):
         return f"forecast: {count} fit into the budget of {self} ({takes})"
 
 
-def spell(seconds: float) -> str:
+def _spell(seconds: float) -> str:
     """Write a duration as people say it: ``1 h 58 min``, ``2 min 5 s``, ``0.5 s``."""
     if seconds < 60:
         return f"{seconds:.2g} s"
@@ -283,7 +286,7 @@ class Spending(Follower):
         """Return why trials are stopped once they have used more than the budget and its slack."""
         now = self._now()
         if self._running and not self.budget.holds(
-            self._seconds(now), self._pod_seconds_until(now), SLACK
+            self._seconds(now), self._pod_seconds_until(now), _SLACK
         ):
             self._is_overrun = True
         return f"the budget of {self.budget} is used up" if self._is_overrun else ""

@@ -16,14 +16,14 @@ from podium.search.space import Parameter, Premise
 if TYPE_CHECKING:
     from podium.manifests.experiment.experiment import Experiment
 
-Premises = Mapping[str, tuple[Premise, ...]]
+_Premises = Mapping[str, tuple[Premise, ...]]
 """Conditions under which each parameter is active, by its name; a parameter that is always active
 is absent."""
 
 _PREMISE = re.compile(r"\s*([\w.-]+?)\s*(<=|>=|=|<|>)\s*([^\s=<>](?:.*\S)?)\s*")
 
 
-def _read(text: str) -> Premises:
+def _read(text: str) -> _Premises:
     """Read ``momentum if optimizer=sgd; beta2 if optimizer=adam,adamw and layers>=2``.
 
     Raises:
@@ -52,7 +52,7 @@ def _read(text: str) -> Premises:
 
 
 @cache
-def _closed(text: str) -> Premises:
+def _closed(text: str) -> _Premises:
     """Add to each parameter's conditions those of the parameters they refer to; empty if they
     cannot be read."""
 
@@ -64,7 +64,7 @@ def _closed(text: str) -> Premises:
                 names += [premise.name] if premise.name not in names else []
         return tuple(premises)
 
-    conditions: Premises = {}
+    conditions: _Premises = {}
     with suppress(InvalidInput):  # a rule says so
         conditions = _read(text)
     return {name: above(name) for name in conditions}
@@ -114,7 +114,7 @@ class Conditions(SweepOption):
     )
     is_of_trials: ClassVar[bool] = True
 
-    premises: Premises
+    premises: _Premises
 
     text: str
 
@@ -185,11 +185,10 @@ def _check_values(premise: Premise, parameter: Parameter) -> None:
         try:
             encode(parameter, value)
         except ValueError:
-            known = _values_of(parameter)
             hint = (
                 suggestion(value, parameter.choices)
                 if parameter.choices
-                else f"its values are {known}"
+                else f"its values are {parameter.extent}"
             )
             raise InvalidInput(
                 f"{value} of the condition {premise} is not a value of {premise.name}", hint
@@ -204,19 +203,12 @@ def _check_together(parameter: Parameter, premises: Sequence[Premise]) -> None:
     ):
         return
     first, *others = premises
-    hint = f"the values of {parameter.name} are {_values_of(parameter)}"
+    hint = f"the values of {parameter.name} are {parameter.extent}"
     if others and all(premise.sign == "=" for premise in premises):
         hint = f"for either of them: {first},{','.join(value for each in others for value in each.values)}"
     elif parameter.numeric and not parameter.step and first.sign == "=":
         hint += ", of which a trial hardly ever has just this one: ask with <= or >="
     raise InvalidInput(f"the condition {' and '.join(map(str, premises))} never holds", hint)
-
-
-def _values_of(parameter: Parameter) -> str:
-    return (
-        ", ".join(parameter.choices)
-        or f"{parameter.text(parameter.low)} to {parameter.text(parameter.high)}"
-    )
 
 
 def _check_algorithm(experiment: "Experiment", concerned: set[str]) -> None:

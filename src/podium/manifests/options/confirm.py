@@ -97,14 +97,13 @@ class Confirm(SweepOption):
         )
 
     def follow(self, experiment: "Experiment") -> "Confirming":
-        return Confirming(self, fresh_seeds(experiment, self.seeds))
+        return Confirming(self, self.fresh_seeds(experiment))
 
-
-def fresh_seeds(experiment: "Experiment", count: int) -> list[int]:
-    """Return the seeds of the fresh runs, which follow from that of the search; all trials get the
-    same ones, so that they are compared on equal terms."""
-    draw = random.Random(f"confirm/{experiment.search.settings.get('random_state', 0)}")
-    return [draw.randrange(1 << 31) for _ in range(count)]
+    def fresh_seeds(self, experiment: "Experiment") -> list[int]:
+        """Return the seeds of the fresh runs, which follow from that of the search; all trials get
+        the same ones, so that they are compared on equal terms."""
+        draw = random.Random(f"confirm/{experiment.search.settings.get('random_state', 0)}")
+        return [draw.randrange(1 << 31) for _ in range(self.seeds)]
 
 
 class Confirming(Follower):

@@ -11,7 +11,6 @@ from podium.search.space import settled
 
 if TYPE_CHECKING:
     from podium.manifests.experiment.experiment import Experiment
-    from podium.search.space import Parameter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +73,7 @@ class First(SweepOption):
                 except ValueError:
                     raise InvalidInput(
                         f"a first trial gives {name}={value}, which is not in its range",
-                        f"its space is {_described(known[name])}",
+                        f"its space is {known[name].extent}",
                     ) from None
             lacking = [
                 each.name
@@ -106,10 +105,3 @@ def _read(text: str) -> dict[str, str]:
             )
         point[name] = value
     return point
-
-
-def _described(parameter: "Parameter") -> str:
-    if not parameter.numeric:
-        return ", ".join(parameter.choices)
-    steps = f" in steps of {parameter.step:g}" if parameter.step else ""
-    return f"{parameter.text(parameter.low)} to {parameter.text(parameter.high)}{steps}"
