@@ -231,7 +231,10 @@ def _set_defaults(job: Manifest) -> None:
                 _default(replica, replicas=0 if (kind, role) == (MPIJOB, "Worker") else 1)
                 replica["restartPolicy"] = replica.get("restartPolicy") or operator.restart_policy
         if kind == MPIJOB:
-            _let_workers_wait(mapping(mapping(replicas.get("Worker")).get("template")))
+            template = mapping(mapping(replicas.get("Worker")).get("template"))
+            for container in objects(mapping(template.get("spec")).get("containers"))[:1]:
+                if isinstance(container, dict) and not container.get("command"):
+                    container |= {"command": ["sleep"], "args": ["365d"]}
     elif kind == TRAINJOB:  # those of the runtime torch-distributed
         trainer = spec["trainer"] = dict(spec.get("trainer") or {})
         image = RUNTIME_IMAGES.get(text(mapping(spec.get("runtimeRef")).get("name")), "")
@@ -246,12 +249,6 @@ def _set_defaults(job: Manifest) -> None:
 
 def _default(holder: dict[str, Any], **values: int) -> None:
     holder |= {name: value for name, value in values.items() if holder.get(name) is None}
-
-
-def _let_workers_wait(template: Mapping[str, Any]) -> None:
-    for container in objects(mapping(template.get("spec")).get("containers"))[:1]:
-        if isinstance(container, dict) and not container.get("command"):
-            container |= {"command": ["sleep"], "args": ["365d"]}
 
 
 @_SHAPE.rule("fail", _OPERATOR, "refused-by-operator", refuses=True)

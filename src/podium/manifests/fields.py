@@ -93,7 +93,7 @@ class Attribute(Generic[T]):
     """A field of a manifest as an attribute of its object, read at its first use.
 
     Args:
-        path: An attribute that holds an object, and the names of fields below it:
+        path: An attribute, and the names of fields below it if it holds an object:
             ``spec.source.filter``.
         read: Converts the value, None if it is absent: one of the functions above.
     """

@@ -51,13 +51,9 @@ def secure(spec: dict[str, Any]) -> None:
     for part in ("initContainers", "containers"):
         for container in items(spec.get(part)):
             if isinstance(container, dict) and not _asks_for_privileges(container, own):
-                _secure_container(container)
-
-
-def _secure_container(container: dict[str, Any]) -> None:
-    own = mapping(container.get("securityContext"))
-    capabilities = {"drop": ["ALL"], **mapping(own.get("capabilities"))}
-    container["securityContext"] = {**_CONTAINER, **own, "capabilities": capabilities}
+                given = mapping(container.get("securityContext"))
+                capabilities = {"drop": ["ALL"], **mapping(given.get("capabilities"))}
+                container["securityContext"] = {**_CONTAINER, **given, "capabilities": capabilities}
 
 
 def _asks_for_privileges(container: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
@@ -152,17 +148,11 @@ def _set_defaults(editor: JobEditor, run: str | None) -> None:
             template["spec"].setdefault("automountServiceAccountToken", False)
         secure(template["spec"])
     for _, container in editor.containers():
-        _request(container)
-
-
-def _request(container: dict[str, Any]) -> None:
-    resources = mapping(container.get("resources"))
-    given = {
-        *mapping(resources.get("requests")),
-        *mapping(resources.get("limits")),
-    }  # a limit alone is the request too
-    if missing := {name: amount for name, amount in _REQUESTS.items() if name not in given}:
-        merge(container, ("resources", "requests"), missing)
+        resources = mapping(container.get("resources"))
+        # A limit alone is the request too.
+        given = {*mapping(resources.get("requests")), *mapping(resources.get("limits"))}
+        if missing := {name: amount for name, amount in _REQUESTS.items() if name not in given}:
+            merge(container, ("resources", "requests"), missing)
 
 
 def with_pod_deadlines(resource: T) -> T:

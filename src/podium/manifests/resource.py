@@ -66,10 +66,8 @@ class Resource:
             return self.name
         return f"{text(self.metadata['generateName'])}{'x' * 5}"
 
-    @cached_property
-    def namespace(self) -> str:
-        """``metadata.namespace``; ``default`` if absent."""
-        return text(self.metadata.get("namespace")) or "default"
+    namespace = Attribute("metadata.namespace", lambda given: text(given) or "default")
+    """``metadata.namespace``; ``default`` if absent."""
 
     uid = Attribute("metadata.uid", text)
     """Given by the cluster that stores the object; empty before."""
@@ -100,9 +98,9 @@ class Resource:
         """Phase, reason and message, by its conditions."""
         return status_of({"kind": self.kind, "spec": self.spec, "status": dict(self.status)})
 
-    @cached_property
-    def conditions(self) -> tuple[Condition, ...]:
-        return tuple(
+    conditions = Attribute(
+        "status.conditions",
+        lambda given: tuple(
             Condition(
                 type=text(condition.get("type")),
                 status=condition.get("status") == "True",
@@ -110,8 +108,9 @@ class Resource:
                 message=text(condition.get("message")),
                 changed=text(condition.get("lastTransitionTime")),
             )
-            for condition in objects(self.status.get("conditions"))
-        )
+            for condition in objects(given)
+        ),
+    )
 
     def with_metadata(self, metadata: Mapping[str, Any]) -> Self:
         return replace(self, manifest={**self.manifest, "metadata": dict(metadata)})

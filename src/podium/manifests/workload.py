@@ -46,11 +46,8 @@ class Variable(ManifestView):
 
     name = Attribute("manifest.name", text)
 
-    @property
-    def value(self) -> str:
-        """Empty if there is none."""
-        value = self.manifest.get("value")
-        return "" if value is None else str(value)
+    value = Attribute("manifest.value", lambda given: "" if given is None else str(given))
+    """Empty if there is none."""
 
     source = Attribute("manifest.valueFrom", mapping)
     """``valueFrom``; empty if there is a value."""
@@ -74,10 +71,8 @@ class Volume(ManifestView):
     claim = Attribute("manifest.persistentVolumeClaim.claimName", text)
     """Name of a PersistentVolumeClaim; else empty."""
 
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """``emptyDir``, ``hostPath``, ``persistentVolumeClaim`` …; one, if it is valid."""
-        return tuple(key for key in self.manifest if key != "name")
+    sources = Attribute("manifest", lambda given: tuple(key for key in given if key != "name"))
+    """``emptyDir``, ``hostPath``, ``persistentVolumeClaim`` …; one, if it is valid."""
 
 
 class ElasticPolicy(ManifestView):
@@ -124,9 +119,7 @@ class Container(ManifestView):
     def words(self) -> tuple[str, ...]:
         return (*self.command, *self.args)
 
-    @property
-    def uses_builtin_trainer(self) -> bool:
-        return uses_builtin_trainer(self.words)
+    uses_builtin_trainer = Attribute("words", uses_builtin_trainer)
 
     @property
     def numbered_words(self) -> Iterator[tuple[str, str]]:
@@ -137,9 +130,7 @@ class Container(ManifestView):
     variables = Attribute("manifest.env", Variable.parse_all)
     """Entries of ``env`` in their order."""
 
-    @cached_property
-    def env(self) -> dict[str, Variable]:
-        return {variable.name: variable for variable in self.variables}
+    env = Attribute("variables", lambda given: {variable.name: variable for variable in given})
 
     env_from = Attribute("manifest.envFrom", objects)
     """Entries of ``envFrom``: ConfigMaps and Secrets."""
@@ -175,9 +166,7 @@ class Pod(ManifestView):
         """Run one after the other before the containers."""
         return self._read("initContainers")
 
-    @property
-    def fields(self) -> frozenset[str]:
-        return with_values(self.spec)
+    fields = Attribute("spec", with_values)
 
     def container(self, name: str) -> Container | None:
         return next((container for container in self.containers if container.name == name), None)
@@ -224,11 +213,9 @@ class Replica:
 class Workload(Resource):
     """A job of its own, or the job in an Experiment's trial template."""
 
-    @property
-    def operator(self) -> OperatorKind | None:
-        """The training operator's description of its kind; None for a Job, a TrainJob, and a kind
-        podium does not know."""
-        return OPERATOR_KINDS.get(self.kind)
+    operator = Attribute("kind", OPERATOR_KINDS.get)
+    """The training operator's description of its kind; None for a Job, a TrainJob, and a kind
+    podium does not know."""
 
     @property
     def operator_variables(self) -> Iterable[str]:
@@ -343,10 +330,8 @@ class Workload(Resource):
     def images(self) -> tuple[str, ...]:
         return tuple(container.image for _, container in self.containers() if container.image)
 
-    @property
-    def in_template(self) -> bool:
-        """Whether it is the job of an Experiment's trials."""
-        return bool(self.path)
+    in_template = Attribute("path", bool)
+    """Whether it is the job of an Experiment's trials."""
 
     @property
     def workers(self) -> int:
@@ -408,23 +393,19 @@ class Workload(Resource):
     dynamic_workers = Attribute("spec.enableDynamicWorker", true)
     """Whether each process of a TFJob knows only itself and the parameter servers."""
 
-    @cached_property
-    def elastic(self) -> ElasticPolicy | None:
-        policy = self.spec.get("elasticPolicy")
-        return ElasticPolicy.parse(policy) if isinstance(policy, Mapping) else None
+    elastic = Attribute(
+        "spec.elasticPolicy",
+        lambda given: ElasticPolicy.parse(given) if isinstance(given, Mapping) else None,
+    )
 
-    @property
-    def cpu_share(self) -> Any:
-        """Number of one machine's cores it may use, as annotated; None without the annotation."""
-        return mapping(self.metadata.get("annotations")).get(CPU_SHARE)
+    cpu_share = Attribute("metadata.annotations", lambda given: mapping(given).get(CPU_SHARE))
+    """Number of one machine's cores it may use, as annotated; None without the annotation."""
 
     suspended = Attribute("run_policy.suspend", true)
     """Whether it waits: for Kueue, or until it is resumed."""
 
-    @property
-    def queue(self) -> str:
-        """Kueue's local queue; empty if it names none."""
-        return self.labels.get(QUEUE, "")
+    queue = Attribute("labels", lambda labels: text(labels.get(QUEUE)))
+    """Kueue's local queue; empty if it names none."""
 
     clean_pod_policy = Attribute("run_policy.cleanPodPolicy", text)
     """Pods that an operator's job deletes once it has succeeded; empty if absent."""

@@ -58,32 +58,16 @@ class _PodTrial(TrialIO):
     """Runs a trial's job in a namespace.
 
     Args:
-        cluster: The namespace.
+        executor: Has the namespace, and the leadership by which the job begins or ends.
         experiment: The one it belongs to.
         trial: The stored trial.
-        leadership: Only while it is held does the job begin or end by this.
-        image: Image of the container that prints a metrics file.
-        served: Whether the API server has the trial, which then owns the job.
     """
 
-    def __init__(
-        self,
-        cluster: KubernetesCluster,
-        experiment: Experiment,
-        trial: Trial,
-        *,
-        leadership: Leadership,
-        image: str,
-        served: bool = True,
-    ) -> None:
-        self._cluster, self._experiment, self._trial, self._leadership = (
-            cluster,
-            experiment,
-            trial,
-            leadership,
-        )
+    def __init__(self, executor: "JobExecutor", experiment: Experiment, trial: Trial) -> None:
+        self._cluster, self._leadership = executor.cluster, executor.leadership
+        self._experiment, self._trial = experiment, trial
         self._name, self._kind = trial.name, trial.workload.kind
-        self._job = _job_of(experiment, trial, image, served=served)
+        self._job = _job_of(experiment, trial, executor.image, served=executor.served)
         pods = experiment.template.primary_pods(self._job) if self._job.has_roles else ()
         self._from_sidecar = experiment.collector.kind in ("TensorFlowEvent", "Push")
         self._readers = [_LogReader(self, replica) for replica in pods or (None,)]
@@ -306,13 +290,13 @@ class JobExecutor(Executor):
         *,
         served: bool = True,
     ) -> None:
-        self._cluster, self._leadership = cluster, leadership
-        self._image, self._served = image, served
+        self.cluster, self.leadership = cluster, leadership
+        self.image, self.served = image, served
         self._failed: set[tuple[str, str]] = set()  # kind and name of the jobs that stay
 
     def begin(self, experiment: Experiment, trials: Sequence[Trial]) -> Sequence[Trial]:
         """Remove the jobs that an earlier engine was about to remove."""
-        jobs = jobs_of_trials(self._cluster, experiment.name, trials)
+        jobs = jobs_of_trials(self.cluster, experiment.name, trials)
         for trial in trials:
             job = trial.workload.kind, trial.name
             if trial.has_ended and job in jobs:
@@ -324,33 +308,30 @@ class JobExecutor(Executor):
     def run(
         self, experiment: Experiment, trial: Trial, save: Save, stopping: threading.Event
     ) -> TrialRun:
-        def open() -> _PodTrial:
-            return _PodTrial(
-                self._cluster,
-                experiment,
-                trial,
-                leadership=self._leadership,
-                image=self._image,
-                served=self._served,
-            )
-
-        return TrialRun(open, experiment, trial, save=save, stopping=stopping, removes_failed=False)
+        return TrialRun(
+            lambda: _PodTrial(self, experiment, trial),
+            experiment,
+            trial,
+            save=save,
+            stopping=stopping,
+            removes_failed=False,
+        )
 
     def settle(self, trial: Trial) -> None:
         if not trial.is_good and not trial.retain:
             self._failed.add((trial.workload.kind, trial.name))
 
     def tidy(self) -> None:
-        for job in self._failed if self._leadership.is_held else ():
+        for job in self._failed if self.leadership.is_held else ():
             self._remove(*job)
 
     def _remove(self, kind: str, name: str) -> None:
         with suppress(PodiumError):  # it goes with its owner
-            patience = self._leadership.within(_STOP_SECONDS)
-            self._cluster.api.delete(kind, name, patience=patience)
+            patience = self.leadership.within(_STOP_SECONDS)
+            self.cluster.api.delete(kind, name, patience=patience)
 
 
-def _job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = True) -> Workload:
+def _job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool) -> Workload:
     """Return a trial's job as it is created on a cluster.
 
     Args:

@@ -202,11 +202,11 @@ class Limits:
 class TrialTemplate(ManifestView):
     """Template of a trial's job, with placeholders."""
 
-    @cached_property
-    def workload(self) -> Workload:
-        """The trialSpec; empty if the job is in a ConfigMap."""
-        job = mapping(self.manifest.get("trialSpec"))
-        return Workload(manifest=dict(job), path="spec.trialTemplate.trialSpec.")
+    workload = Attribute(
+        "manifest.trialSpec",
+        lambda job: Workload(manifest=dict(mapping(job)), path="spec.trialTemplate.trialSpec."),
+    )
+    """The trialSpec; empty if the job is in a ConfigMap."""
 
     primary_container = Attribute("manifest.primaryContainerName", text)
 
@@ -317,10 +317,8 @@ class Experiment(Resource):
         """The spec with Katib's defaults."""
         return self.defaulted
 
-    @cached_property
-    def asked(self) -> Values:
-        """Settings of podium's sweep options by name; empty if the annotation breaks a rule."""
-        return asked(self.annotations)
+    asked = Attribute("annotations", asked)
+    """Settings of podium's sweep options by name; empty if the annotation breaks a rule."""
 
     objective = Attribute("spec.objective", Objective.parse)
 
@@ -352,23 +350,22 @@ class Experiment(Resource):
         """The algorithm that podium's engine runs."""
         return self.algorithm.instead(self.choice.algorithm) if self.choice else self.algorithm
 
-    @cached_property
-    def early_stopping(self) -> AlgorithmSpec | None:
-        given = self.spec.get("earlyStopping")
-        return AlgorithmSpec.parse(given) if given else None
+    early_stopping = Attribute(
+        "spec.earlyStopping", lambda given: AlgorithmSpec.parse(given) if given else None
+    )
 
     collector = Attribute("spec.metricsCollectorSpec", Collector.parse)
 
     template = Attribute("spec.trialTemplate", TrialTemplate.parse)
 
-    @cached_property
-    def limits(self) -> Limits:
-        spec = self.spec
-        return Limits(
+    limits = Attribute(
+        "spec",
+        lambda spec: Limits(
             parallel=integer(spec.get("parallelTrialCount")) or 3,
             max_trials=integer(spec.get("maxTrialCount")),
             max_failed=integer(spec.get("maxFailedTrialCount")),
-        )
+        ),
+    )
 
     resume_policy = Attribute("spec.resumePolicy", text)
     """``Never``, ``LongRunning`` or ``FromVolume``."""
@@ -461,11 +458,10 @@ class Experiment(Resource):
         reached = self.state.reason == "ExperimentMaxTrialsReached"
         return reached and self.resume_policy in ("LongRunning", "FromVolume")
 
-    @property
-    def started(self) -> datetime | None:
-        """Start of the first attempt."""
-        given = text(self.status.get("startTime"))
-        return datetime.fromisoformat(given) if given else None
+    started = Attribute(
+        "status.startTime", lambda given: datetime.fromisoformat(given) if text(given) else None
+    )
+    """Start of the first attempt."""
 
     @property
     def outcome(self) -> str:

@@ -17,7 +17,6 @@ from podium.manifests.fields import (
 )
 from podium.manifests.rules import Violation, broken
 from podium.metrics import number
-from podium.search.algorithm import Algorithm
 from podium.search.algorithms import find
 from podium.search.space import LOG, Parameter
 
@@ -119,10 +118,8 @@ class AlgorithmSpec(ManifestView):
     )
     """Names and values of its settings, as they are written."""
 
-    @cached_property
-    def facts(self) -> Algorithm:
-        """The algorithm of this name in podium's table."""
-        return find(self.name)
+    facts = Attribute("name", find)
+    """The algorithm of this name in podium's table."""
 
     @cached_property
     def settings(self) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from podium.manifests.experiment.experiment import (
 from podium.manifests.fields import Attribute, mapping, objects, text, true
 from podium.manifests.labels import EXPERIMENT, FIGURES, NUMBER, REPEATS, SEED, SWEEP
 from podium.manifests.options import annotation, asked, of_trials
-from podium.manifests.options.base import Values
 from podium.manifests.options.conditions import counting
 from podium.manifests.options.confirm import best_mean, confirmed
 from podium.manifests.options.objectives import Criteria
@@ -30,10 +29,8 @@ from podium.search.pareto import Value, fronts
 class Trial(Resource):
     """A Katib Trial, Katib's or of podium's own engine."""
 
-    @property
-    def experiment(self) -> str:
-        """Name of its Experiment; empty if no label says so."""
-        return self.labels.get(EXPERIMENT, "")
+    experiment = Attribute("labels", lambda labels: text(labels.get(EXPERIMENT)))
+    """Name of its Experiment; empty if no label says so."""
 
     objective = Attribute("spec.objective", Objective.parse)
 
@@ -44,19 +41,15 @@ class Trial(Resource):
         },
     )
 
-    @cached_property
-    def asked(self) -> Values:
-        """Settings of its Experiment that it carries, by which it is judged."""
-        return asked(self.annotations)
+    asked = Attribute("annotations", asked)
+    """Settings of its Experiment that it carries, by which it is judged."""
 
     @cached_property
     def parameters(self) -> dict[str, str]:
         """Value by search parameter, of those that count in this trial."""
         return counting(self.assignments, self.asked)
 
-    @cached_property
-    def workload(self) -> Workload:
-        return Workload(manifest=dict(mapping(self.spec.get("runSpec"))))
+    workload = Attribute("spec.runSpec", lambda job: Workload(manifest=dict(mapping(job))))
 
     primary_container = Attribute("spec.primaryContainerName", text)
     success_condition = Attribute("spec.successCondition", text)
@@ -123,10 +116,8 @@ class Trial(Resource):
             return self
         return self.with_metadata({**self.metadata, "annotations": {**self.annotations, **added}})
 
-    @property
-    def repeats(self) -> str:
-        """Name of the trial that it runs again with a fresh seed; empty for one of the search."""
-        return self.labels.get(REPEATS, "")
+    repeats = Attribute("labels", lambda labels: text(labels.get(REPEATS)))
+    """Name of the trial that it runs again with a fresh seed; empty for one of the search."""
 
     @property
     def note(self) -> str:
@@ -144,8 +135,11 @@ class Trial(Resource):
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """Sort key among the trials of its Experiment, as Criteria.rank returns it."""
-        return self.criteria.rank(self.name, self.reached, _order_of(self))
+        """Sort key among the trials of its Experiment, as Criteria.rank returns it: of equals the
+        one that ended first, or began first where time must not matter."""
+        number = self.labels.get(NUMBER, "")
+        order = float(number) if number.isdigit() else self.ended
+        return self.criteria.rank(self.name, self.reached, order)
 
     started = Attribute("status.startTime", text)
     """Start, RFC3339; empty before."""
@@ -192,13 +186,6 @@ class Trial(Resource):
             **({"repeats": self.repeats} if self.repeats else {}),
             **({"note": self.note} if self.note else {}),
         }
-
-
-def _order_of(trial: Trial) -> float:
-    """Return the tie-breaker of equal trials, least for the best: the end time, or the number where
-    time must not matter."""
-    number = trial.labels.get(NUMBER, "")
-    return float(number) if number.isdigit() else trial.ended
 
 
 def leaderboard(trials: Iterable[Trial]) -> list[Trial]:

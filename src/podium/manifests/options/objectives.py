@@ -201,7 +201,7 @@ class Criteria:
 
         Args:
             value: Value the trial reached; trials with None keep their order.
-            order: Result of order_of.
+            order: Least for the best of equals.
         """
         return (
             (2,)
