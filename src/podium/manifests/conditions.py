@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any, Literal, NamedTuple
 
+from podium.manifests.fields import mapping
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 
 Manifest = dict[str, Any]
@@ -122,10 +123,10 @@ def status_of(manifest: Manifest) -> State:
 
 
 def _goes_on(spec: Any) -> bool:
-    if not isinstance(spec, Mapping):
-        return False
-    policy = spec.get("runPolicy")
-    return not spec.get("suspend") and not (isinstance(policy, Mapping) and policy.get("suspend"))
+    asks_to_wait = mapping(spec).get("suspend") or mapping(mapping(spec).get("runPolicy")).get(
+        "suspend"
+    )
+    return isinstance(spec, Mapping) and not asks_to_wait
 
 
 def timestamp(precision: str = "seconds") -> str:

@@ -9,6 +9,7 @@ pkg/apis/kubeflow.org/v1/{common,pytorch}_types.go.
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from podium.errors import InvalidInput
@@ -331,7 +332,8 @@ def _command(
                 )
             )
         else:
-            kept = _common_end(words, args)
+            ends = zip(reversed(args), reversed(words[1:]), strict=False)
+            kept = len(list(takewhile(lambda pair: pair[0] == pair[1], ends)))
             command, args = list(words[: len(words) - kept]), list(words[len(words) - kept :])
             before, after = (shorten(" ".join(line)) for line in (container.words, words))
             what = f"{before} becomes {after}: Trainer sets neither RANK nor WORLD_SIZE"
@@ -340,13 +342,6 @@ def _command(
         what = "neither RANK nor WORLD_SIZE is set any more: a script that insists on them needs torchrun before it"
         notes.append(Violation(what, f"{container.path}.command"))
     return {name: words for name, words in (("command", command), ("args", args)) if words}, notes
-
-
-def _common_end(words: tuple[str, ...], args: list[str]) -> int:
-    count = 0
-    while count < min(len(args), len(words) - 1) and words[-1 - count] == args[-1 - count]:
-        count += 1
-    return count
 
 
 def _variable_notes(container: Container) -> Iterator[Violation]:

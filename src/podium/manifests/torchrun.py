@@ -3,6 +3,7 @@ them."""
 
 import re
 from collections.abc import Sequence
+from itertools import dropwhile
 
 from podium.manifests.shell import is_shell
 
@@ -98,10 +99,7 @@ def with_torchrun(words: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _replaced(python: str, rest: Sequence[str]) -> tuple[str, ...]:
-    options = 0
-    while options < len(rest) and rest[options] == "-u":  # torchrun says so itself
-        options += 1
-    program = rest[options:]
+    program = list(dropwhile(lambda word: word == "-u", rest))  # torchrun says so itself
     if program and (program[0] == "-m" or not program[0].startswith("-")):
         return (*_launcher(python), *program)
     return (*_launcher(python), "--no-python", python, *rest)

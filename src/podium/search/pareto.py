@@ -1,7 +1,9 @@
 """Trials with several objectives: the values of each, and the front of those that no other
 dominates."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -66,11 +68,12 @@ def tell(study: "Study", number: int, value: float | None) -> None:
     study.tell(number, known.objectives, skip_if_finished=True)
 
 
-def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Tell whether costs are nowhere above others, and somewhere below."""
-    return all(mine <= theirs for mine, theirs in zip(one, other, strict=True)) and tuple(
-        one
-    ) != tuple(other)
+def _is_free(costs: tuple[float, ...], front: Sequence[tuple[float, ...]]) -> bool:
+    """Tell whether nothing on a front dominates costs: is nowhere above them, and somewhere below."""
+    return not any(
+        all(mine <= theirs for mine, theirs in zip(one, costs, strict=True)) and one != costs
+        for one in reversed(front)
+    )
 
 
 def fronts(costs: Sequence[tuple[float, ...]]) -> list[int]:
@@ -83,15 +86,9 @@ def fronts(costs: Sequence[tuple[float, ...]]) -> list[int]:
     known: list[list[tuple[float, ...]]] = []
     numbers = [0] * len(costs)
     for at in sorted(range(len(costs)), key=costs.__getitem__):
-        low, high = 0, len(known)
-        while low < high:
-            middle = (low + high) // 2
-            if any(_dominates(one, costs[at]) for one in reversed(known[middle])):
-                low = middle + 1
-            else:
-                high = middle
-        if low == len(known):
+        front = bisect_left(known, True, key=partial(_is_free, costs[at]))
+        if front == len(known):
             known.append([])
-        known[low].append(costs[at])
-        numbers[at] = low + 1
+        known[front].append(costs[at])
+        numbers[at] = front + 1
     return numbers
