@@ -143,6 +143,38 @@ def test_a_search_that_goes_on_knows_its_generations(tmp_path: Path) -> None:
     assert len({trial[PARENT] for trial in [known["t6"], known["t7"], *found[:3]]}) == 5
 
 
+def test_an_end_that_a_population_recalls_counts_once(tmp_path: Path) -> None:
+    def begin() -> Search:
+        return Search(SPACE, "pbt", SETTINGS, maximize=True, directory=tmp_path, name="study")
+
+    search = begin()
+    for number in range(8):
+        search.ask(f"t{number}")
+        search.tell(f"t{number}", float(number))
+    search = begin()
+    for number in range(8):  # as an engine that goes on does
+        search.tell(f"t{number}", float(number))
+    for number in range(8, 16):
+        search.ask(f"t{number}")
+    assert {search.tags(f"t{number}")[GENERATION] for number in range(8, 16)} == {"1"}, (
+        "two of it have ended"
+    )
+
+
+@pytest.mark.parametrize("begun", [1, 6], ids=["before it was repeated", "after it was"])
+def test_a_population_that_goes_on_repeats_a_failure_once(begun: int, tmp_path: Path) -> None:
+    points: list[dict[str, str] | None] = []
+    for stop in (begun, 12):
+        search = Search(SPACE, "pbt", SETTINGS, maximize=True, directory=tmp_path, name="study")
+        if points:  # as an engine that goes on does
+            search.tell("t0", None)
+        for number in range(len(points), stop):
+            points.append(search.ask(f"t{number}"))
+            if number == 0:
+                search.tell("t0", None)
+    assert points.count(points[0]) == 2
+
+
 def test_a_population_over_a_bell_goes_on(tmp_path: Path) -> None:
     bell = Parameter(name="lr", kind="double", low=0.1, high=1.0, step=0.1, distribution="normal")
     points = []

@@ -88,7 +88,10 @@ class _Population(Plan):
             if member.generation == 0:
                 self._seed()  # a seed must not give it again
         for earlier in seen:
-            if earlier.value is not None:
+            member = self.members[earlier.trial]
+            if member in self.queue:  # it repeats one that failed
+                self.queue.remove(member)
+            if not earlier.running:
                 self.tell(earlier.trial, earlier.value)
         self.previous = [
             trial for trial in self.current if self.members[trial].generation == latest - 1

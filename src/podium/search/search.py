@@ -137,7 +137,8 @@ class Search:
             for trial in known
             if "trial" in trial.user_attrs
         }
-        self._by_hand = {
+        # Trials whose end the plan is not told: it has not suggested them, or recalls their end.
+        self._untold = {
             trial.user_attrs["trial"] for trial in known if trial.user_attrs.get("by hand")
         }
         given = [trial.params for trial in known if trial.user_attrs.get("by hand")]
@@ -145,16 +146,19 @@ class Search:
         self._plan: Plan | None = None
         self._history: History | None = None
         warm = [trial for trial in known if "from" in trial.user_attrs]
+        recalled = self._past(known)
         with _quiet():
             if behind:
                 self._plan = self._in_order(
                     chosen, space, {"random_state": 0, **settings}, warm, behind
                 )
-                suggested = [past for past in begun or () if not past.by_hand]
-                self._plan.recall(self._past(known) if begun is None else suggested)
-            elif plan := chosen.plan(space, settings, maximize) if chosen.plan else None:
-                self._plan = plan
-                plan.recall(self._past(known))
+                if begun is not None:
+                    recalled = [past for past in begun if not past.by_hand]
+            elif chosen.plan:
+                self._plan = chosen.plan(space, settings, maximize)
+            if self._plan:
+                self._plan.recall(recalled)
+                self._untold |= {past.trial for past in recalled if not past.running}
             elif chosen.sampler:
                 self._sample(
                     chosen,
@@ -241,7 +245,7 @@ class Search:
         self._columns.add(self._study, values, running=True, attributes=attributes)
         if self._history:
             self._history.give(self._count, values)
-        self._by_hand.add(trial)
+        self._untold.add(trial)
         self._numbers[trial] = self._count
         self._count += 1
 
@@ -259,7 +263,7 @@ class Search:
         number = self._numbers.get(trial)
         if number is None:
             return
-        if self._plan and trial not in self._by_hand:
+        if self._plan and trial not in self._untold:
             self._plan.tell(trial, value)
         if self._history:
             self._history.tell(number, value)
