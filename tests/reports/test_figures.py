@@ -34,7 +34,8 @@ SWEEP = {
 @pytest.fixture(scope="module")
 def figures() -> dict[str, Any]:
     texts = (
-        plots.of_sweep(SWEEP)
+        plots.of_trials(SWEEP)
+        | plots.of_importance(SWEEP)
         | plots.of_times(SWEEP)
         | plots.learning_curves(ROWS, {"accuracy": True}, ["t1"], "t12", "validation")
     )
@@ -91,7 +92,7 @@ def test_a_bar_lasts_from_start_to_end_in_utc(figures: dict[str, Any]) -> None:
 
 def test_a_running_trial_lasts_until_now() -> None:
     running = {**ROWS[0], "state": "Running", "ended": None, "seconds": 7.5}
-    (bar,) = plots.times([running])["data"]
+    (bar,) = json.loads(plots.of_times({"trials": [running]})["times"])["data"]
     assert bar["x"] == [7500]
 
 

@@ -1,8 +1,8 @@
 """The leaderboard of a sweep: one table in the shell, in a notebook and in a report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from itertools import count
 from typing import Any
@@ -14,6 +14,9 @@ from podium.display.text import figure, is_number
 
 _INTERVAL = ">95 %"
 """Head of the column with the intervals of the objective."""
+
+_WHOLE = ("TRIAL", "STATE", ">SECONDS")
+"""Heads of columns whose cells are never shortened."""
 
 _GOOD = ("Succeeded", "EarlyStopped")
 """States of a trial with a result."""
@@ -62,6 +65,24 @@ class LeaderboardRow:
             interval=trial.get("interval"),
             tied=bool(trial.get("tied")),
         )
+
+
+def _state(row: LeaderboardRow) -> str:
+    if row.infeasible:
+        return "Infeasible"
+    return "Repeat" if row.repeats and row.state in _GOOD else row.state
+
+
+def _parameter(name: str, row: LeaderboardRow) -> str:
+    return row.parameters.get(name, "-")
+
+
+def _metric(name: str, row: LeaderboardRow) -> str:
+    return "" if row.metrics.get(name) is None else str(row.metrics[name])
+
+
+def _interval(row: LeaderboardRow) -> str:
+    return "" if row.interval is None else " to ".join(map(figure, row.interval)) + " ~" * row.tied
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,18 +148,27 @@ class Leaderboard:
         return any(row.front for row in self.rows)
 
     @cached_property
-    def heads(self) -> list[str]:
-        """Heads of the columns; one that begins with > is right-aligned, for numbers."""
-        started = [">STARTED"] * any(row.number for row in self.rows)
-        front = [">FRONT"] * self.several
-        values = [f">{name}" for name in (*self.parameters, *self.metrics)]
-        at = len(self.parameters) + 1
-        values[at:at] = [_INTERVAL] * self.has_intervals
-        return [*started, *front, "TRIAL", "STATE", *values, ">SECONDS"]
+    def _columns(self) -> list[tuple[str, Callable[[LeaderboardRow], str]]]:
+        """Head of each column, and what it shows of a trial."""
+        parameters = [(f">{name}", partial(_parameter, name)) for name in self.parameters]
+        metrics = [(f">{name}", partial(_metric, name)) for name in self.metrics]
+        return [
+            *[(">STARTED", lambda row: str(row.number or ""))]
+            * any(row.number for row in self.rows),
+            *[(">FRONT", lambda row: str(row.front or ""))] * self.several,
+            ("TRIAL", lambda row: row.name),
+            ("STATE", _state),
+            *parameters,
+            *metrics[:1],
+            *[(_INTERVAL, _interval)] * any(row.interval for row in self.rows),
+            *metrics[1:],
+            (">SECONDS", lambda row: "" if row.seconds is None else f"{row.seconds:.1f}"),
+        ]
 
     @cached_property
-    def has_intervals(self) -> bool:
-        return any(row.interval for row in self.rows)
+    def heads(self) -> list[str]:
+        """Heads of the columns; one that begins with > is right-aligned, for numbers."""
+        return [head for head, _ in self._columns]
 
     @property
     def labels(self) -> list[str]:
@@ -149,25 +179,9 @@ class Leaderboard:
     def cells(self, row: LeaderboardRow, *, longest: int = 20) -> list[str]:
         """Return a trial's cells, one for each head; values that are not numbers are cut to so many
         characters."""
-        started = [str(row.number or "")] * any(row.number for row in self.rows)
-        values = [row.parameters.get(name, "-") for name in self.parameters]
-        values += [
-            "" if row.metrics.get(name) is None else str(row.metrics[name]) for name in self.metrics
-        ]
-        between = "" if row.interval is None else " to ".join(map(figure, row.interval))
-        at = len(self.parameters) + 1
-        values[at:at] = [between + " ~" * row.tied] * self.has_intervals
-        seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
-        front = [str(row.front or "")] * self.several
-        state = "Repeat" if row.repeats and row.state in _GOOD else row.state
-        state = "Infeasible" if row.infeasible else state
         return [
-            *started,
-            *front,
-            row.name,
-            state,
-            *(short(value, longest) for value in values),
-            seconds,
+            cell(row) if head in _WHOLE else short(cell(row), longest)
+            for head, cell in self._columns
         ]
 
     def text(

@@ -105,7 +105,7 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     """
     sweep, test, metric = evaluation["sweep"], evaluation["test"], evaluation["metric"]["name"]
     candidates = [candidate["name"] for candidate in evaluation["candidates"]]
-    figures = plots.of_sweep(sweep) | plots.of_times(sweep) if sweep else {}
+    figures = _of_sweep(sweep) if sweep else {}
     rows = [
         *(sweep["trials"] if sweep else []),
         *(candidate for candidate in evaluation["candidates"] if candidate["kind"] != "trial"),
@@ -157,8 +157,7 @@ def render_sweep(page: SweepPage) -> str:
     named = [sweep["best"]] if best else []
     directions = {objective["metric"]: objective["maximize"]}
     figures = {
-        **(plots.of_sweep(sweep) if best else {}),
-        **plots.of_times(sweep),
+        **(_of_sweep(sweep) if best else plots.of_times(sweep)),
         **plots.learning_curves(sweep["trials"], directions, named, sweep["best"]),
     }
     return html_page(
@@ -172,6 +171,10 @@ def render_sweep(page: SweepPage) -> str:
         failures=page.failures[:SHOWN_FAILURES],
         versions=versions(page.trained_with, {}),
     )
+
+
+def _of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
+    return {**plots.of_trials(sweep), **plots.of_importance(sweep), **plots.of_times(sweep)}
 
 
 def complete(report: str, steps: Sequence[Step], command: str, champion_report: str = "") -> str:
@@ -239,10 +242,10 @@ def html_page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
             front_note=plots.FRONT_NOTE,
             most_rows=_MOST_ROWS,
             most_classes=_MOST_CLASSES,
-            figures=_embedded(figures),
+            figures=embedded(figures),
             drawn=figures.keys(),
             notes=notes,
-            plotly=_plotly(),
+            plotly=base64.b64encode(plotly()).decode(),
             written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             podium=__version__,
         )
@@ -263,18 +266,23 @@ def _measured(evaluation: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys([evaluation["metric"]["name"], *names]))
 
 
-def _embedded(figures: Mapping[str, str]) -> str:
-    """Return figures as JSON that cannot end the script element around it."""
+def embedded(figures: Mapping[str, str]) -> str:
+    """Return figures as one JSON object that cannot end the script element around it.
+
+    Args:
+        figures: Plotly JSON by name.
+    """
     text = "{" + ",".join(f"{json.dumps(name)}:{figure}" for name, figure in figures.items()) + "}"
     return text.replace("<", "\\u003c")  # "<" occurs in strings only
 
 
 @cache
-def _plotly() -> str:
+def plotly() -> bytes:
+    """Return plotly.js, compressed by gzip."""
     from plotly import __version__ as version
 
     def compressed() -> bytes:
         code = (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
         return gzip.compress(code, 5, mtime=0)
 
-    return base64.b64encode(kept(f"plotly-{version}.js.gz", compressed)).decode()
+    return kept(f"plotly-{version}.js.gz", compressed)

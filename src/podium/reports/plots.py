@@ -13,14 +13,14 @@ from functools import cache
 from importlib import resources
 from itertools import combinations
 from random import Random
-from typing import Any, Literal
+from statistics import quantiles
+from typing import Any
 
 from podium.display.text import digits
 
 Figure = dict[str, Any]
 """``data``, a list of traces, and ``layout``."""
 
-_Direction = Literal["minimize", "maximize"]
 
 ENOUGH = 10
 """Parameter importance is shown from this number of trials on; with fewer it would be a guess."""
@@ -92,7 +92,7 @@ def window(values: Iterable[float | None], *, maximize: bool) -> _Window | None:
     known = sorted(value for value in values if value is not None and math.isfinite(value))
     if len(known) < FEWEST:
         return None
-    first, third = _quantile(known, 0.25), _quantile(known, 0.75)
+    first, _, third = quantiles(known, n=4, method="inclusive")
     reach = FAR * (third - first)
     kept = [
         value for value in known if (value >= first - reach if maximize else value <= third + reach)
@@ -107,34 +107,14 @@ def window(values: Iterable[float | None], *, maximize: bool) -> _Window | None:
     )
 
 
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    at = share * (len(ordered) - 1)
-    low = math.floor(at)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
-
-
-def of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figures of a sweep as plotly JSON: history, coordinates and, with enough trials,
-    importance."""
-    return {**of_trials(sweep), **of_importance(sweep)}
-
-
 def of_trials(sweep: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figures history and coordinates of a sweep as plotly JSON."""
+    """Return the figures history and coordinates of a sweep as plotly JSON, and ``front-N`` for each
+    pair of objectives."""
+    fronts = [pareto(sweep, *pair) for pair in combinations(objectives(sweep), 2)]
     return {
-        **_of_fronts(sweep),
+        **{f"front-{number}": as_json(front) for number, front in enumerate(fronts, 1)},
         "history": as_json(history(sweep)),
         "coordinates": as_json(coordinates(sweep)),
-    }
-
-
-def _of_fronts(sweep: Mapping[str, Any]) -> dict[str, str]:
-    """Return a figure ``front-N`` for each pair of objectives, as plotly JSON; nothing for a single
-    one."""
-    pairs = combinations(objectives(sweep), 2)
-    return {
-        f"front-{number}": as_json(pareto(sweep, *pair)) for number, pair in enumerate(pairs, 1)
     }
 
 
@@ -249,20 +229,15 @@ def _said(row: Mapping[str, Any]) -> str:
 
 
 def of_times(sweep: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figure ``times`` of a sweep as plotly JSON; nothing if no trial's start is
-    known."""
-    known = [row for row in sweep["trials"] if row.get("started")]
-    return {"times": as_json(times(known))} if known else {}
+    """Return the figure ``times`` of a sweep as plotly JSON; nothing if no trial's start is known.
 
-
-def times(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Return when each trial ran: a bar from its start to its end, in start order; trials side by
-    side ran together.
-
-    Args:
-        rows: Trials with their ``started``; one without ``ended`` lasts as long as its ``seconds``.
+    It shows when each trial ran, a bar from its start to its end, in start order; trials side by
+    side ran together. A trial without ``ended`` lasts as long as its ``seconds``.
     """
-    rows = sorted(rows, key=lambda row: int(row["number"]))
+    rows = [row for row in sweep["trials"] if row.get("started")]
+    if not rows:
+        return {}
+    rows.sort(key=lambda row: int(row["number"]))
     first, most = rows[-MOST_BARS:][0]["number"], rows[-1]["number"]
     title = "trial, in start order" + (f", the last {MOST_BARS}" if len(rows) > MOST_BARS else "")
     rows = rows[-MOST_BARS:]
@@ -296,7 +271,7 @@ def times(rows: Sequence[Mapping[str, Any]]) -> Figure:
         )
     traces = [trace for trace in traces if trace["x"]]
     number = each_one(title, most) | {"range": [most + 0.6, first - 0.6], "showgrid": False}
-    return figure_of(
+    figure = figure_of(
         traces,
         height=min(900, 150 + 22 * len(rows)),
         barmode="overlay",
@@ -304,6 +279,7 @@ def times(rows: Sequence[Mapping[str, Any]]) -> Figure:
         xaxis=titled("time (UTC)", type="date"),
         yaxis=number,
     )
+    return {"times": as_json(figure)}
 
 
 def _lasted(row: Mapping[str, Any]) -> float:
@@ -526,23 +502,22 @@ def importance(sweep: Mapping[str, Any]) -> dict[str, _Share]:
         trials.append(
             optuna.trial.create_trial(params=values, distributions=spaces, value=row["value"])
         )
-    direction: _Direction = "maximize" if sweep["objective"]["maximize"] else "minimize"
+    maximize = sweep["objective"]["maximize"]
     chance, count = Random(SEED), min(len(trials), MOST_RESAMPLED)
-    resampled = [_ped_anova(chance.choices(trials, k=count), direction) for _ in range(RESAMPLES)]
+    resampled = [_ped_anova(chance.choices(trials, k=count), maximize) for _ in range(RESAMPLES)]
     shares = {}
-    for name, value in _ped_anova(trials, direction).items():
-        drawn = sorted(again[name] for again in resampled)
-        low, high = _quantile(drawn, 0.05), _quantile(drawn, 0.95)
+    for name, value in _ped_anova(trials, maximize).items():
+        low, *_, high = quantiles([again[name] for again in resampled], n=20, method="inclusive")
         shares[name] = _Share(value=value, low=min(low, value), high=max(high, value))
     return shares
 
 
-def _ped_anova(trials: Sequence[Any], direction: _Direction) -> dict[str, float]:
+def _ped_anova(trials: Sequence[Any], maximize: bool) -> dict[str, float]:
     import warnings
 
     import optuna
 
-    study = optuna.create_study(direction=direction)
+    study = optuna.create_study(direction="maximize" if maximize else "minimize")
     study.add_trials(trials)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -698,14 +673,6 @@ def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str])
 def reliability(bins: Sequence[Mapping[str, Any]]) -> str:
     """Return accuracy against confidence of each bin; true probabilities are on the line."""
     low = min(0.5, *(row["confidence"] for row in bins))
-    ideal = {
-        "type": "scatter",
-        "x": [low, 1],
-        "y": [low, 1],
-        "mode": "lines",
-        "line": {"color": GOLD, "width": 2},
-        "hoverinfo": "skip",
-    }
     errors = {
         "type": "data",
         "symmetric": False,
@@ -723,23 +690,13 @@ def reliability(bins: Sequence[Mapping[str, Any]]) -> str:
         "hovertemplate": "said %{x:.3f}<br>right %{y:.3f} of %{customdata} items<extra></extra>",
     }
     axes = {"xaxis": titled("probability of the predicted class"), "yaxis": titled("right")}
-    return as_json(figure_of([ideal, measured], height=360, showlegend=False, **axes))
+    return as_json(figure_of([_diagonal(low, 1), measured], height=360, showlegend=False, **axes))
 
 
 def fit(points: Mapping[str, Sequence[float]]) -> str:
     """Return predicted against true numbers; a perfect model's points are on the line."""
-    ends = [
-        min(min(points["true"]), min(points["predicted"])),
-        max(max(points["true"]), max(points["predicted"])),
-    ]
-    ideal = {
-        "type": "scatter",
-        "x": ends,
-        "y": ends,
-        "mode": "lines",
-        "line": {"color": GOLD, "width": 2},
-        "hoverinfo": "skip",
-    }
+    low = min(min(points["true"]), min(points["predicted"]))
+    high = max(max(points["true"]), max(points["predicted"]))
     items = {
         "type": "scattergl",
         "x": points["true"],
@@ -749,7 +706,18 @@ def fit(points: Mapping[str, Sequence[float]]) -> str:
         "hovertemplate": "true %{x:,.4~r}<br>predicted %{y:,.4~r}<extra></extra>",
     }
     axes = {"xaxis": titled("true"), "yaxis": titled("predicted")}
-    return as_json(figure_of([ideal, items], height=420, showlegend=False, **axes))
+    return as_json(figure_of([_diagonal(low, high), items], height=420, showlegend=False, **axes))
+
+
+def _diagonal(low: float, high: float) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "x": [low, high],
+        "y": [low, high],
+        "mode": "lines",
+        "line": {"color": GOLD, "width": 2},
+        "hoverinfo": "skip",
+    }
 
 
 def residuals(points: Mapping[str, Sequence[float]]) -> str:

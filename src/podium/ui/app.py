@@ -4,15 +4,14 @@ Viewers of the same page share one view, computed in a thread pool of its own.
 """
 
 import asyncio
-import gzip
 import hmac
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from importlib import resources
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -31,6 +30,7 @@ from starlette.routing import Route
 
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.files.documents import load_json
+from podium.reports.page import embedded, plotly
 from podium.serving.raw import predict_raw, read_raw
 from podium.serving.service import GONE
 from podium.ui.actions import ACTIONS, Action
@@ -274,11 +274,7 @@ def _trouble(request: Request, error: PodiumError) -> Response:
 
 def _whole(request: Request, view: View) -> str:
     place = request.scope["path"].split("/")[1]
-    return view.html(place=place, figures=_joined(view.figures).replace("<", "\\u003c"))
-
-
-def _joined(figures: Mapping[str, str]) -> str:
-    return "{" + ",".join(f"{json.dumps(name)}:{each}" for name, each in figures.items()) + "}"
+    return view.html(place=place, figures=embedded(view.figures))
 
 
 async def _changes(look: Callable[[], Awaitable[_Look]], pause: float) -> AsyncIterator[str]:
@@ -298,7 +294,7 @@ async def _changes(look: Callable[[], Awaitable[_Look]], pause: float) -> AsyncI
             name: figure for name, figure in view.figures.items() if figures.get(name) != figure
         }
         news = [f'"html":{json.dumps(now)}'] if now != html else []
-        news.append(f'"figures":{_joined(changed)}')
+        news.append(f'"figures":{embedded(changed)}')
         if now != html or changed:
             html, figures, said = now, dict(view.figures), time.monotonic()
             yield "data: {" + ",".join(news) + "}\n\n"
@@ -340,7 +336,7 @@ def _static(request: Request) -> Response:
     file = request.path_params["file"]
     if file == "plotly.js":
         return Response(
-            _plotly(),
+            plotly(),
             media_type="text/javascript",
             headers={"Content-Encoding": "gzip", "Cache-Control": "max-age=3600"},
         )
@@ -348,10 +344,3 @@ def _static(request: Request) -> Response:
         raise NotFound(f"there is no file {file}")
     content = (resources.files(f"podium.{STATIC[file]}") / file).read_bytes()
     return Response(content, media_type="text/css" if file.endswith(".css") else "text/javascript")
-
-
-@cache
-def _plotly() -> bytes:
-    return gzip.compress(
-        (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes(), 6, mtime=0
-    )
