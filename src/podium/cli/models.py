@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium import __version__
 from podium.cli.model_serving import deploy, drift, metrics
 from podium.cli.model_upkeep import COMMANDS
 from podium.cli.options import Commands, open_registry, read_token, registry_options
@@ -424,7 +423,7 @@ def _sbom(name: str, ref: str, storage: str | None) -> None:
     from podium.models.sbom import bill_of_materials
 
     version = open_registry(storage)[name].version(ref)
-    echo(json.dumps(bill_of_materials(version, __version__), indent=1))
+    echo(json.dumps(bill_of_materials(version), indent=1))
 
 
 @models.command("power")

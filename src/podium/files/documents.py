@@ -191,7 +191,7 @@ def load_json(
     return value
 
 
-def parse(kind: type[T], value: Any, name: str) -> T:
+def parse(kind: type[T], value: Any, name: str, field: str = "") -> T:
     """Convert a value to a dataclass, a plain type, a time, or a ``list``, ``dict``, ``tuple`` or
     union of these.
 
@@ -201,32 +201,31 @@ def parse(kind: type[T], value: Any, name: str) -> T:
     Args:
         value: Result of load_json or load_yaml.
         name: Name of the file, for errors.
+        field: Path of the value in the file, if it is a member of the document.
 
     Raises:
         InvalidInput: The value has another type; the message names the file and the field.
     """
-    return cast(T, parse_member(kind, value, name, ""))
+    return cast(T, _parse(kind, value, name, field))
 
 
-def parse_member(kind: Any, value: Any, name: str, field: str) -> Any:
-    """Convert a member of a document as parse does; field is its path in the file."""
+def _parse(kind: Any, value: Any, name: str, field: str) -> Any:
     origin, args = get_origin(kind), get_args(kind)
     if kind is Any:
         return value
     if origin in (Union, types.UnionType):  # the type the value has, else the first
-        return parse_member(type(value) if type(value) in args else args[0], value, name, field)
+        return _parse(type(value) if type(value) in args else args[0], value, name, field)
     if is_dataclass(kind):
         return _parse_dataclass(kind, value, name, field)
     if origin in (list, tuple):
         items = _expect(list, value, name, field)
         return origin(
-            parse_member(args[0], item, name, f"{field}[{at}]") for at, item in enumerate(items)
+            _parse(args[0], item, name, f"{field}[{at}]") for at, item in enumerate(items)
         )
     if origin in (dict, Mapping):
         members = _expect(dict, value, name, field)
         return {
-            key: parse_member(args[1], item, name, _join(field, key))
-            for key, item in members.items()
+            key: _parse(args[1], item, name, _join(field, key)) for key, item in members.items()
         }
     if kind is datetime:
         return _parse_time(value, name, field)
@@ -242,9 +241,7 @@ def _parse_dataclass(kind: Any, value: Any, name: str, field: str) -> Any:
     members: dict[str, Any] = {}
     for member, hint in _members(kind):
         if member.name in given:
-            members[member.name] = parse_member(
-                hint, given[member.name], name, _join(field, member.name)
-            )
+            members[member.name] = _parse(hint, given[member.name], name, _join(field, member.name))
         elif member.default is MISSING and member.default_factory is MISSING:
             raise InvalidInput(
                 f"{name} has no {_join(field, member.name)}", "was it written by another program?"

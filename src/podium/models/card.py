@@ -7,13 +7,14 @@ from typing import Any
 
 from podium.display.text import brief, figure, one_line, size, when
 from podium.errors import PodiumError
-from podium.files.documents import load_json
+from podium.models.document import as_mapping, beside
 from podium.models.lineage import Lineage
 from podium.models.model import Model
 from podium.models.record import Record
 from podium.models.shared_items import TestItems
 from podium.models.task import decision_threshold
 from podium.models.version import Version
+from podium.prediction.predictor import PREPROCESSING
 from podium.scoring import METRICS
 from podium.scoring.intervals import figure_interval
 
@@ -39,7 +40,7 @@ def card(version: Version) -> str:
         "Training": _facts(_training(version, lineage)),
         "Settings": _facts(version.hyperparameters),
         "Promotion": _promotion(model, version),
-        "Environment": _facts(_plain(metadata.get("environment"))),
+        "Environment": _facts(as_mapping(metadata.get("environment"))),
         "Files": _files(version),
         "What is not known": [_UNKNOWN],
     }
@@ -77,10 +78,9 @@ def _use(version: Version) -> list[str]:
 
 def _taken(version: Version) -> list[str]:
     """Return what raw items it takes, by the preprocessing that is stored with it."""
-    if "preprocessing.json" not in version.files:
+    described = as_mapping(beside(version, PREPROCESSING))
+    if not described:
         return []
-
-    described = _plain(load_json(version.read("preprocessing.json"), "preprocessing.json"))
     columns = described.get("columns") or []
     names = [f"{column.get('name')} ({column.get('kind')})" for column in columns]
     kind = {"image": "pictures", "table": "rows", "text": "sentences"}.get(
@@ -144,7 +144,7 @@ def _classes(version: Version) -> list[str]:
 
 
 def _data(version: Version, lineage: Lineage) -> dict[str, Any]:
-    metadata = _plain(version.metadata.get("dataset"))
+    metadata = as_mapping(version.metadata.get("dataset"))
     warnings = metadata.get("warnings")
     return {
         "data": lineage.data,
@@ -156,12 +156,12 @@ def _data(version: Version, lineage: Lineage) -> dict[str, Any]:
 
 
 def _training(version: Version, lineage: Lineage) -> dict[str, Any]:
-    origin, code = version.facts.origin, _plain(version.metadata.get("code"))
+    origin, code = version.facts.origin, as_mapping(version.metadata.get("code"))
     return {
         "run": lineage.run,
         "sweep": lineage.sweep,
         lineage.kind: lineage.name,
-        "chosen because": _plain(version.metadata.get("origin")).get("why"),
+        "chosen because": as_mapping(version.metadata.get("origin")).get("why"),
         "files from": origin.uri,
         "image": version.facts.image,
         "podium": version.facts.code_version,
@@ -193,10 +193,6 @@ def _files(version: Version) -> list[str]:
         for name, record in sorted(version.files.items())
     ]
     return _table(["file", "size", "sha256"], rows)
-
-
-def _plain(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _facts(facts: Mapping[str, Any]) -> list[str]:

@@ -268,7 +268,7 @@ _ALL = (
     Criterion(
         name="fresh",
         sentence="wins bets on the items that came since the champion was promoted: by more than MARGIN",
-        read=fresh.read_margin,
+        read=_number("fresh", lambda value: value >= 0, "0 <= fresh"),
         default=0.0,
         compares=True,
         check=fresh.check_metric,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from podium.display.text import digits, figure, when
+from podium.models.document import as_mapping
 from podium.models.record import Record
 from podium.models.task import decision_threshold
 
@@ -19,12 +20,12 @@ def described(version: "Version", later: Record | None = None) -> dict[str, str]
     """
     metadata = version.metadata
     dataset, origin, environment = (
-        _mapping(metadata.get(key)) for key in ("dataset", "origin", "environment")
+        as_mapping(metadata.get(key)) for key in ("dataset", "origin", "environment")
     )
     by = f" by run {metadata['run_id']}" if metadata.get("run_id") else ""
     maker = (origin.get(key) for key in ("kind", "name", "experiment", "why"))
-    digest, code = dataset.get("digest"), _mapping(metadata.get("code")).get("digest")
-    counts = _mapping(dataset.get("counts"))
+    digest, code = dataset.get("digest"), as_mapping(metadata.get("code")).get("digest")
+    counts = as_mapping(dataset.get("counts"))
     pairs = {
         "created": f"{when(version.created)} UTC{by}",
         "from": ", ".join(str(part) for part in maker if part is not None),
@@ -37,7 +38,7 @@ def described(version: "Version", later: Record | None = None) -> dict[str, str]
         "measured later": _later(later) if later else "",
         "chosen by": _words(_by_part(metadata, "validation_")),
         "reported": _words(metadata.get("reported")),
-        "its trial": _words(_mapping(metadata.get("trial")).get("metrics")),
+        "its trial": _words(as_mapping(metadata.get("trial")).get("metrics")),
         "settings": _words(metadata.get("hyperparameters")),
         "code": _words(
             {
@@ -52,10 +53,6 @@ def described(version: "Version", later: Record | None = None) -> dict[str, str]
     return {name: str(value) for name, value in pairs.items() if value}
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _later(record: Record) -> str:
     grounds = record.grounds
     value = figure(grounds.champion_value) if grounds.champion_value is not None else "-"
@@ -65,7 +62,7 @@ def _later(record: Record) -> str:
 def _by_part(metadata: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """Return the metrics on the test part, or those on the validation part, by which the model was
     chosen."""
-    metrics = _mapping(metadata.get("metrics"))
+    metrics = as_mapping(metadata.get("metrics"))
     return {
         name: value
         for name, value in metrics.items()
@@ -75,7 +72,7 @@ def _by_part(metadata: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 def _words(value: Any) -> str:
     pairs = (
-        (name, item) for name, item in _mapping(value).items() if item not in (None, "", [], {})
+        (name, item) for name, item in as_mapping(value).items() if item not in (None, "", [], {})
     )
     return ", ".join(
         f"{name} {digits(item) if isinstance(item, float) else item}".strip()

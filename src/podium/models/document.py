@@ -6,15 +6,19 @@ import logging
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from podium.errors import Damaged, InvalidInput, PodiumError
-from podium.files.documents import MAX_JSON, MAX_JSON_DEPTH, load_json, parse_member
+from podium.files.documents import MAX_JSON, MAX_JSON_DEPTH, load_json, parse
 from podium.storage import Storage, absolute, local_path
 from podium.system.settings import STORAGE, Settings
+
+if TYPE_CHECKING:
+    from podium.models.version import Version
 
 CARD = "MODEL_CARD.md"
 """Name of the model card beside the files of an exported version."""
@@ -179,7 +183,7 @@ def warn_once(message: str) -> None:
 def read_as(
     kind: Any, value: Any, where: str, field: str = "", *, error: type[PodiumError] = Damaged
 ) -> Any:
-    """Convert plain values to a dataclass or another type, see podium.files.documents.parse_member.
+    """Convert plain values to a dataclass or another type, see podium.files.documents.parse.
 
     Args:
         value: The parsed document, or a member of it.
@@ -187,7 +191,7 @@ def read_as(
         error: What is raised if it does not fit.
     """
     try:
-        return parse_member(kind, value, where, field)
+        return parse(kind, value, where, field)
     except InvalidInput as problem:
         raise error(problem.message, problem.hint) from None
 
@@ -197,6 +201,23 @@ def without_nulls(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {key: without_nulls(member) for key, member in value.items() if member is not None}
+
+
+def beside(version: "Version", file: str) -> Any:
+    """Return the JSON document in a file of a version; {} where it has no such file.
+
+    Raises:
+        InvalidInput: It is not JSON.
+        Damaged: It is not what was uploaded.
+    """
+    if file not in version.files:
+        return {}
+    return load_json(version.read(file), f"{file} of {version.title}")
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """Return an object of the metadata as it is, and an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def is_count(value: Any) -> bool:

@@ -1,7 +1,6 @@
 """A version in the form that another program takes: MLflow, Triton, or a registry of container
 images."""
 
-import hashlib
 import json
 import shutil
 import tarfile
@@ -13,10 +12,11 @@ from podium.errors import InvalidInput
 from podium.files.drafts import appearing
 from podium.models import export_mlflow
 from podium.models.card import card
-from podium.models.document import CARD
-from podium.models.export_mlflow import GRAPH, graph_of
+from podium.models.document import CARD, sha256_of
+from podium.models.export_mlflow import graph_of
 from podium.models.signature import require_trusted
 from podium.models.version import Version
+from podium.prediction.command import ONNX
 from podium.scoring.model import Tensor
 from podium.storage.base import Progress
 from podium.system.plugins import Table
@@ -46,10 +46,10 @@ def _write_triton(version: Version, directory: Path) -> None:
                 f"{version.title} has {tensor.name} of {tensor.dtype}, but Triton serves tensors of plain types only",
                 'leave maps out when it is made: skl2onnx.to_onnx(…, options={"zipmap": False})',
             )
-    content = version.read(GRAPH)
+    content = version.read(ONNX)
     numbered = directory / version.name / "1"
     numbered.mkdir(parents=True)
-    (numbered / GRAPH).write_bytes(content)
+    (numbered / ONNX).write_bytes(content)
     (numbered.parent / "config.pbtxt").write_text(
         _config(version.name, graph.inputs, graph.outputs)
     )
@@ -150,18 +150,16 @@ def _layer(version: Version, directory: Path, blobs: Path) -> dict[str, Any]:
                 with path.open("rb") as content:
                     tar.addfile(entry, content)
     shutil.rmtree(files)
-    with archive.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-    size = archive.stat().st_size
+    digest, size = sha256_of(archive)
     archive.rename(blobs / digest)
     return {"mediaType": _LAYER, "digest": f"sha256:{digest}", "size": size}
 
 
 def _document(document: dict[str, Any], media_type: str, blobs: Path) -> dict[str, Any]:
     content = json.dumps(document, separators=(",", ":")).encode()
-    digest = hashlib.sha256(content).hexdigest()
+    digest, size = sha256_of(content)
     (blobs / digest).write_bytes(content)
-    return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(content)}
+    return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": size}
 
 
 FORMS = Table[Callable[[Version, Path], None]](

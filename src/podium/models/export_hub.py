@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from podium.display.text import figure, one_line
 from podium.errors import Failed, InvalidInput
-from podium.models.export_mlflow import GRAPH
 from podium.models.signature import require_trusted
 from podium.models.version import Version
+from podium.prediction.command import ONNX
 from podium.system.machine import user_name
 
 if TYPE_CHECKING:
@@ -51,8 +51,6 @@ def check_address(uri: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """A version's entry in a hub."""
-
     uri: str
 
     form: str | None
@@ -81,7 +79,7 @@ class _Entry:
 
 
 def _format(version: Version) -> tuple[str | None, str | None]:
-    if GRAPH in version.files:
+    if ONNX in version.files:
         return "onnx", "1"
     if version.is_command:
         return "podium-command", None
@@ -134,7 +132,7 @@ def register(
         number = _registered(client, version)
         _point(client, version.name, champion)
     except Exception as error:  # of aiohttp, of its client's two layers, of pydantic
-        reason, hint = _reason(error, uri)
+        reason, hint = _reason(error)
         raise Failed(f"{version.title} is not registered at {uri}: {reason}", hint) from error
     return number
 
@@ -198,8 +196,7 @@ def _point(client: "ModelRegistryClient", name: str, champion: str | None) -> No
         client.update_model(model)
 
 
-def _reason(error: Exception, uri: str) -> tuple[str, str]:
-    """Return why it failed, and what to do."""
+def _reason(error: Exception) -> tuple[str, str]:
     status = getattr(error, "status", None)  # of the server's answer
     if status in (401, 403) or "user token" in str(error):
         return (

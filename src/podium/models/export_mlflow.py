@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 from podium.errors import Failed, InvalidInput
 from podium.files.yaml_loader import dump
 from podium.models.document import command
+from podium.models.ledger import CHAMPION
 from podium.models.mlflow import (
-    CHAMPION,
     EXPORT_TAG,
     VERSION_TAG,
     check_tracking,
     client_of,
+    experiment_of,
     reason_of,
 )
 from podium.models.version import Version
+from podium.prediction.command import ONNX
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
     from podium.scoring.model import OnnxModel, Tensor
-
-GRAPH = "model.onnx"
 
 
 def write(version: Version, directory: Path) -> None:
@@ -36,9 +36,9 @@ def write(version: Version, directory: Path) -> None:
         InvalidInput: It is not an ONNX graph.
     """
     graph = graph_of(version, "mlflow")
-    content = version.read(GRAPH)
+    content = version.read(ONNX)
     directory.mkdir()
-    (directory / GRAPH).write_bytes(content)
+    (directory / ONNX).write_bytes(content)
     (directory / "MLmodel").write_text(dump(_description(version, graph, len(content))))
     packages = [
         "mlflow>=3",
@@ -82,20 +82,20 @@ def _description(version: Version, graph: "OnnxModel", size: int) -> dict[str, A
         "podium.model": version.name,
         VERSION_TAG: version.version,
         "podium.run": version.facts.run_id,
-        "podium.sha256": version.files[GRAPH].sha256,
+        "podium.sha256": version.files[ONNX].sha256,
     }
     environment = {"conda": "conda.yaml", "virtualenv": "python_env.yaml"}
     document: dict[str, Any] = {
         "flavors": {
             "onnx": {
                 "code": None,
-                "data": GRAPH,
+                "data": ONNX,
                 "onnx_session_options": None,
                 "onnx_version": installed("onnx"),
                 "providers": ["CPUExecutionProvider"],
             },
             "python_function": {
-                "data": GRAPH,
+                "data": ONNX,
                 "env": environment,
                 "loader_module": "mlflow.onnx",
                 "python_version": platform.python_version(),
@@ -140,13 +140,10 @@ def register(version: Version, directory: Path, uri: str, *, champion: bool) -> 
     """
     check_tracking(uri, here=True)
     os.environ.setdefault(
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1"
-    )  # somebody waits: its own seven take minutes
-    os.environ.setdefault(
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true"
     )  # the command's own output goes there
     try:
-        client = client_of(uri)
+        client = client_of(uri, is_awaited=True)
         number = _registered(client, version, directory, uri)
         if champion:
             client.set_registered_model_alias(version.name, CHAMPION, number)
@@ -161,21 +158,18 @@ def register(version: Version, directory: Path, uri: str, *, champion: bool) -> 
 def _registered(client: "MlflowClient", version: Version, directory: Path, uri: str) -> str:
     known = client.search_model_versions(f"name = '{version.name}'")
     for there in known:
-        if (there.tags.get(VERSION_TAG), there.tags.get(EXPORT_TAG)) == (version.version, GRAPH):
+        if (there.tags.get(VERSION_TAG), there.tags.get(EXPORT_TAG)) == (version.version, ONNX):
             return str(there.version)
     if not client.search_registered_models(f"name = '{version.name}'"):
         client.create_registered_model(version.name)
     run, source = None, directory.absolute().as_uri()
     if not uri.startswith("sqlite:"):  # a server refuses a source that it cannot see
-        experiment = client.get_experiment_by_name(version.name)
-        experiment_id = (
-            str(experiment.experiment_id) if experiment else client.create_experiment(version.name)
+        made = client.create_run(
+            experiment_of(client, version.name), run_name=f"export {version.version}"
         )
-        run = str(
-            client.create_run(experiment_id, run_name=f"export {version.version}").info.run_id
-        )
+        run = str(made.info.run_id)
         client.log_artifacts(run, str(directory), "export")
         client.set_terminated(run)
         source = f"{client.get_run(run).info.artifact_uri}/export"
-    tags = {VERSION_TAG: version.version, EXPORT_TAG: GRAPH}
+    tags = {VERSION_TAG: version.version, EXPORT_TAG: ONNX}
     return str(client.create_model_version(version.name, source, run, tags=tags).version)

@@ -118,20 +118,6 @@ class NewItems:
         return cls(units=units, known=np.concatenate([_short(own), *spent]), before=before)
 
 
-def read_margin(text: str) -> float:
-    """Read the value of the word.
-
-    Raises:
-        InvalidInput: It is no number of 0 or more.
-    """
-    try:
-        margin = float(text)
-    except ValueError:
-        raise InvalidInput(f"the margin of fresh is a number, not {text!r}", "fresh=.005") from None
-    require(0 <= margin < math.inf, "0 <= fresh", fresh=text)
-    return margin
-
-
 def check_metric(margin: float, metric: "Metric") -> None:
     """Refuse a metric that is no mean over the items.
 

@@ -105,6 +105,11 @@ class State:
             "history": [record.to_json() for record in self.history],
         }
 
+    def with_token(self, version: str, token: str | None) -> "State":
+        """Return it with another token of a version's deletion, or without one."""
+        others = {name: held for name, held in self.deleting.items() if name != version}
+        return replace(self, deleting=others | ({} if token is None else {version: token}))
+
     def has(self, record: Record) -> bool:
         """Return whether a record was written, so that a lost answer is recognized."""
         return any(known.id == record.id for known in self.history)
@@ -178,14 +183,14 @@ class Ledger:
                 self._seen = changed, entry.etag
                 return changed
 
-    def hand_over(self, version: str, held: str, token: str) -> bool:
-        """Replace the token of a version's deletion; return False if another process did so
-        before."""
+    def hand_over(self, version: str, held: str, token: str | None) -> bool:
+        """Replace the token of a version's deletion, or remove it; return False if another process
+        did so before."""
 
         def take(state: State) -> State | None:
             if state.deleting.get(version) != held:
                 return None
-            return replace(state, deleting={**state.deleting, version: token})
+            return state.with_token(version, token)
 
         return self.change(take).deleting.get(version) == token
 

@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 
 from podium import __version__
 from podium.display.text import when
-from podium.models.document import is_count
+from podium.models.document import as_mapping, is_count
 from podium.models.model import Model
 from podium.models.version import Version
 
@@ -49,10 +49,9 @@ class Lineage:
             served_by: Addresses of servers that answer with it now, as far as they are known.
         """
         metadata, facts = version.metadata, version.facts
-        data, origin = metadata.get("dataset"), facts.origin
-        counts = data.get("counts") if isinstance(data, dict) else None
-        known = counts.items() if isinstance(counts, dict) else ()
-        parts = ", ".join(f"{count:,} {part}" for part, count in known if is_count(count))
+        origin = facts.origin
+        counts = as_mapping(as_mapping(metadata.get("dataset")).get("counts"))
+        parts = ", ".join(f"{count:,} {part}" for part, count in counts.items() if is_count(count))
         champion = model.aliases().get("champion")
         holds = champion is not None and champion.version == version.version
         return cls(

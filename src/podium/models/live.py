@@ -23,7 +23,7 @@ from podium.errors import Damaged, InvalidInput
 from podium.files.documents import foreign
 from podium.models.document import command
 from podium.models.recorded import Answer, Exchange, Recording, digest_of
-from podium.models.shared_items import Measured, TestItems, seen_by
+from podium.models.shared_items import Measured, TestItems, seen_by, unknown_training
 from podium.models.task import decision_threshold
 from podium.models.version import Version
 from podium.scoring.scores import check_predictions
@@ -269,9 +269,7 @@ class LiveItems:
         if failed := sum(answer is None for answer in given.values()):
             notes.append(f"{version.version} failed on {plural(failed, 'recorded request')}")
         if (seen := seen_by(version)) is None:
-            notes.append(
-                f"it is not known which items {version.title} was trained on: some of the live items may be among them"
-            )
+            notes.append(unknown_training(version.title, "live items"))
         else:
             hashes = np.array([int(answer.items[at], 16) for answer, at in chosen], np.uint64)
             fair[answered] = ~np.isin(hashes, seen.hashes)

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.files.documents import foreign
 from podium.models.document import command
+from podium.models.ledger import CHAMPION
 from podium.models.record import Record
 from podium.system.pod import POD_NAME
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from podium.models.championship import Championship
 
-CHAMPION = "champion"
 _INSTALL = "pip install 'podium-ml[mlflow]', or mlflow-skinny"
 VERSION_TAG = "podium.version"
 EXPORT_TAG = "podium.export"
@@ -92,10 +92,7 @@ def _logged_to(model: "Championship", *versions: str | None) -> str:
 
 
 def _move_champion(uri: str, moved: Record) -> str:
-    os.environ.setdefault(
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1"
-    )  # somebody waits: its own seven take minutes
-    client = client_of(uri)
+    client = client_of(uri, is_awaited=True)
     version = find_version(client, moved.name, moved.version)
     if version is None:
         raise NotFound(f"{moved.name} {moved.version} was not logged there")
@@ -116,12 +113,24 @@ def reason_of(error: Exception) -> str:
     )
 
 
-def client_of(uri: str) -> "MlflowClient":
-    """Return a client of an MLflow server or database."""
+def client_of(uri: str, *, is_awaited: bool = False) -> "MlflowClient":
+    """Return a client of an MLflow server or database.
+
+    Args:
+        is_awaited: Whether a person waits: its own seven retries take minutes.
+    """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read at the import
+    if is_awaited:
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
+def experiment_of(client: "MlflowClient", name: str) -> str:
+    """Return the id of an experiment, which is made where there is none."""
+    known = client.get_experiment_by_name(name)
+    return str(known.experiment_id) if known else client.create_experiment(name)
 
 
 def find_version(client: "MlflowClient", name: str, version: str) -> str | None:

@@ -217,7 +217,6 @@ def _of_accuracy(
             that err independently, which is the most that is usual.
         earlier: What the history knows of the test part.
     """
-    _check_rule(rule)
     least_gain = _least_gain(rule, metric, items, accuracy, earlier)
 
     def power(better: float) -> float:
@@ -240,7 +239,6 @@ def _of_versions(
     Raises:
         InvalidInput: The items show no spread of the difference.
     """
-    _check_rule(rule)
     champion, other = seen.of(metric)
     exact, drawn = metric.counts_hits and seen.groups is None, list[tuple[float, float | None]]()
     if exact and (changed := np.logical_or(*only_right(seen.target, other, champion))).any():

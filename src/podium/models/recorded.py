@@ -55,8 +55,6 @@ class Exchange:
     """By version; a version that failed is missing."""
 
     failed: tuple[str, ...]
-    """Versions that failed."""
-
     digests: Mapping[str, str]
     """digest_of each of them: another registry may have another model of that name."""
 

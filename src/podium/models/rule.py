@@ -35,8 +35,6 @@ PRIOR_SPREAD = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class _Shrinkage:
-    """Shrinkage of figures towards their mean."""
-
     mean: float
     noise: float
     """Squared standard error of one figure."""
@@ -379,12 +377,13 @@ def shrunk_figures(compared: "Comparison", units: int, earlier: Earlier) -> dict
 def _check(what: str, predictions: "np.ndarray", target: "np.ndarray", metric: "Metric") -> None:
     if not len(target):
         raise InvalidInput(f"there are no items to measure {metric.name} on")
+    from podium.scoring.families import class_count
     from podium.scoring.scores import check_predictions
 
     check_predictions(
         predictions,
         target,
-        classes=_classes(predictions) if target.dtype.kind in "iu" else None,
+        classes=class_count(predictions) if target.dtype.kind in "iu" else None,
         name=f"the {what}",
     )
     kinds = {"classification": "iu", "regression": "f", None: "iuf"}[metric.kind]
@@ -408,10 +407,6 @@ def _check(what: str, predictions: "np.ndarray", target: "np.ndarray", metric: "
             raise InvalidInput(
                 f"the {what} has {predictions.shape[1]} classes, but the target has a {target.max()}"
             )
-
-
-def _classes(predictions: "np.ndarray") -> int:
-    return int(predictions.shape[1] if predictions.ndim == 2 else predictions.max() + 1)
 
 
 def figures(compared: "Comparison") -> dict[str, Any]:

@@ -10,18 +10,15 @@ import re
 import uuid
 from typing import Any
 
+from podium import __version__
 from podium.models.version import Version
 from podium.system.machine import PACKAGES
 
 _MODEL, _DATA, _IMAGE = "model", "data:training", "image:training"
 
 
-def bill_of_materials(version: Version, podium: str) -> dict[str, Any]:
-    """Return the document; the same version gives the same one.
-
-    Args:
-        podium: Version of this program.
-    """
+def bill_of_materials(version: Version) -> dict[str, Any]:
+    """Return the document; the same version gives the same one."""
     facts = version.facts
     parts = [*_files(version), *_data(version), *_packages(version), *_image(version)]
     origin = {"run": facts.run_id, "code": facts.code_version, "trained from": facts.origin.uri}
@@ -44,7 +41,9 @@ def bill_of_materials(version: Version, podium: str) -> dict[str, Any]:
         "version": 1,
         "metadata": {
             "timestamp": f"{version.created:%Y-%m-%dT%H:%M:%SZ}",
-            "tools": {"components": [{"type": "application", "name": "podium", "version": podium}]},
+            "tools": {
+                "components": [{"type": "application", "name": "podium", "version": __version__}]
+            },
             "component": model,
         },
         "components": parts,

@@ -9,7 +9,7 @@ in use.
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -26,7 +26,8 @@ from podium.data.seen import (
 )
 from podium.display.text import are, listed, plural
 from podium.errors import Damaged, InvalidInput
-from podium.files.documents import foreign, load_json
+from podium.files.documents import foreign
+from podium.models.document import beside
 from podium.models.task import (
     Task,
     class_names,
@@ -417,7 +418,8 @@ def _prepare(
     """
     name = version.title
     Task.of(held_out.info).require_same(version)
-    taken = held_out.inputs_for(_preprocessing(version), name)
+    own = beside(version, PREPROCESSING)
+    taken = held_out.inputs_for(own if "kind" in own else {}, name)
     seen = seen_by(version)
     notes = _unknown(version, held_out.info.test_digest) if seen is None else ()
     return taken, *unseen(taken, held_out.groups, seen), notes
@@ -449,9 +451,11 @@ def _unknown(version: Version, test_digest: str | None) -> tuple[str, ...]:
     return (unknown_training(version.title),)
 
 
-def unknown_training(name: str) -> str:
-    """Say that nobody knows whether a model has seen the test items."""
-    return f"it is not known which items {name} was trained on: some of the test items may be among them"
+def unknown_training(name: str, items: str = "test items") -> str:
+    """Say that nobody knows whether a model has seen some items."""
+    return (
+        f"it is not known which items {name} was trained on: some of the {items} may be among them"
+    )
 
 
 def seen_by(version: Version) -> SeenItems | None:
@@ -466,13 +470,6 @@ def stored_hashes(version: Version) -> np.ndarray | None:
     if TEST_ITEMS not in version.files:
         return None
     return parse_hashes(version.read(TEST_ITEMS), f"{TEST_ITEMS} of {version.title}")
-
-
-def _preprocessing(version: Version) -> Mapping[str, Any]:
-    if PREPROCESSING not in version.files:
-        return {}
-    own: Mapping[str, Any] = load_json(version.read(PREPROCESSING), PREPROCESSING)
-    return own if "kind" in own else {}
 
 
 def _stored_for(version: Version, held_out: HeldOut) -> np.ndarray | None:

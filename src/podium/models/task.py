@@ -1,12 +1,13 @@
 """The task of a model: its target, its kind and its classes. A model's name stands for one task."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from podium.data.schema import DatasetInfo
 from podium.display.text import listed
 from podium.errors import InvalidInput
-from podium.files.documents import load_json
+from podium.models.document import as_mapping, beside
 from podium.prediction.predictor import PREPROCESSING
 from podium.scoring.threshold import THRESHOLD, Threshold
 
@@ -102,10 +103,7 @@ def decision_threshold(version: "Version") -> Threshold | None:
         InvalidInput: Its file cannot be read.
         Damaged: Its file is not what was uploaded.
     """
-    if THRESHOLD not in version.files:
-        return None
-    given = load_json(version.read(THRESHOLD), THRESHOLD)
-    return Threshold.read(given, f"{THRESHOLD} of {version.title}")
+    return Threshold.read(beside(version, THRESHOLD), f"{THRESHOLD} of {version.title}")
 
 
 def class_names(version: "Version") -> tuple[str, ...]:
@@ -115,11 +113,8 @@ def class_names(version: "Version") -> tuple[str, ...]:
     return tuple(map(str, own)) if isinstance(own, list) and own else version.facts.dataset.classes
 
 
-def _described(version: "Version") -> dict[str, object]:
-    if PREPROCESSING not in version.files:
-        return {}
-    own = load_json(version.read(PREPROCESSING), PREPROCESSING)
-    return own if isinstance(own, dict) else {}
+def _described(version: "Version") -> Mapping[str, Any]:
+    return as_mapping(beside(version, PREPROCESSING))
 
 
 def _other_task(model: str, why: str) -> InvalidInput:

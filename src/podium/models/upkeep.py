@@ -11,7 +11,7 @@ that slept while others finished the deletion and the version was uploaded again
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -63,7 +63,6 @@ class Garbage:
 
     modified: datetime
     version: str | None
-    """The version it belongs to, if any."""
 
 
 def verify(
@@ -337,9 +336,8 @@ def delete_version(ledger: Ledger, version: str, reason: str) -> Record:
                 f"{command(f'models history {ledger.name}', ledger.storage)} shows by which",
             )
         return replace(
-            state,
-            versions=_without(state.versions, version),
-            deleting={**state.deleting, version: token},
+            state.with_token(version, token),
+            versions={name: held for name, held in state.versions.items() if name != version},
             collected=token,
             history=(*state.history, event),
         )
@@ -372,7 +370,7 @@ def _collect(ledger: Ledger, name: str, token: str, grace: timedelta) -> bool:
     it."""
     newest = max((entry.modified for entry in ledger.entries(name)), default=None)
     if newest and newest > datetime.now(UTC) - grace:
-        _release(ledger, name, token)
+        ledger.hand_over(name, token, None)
         return False
     return _clear(ledger, name, token)
 
@@ -393,21 +391,8 @@ def _clear(ledger: Ledger, name: str, token: str) -> bool:
             ledger.storage.delete(entry.key, if_match=entry.etag)
     except Conflict:
         return False
-    return _release(ledger, name, token)
-
-
-def _release(ledger: Ledger, name: str, token: str) -> bool:
-    def free(state: State) -> State | None:
-        if state.deleting.get(name) != token:
-            return None
-        return replace(state, deleting=_without(state.deleting, name))
-
-    ledger.change(free)
+    ledger.hand_over(name, token, None)
     return True
-
-
-def _without(members: Mapping[str, str], name: str) -> dict[str, str]:
-    return {key: value for key, value in members.items() if key != name}
 
 
 def _unnamed(ledger: Ledger, state: State) -> list[str]:

@@ -96,11 +96,6 @@ class Upload:
             progress=progress,
         )
 
-    @property
-    def storage(self) -> Storage:
-        """Where it goes."""
-        return self.ledger.storage
-
     def run(self) -> Version:
         """Write the files, then metadata.json, then the version's name into the document; return
         the version, or the equal one that is there already.
@@ -135,7 +130,7 @@ class Upload:
         if not ledger.hand_over(name, old, token):
             raise self._busy()
         # By the storage's own clock, as the token's time is: those of two hosts may differ by hours.
-        taken = self.storage.head(ledger.key)
+        taken = self.ledger.storage.head(ledger.key)
         if taken is None or _is_recent(began, taken.modified):
             raise self._busy()
         known = {f"{self.version.prefix}/{file}" for file in self.version.files}
@@ -145,7 +140,7 @@ class Upload:
                 raise self._busy()
             try:
                 for left in other:
-                    self.storage.delete(left.key, if_match=left.etag)
+                    self.ledger.storage.delete(left.key, if_match=left.etag)
             except Conflict as error:
                 raise self._busy() from error
         return token
@@ -160,7 +155,7 @@ class Upload:
         key = f"{self.version.prefix}/{file}"
         content, record = self.files[file], self.version.files[file]
         try:
-            if over_leftovers and (left := self.storage.head(key)):
+            if over_leftovers and (left := self.ledger.storage.head(key)):
                 entry = self._write(key, content, left.etag, progress)
             else:
                 entry = self._write(key, content, None, progress)
@@ -179,14 +174,14 @@ class Upload:
         age. Over those of a deleted version an equal file is our own, of which the answer was lost.
         """
         for _ in range(_RENEWALS):
-            sha256, left = _stored(self.storage, key)
+            sha256, left = _stored(self.ledger.storage, key)
             if sha256 != self.version.files[file].sha256:
                 if over_leftovers:
                     break
                 verify = f"models verify {self.version.name} --fix --grace 0"
                 raise InvalidInput(
                     f"an unfinished upload left another {file} in version {self.version.version}",
-                    f"choose another version, or clear it: {command(verify, self.storage)} deletes "
+                    f"choose another version, or clear it: {command(verify, self.ledger.storage)} deletes "
                     "whatever is unfinished",
                 )
             if over_leftovers:
@@ -206,11 +201,11 @@ class Upload:
         arrives twice, the second time late, then changes nothing. A copy within a server is written
         over whatever there is."""
         if not isinstance(content, Stored):
-            return self.storage.put(
+            return self.ledger.storage.put(
                 key, content, if_absent=over is None, if_match=over, progress=progress
             )
         source = content.entry
-        entry = self.storage.copy(
+        entry = self.ledger.storage.copy(
             key, content.storage, source.key, if_absent=over is None, source_etag=source.etag
         )
         if progress:
@@ -233,9 +228,8 @@ class Upload:
                 raise self._busy()
             if state.collected != looked:
                 return None
-            deleting = {key: value for key, value in state.deleting.items() if key != name}
-            versions = {**state.versions, name: digest}
-            return replace(state, versions=versions, deleting=deleting)
+            named = {**state.versions, name: digest}
+            return replace(state.with_token(name, None), versions=named)
 
         while True:
             # No reader sees half a version: it is named if nobody deletes files while they are looked at.
@@ -257,10 +251,12 @@ class Upload:
         bytes."""
         key = metadata_key(self.version.name, self.version.version)
         try:
-            self.storage.put(key, self.sealed, if_absent=True)
+            self.ledger.storage.put(key, self.sealed, if_absent=True)
         except Conflict:
-            content = self.storage.get(key, limit=MAX_BYTES + 1)
-            there = parse_metadata(content, self.storage, self.version.name, self.version.version)
+            content = self.ledger.storage.get(key, limit=MAX_BYTES + 1)
+            there = parse_metadata(
+                content, self.ledger.storage, self.version.name, self.version.version
+            )
             return self._same(there), content
         return self.version, self.sealed
 

@@ -6,18 +6,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.display.notebook import table
 from podium.display.text import figure, one_line
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound, PodiumError
-from podium.files.documents import load_json
 from podium.files.drafts import appearing
 from podium.models.document import (
     BACKUP,
     MAX_BYTES,
+    beside,
     command,
     is_count,
     plain,
@@ -95,8 +95,6 @@ class _ReportFacts:
     """The confusion matrix of a version on the test part."""
 
     classes: tuple[_NamedClass | str, ...] = ()
-    """Classes of the rows of the matrix."""
-
     confusion: tuple[Any, ...] = ()
     """[classes, classes] counts: rows are the true class, columns the predicted one."""
 
@@ -126,8 +124,6 @@ class _OriginFacts:
     """trial, training or upload."""
 
     name: str | None = None
-    """Name of the trial or the training."""
-
     experiment: str | None = None
 
     uri: str | None = None
@@ -152,8 +148,6 @@ class Facts:
     """On the test part."""
 
     constant: Constant = field(default_factory=Constant)
-    """The best constant guess on it, by the metric."""
-
     dataset: _DatasetFacts = _DatasetFacts()
     report: _ReportFacts = _ReportFacts()
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
@@ -381,10 +375,7 @@ class Version:
                 return CommandModel(name=self.title, fetch=self.fetch)
             return OnnxModel(self.read(ONNX), name=self.title)
 
-        def beside(file: str) -> Any:
-            return load_json(self.read(file), file) if file in self.files else {}
-
-        return Predictor(self.title, model, beside, self.facts.dataset.classes)
+        return Predictor(self.title, model, partial(beside, self), self.facts.dataset.classes)
 
     def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
         """Predict new items, as the Predictor of ``podium.open_model`` does; a command runs here,

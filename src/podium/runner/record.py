@@ -16,7 +16,7 @@ from typing import IO, Any
 from podium.cluster.traits import traits_of
 from podium.display.text import as_note, last_said
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError, suggestion
-from podium.files.documents import parse, parse_member, read_json
+from podium.files.documents import parse, read_json
 from podium.files.drafts import appearing
 from podium.kfp.parameters import pairs
 from podium.runner.messages import KFP, Event, stem
@@ -51,10 +51,8 @@ class Annotations:
 
     @classmethod
     def _of(cls, record: dict[str, Any], name: str) -> "Annotations":
-        note = parse_member(str, record.get("note", ""), name, "note")
-        return cls(
-            note=note, tags=parse_member(tuple[str, ...], record.get("tags", []), name, "tags")
-        )
+        note = parse(str, record.get("note", ""), name, "note")
+        return cls(note=note, tags=parse(tuple[str, ...], record.get("tags", []), name, "tags"))
 
     def noted(self, text: str) -> "Annotations":
         """Return them with another note; empty for none.
@@ -316,7 +314,7 @@ class RunRecord:
         """
         path = directory / "run.json"
         record = parse(cls, {**_record(directory), "directory": str(directory)}, str(path))
-        parse_member(
+        parse(
             datetime, record.began, str(path), "began"
         )  # it stays text, as it is shown and written
         # What is deleted, read and shown with a run follows from its id, steps and attempts: the directory has the id.

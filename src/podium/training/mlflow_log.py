@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from podium.models.mlflow import CHAMPION, VERSION_TAG, client_of, find_version, reason_of
+from podium.models.ledger import CHAMPION
+from podium.models.mlflow import VERSION_TAG, client_of, experiment_of, find_version, reason_of
 from podium.storage import path_of
 from podium.training.base import say
 
@@ -64,8 +65,7 @@ def _run(client: "MlflowClient", measured: "Evaluation", result: Mapping[str, An
     from mlflow.entities import Metric, Param
 
     name, run_id = str(result["model_name"]), measured.run_id
-    experiment = client.get_experiment_by_name(name)
-    experiment_id = str(experiment.experiment_id) if experiment else client.create_experiment(name)
+    experiment_id = experiment_of(client, name)
     known = client.search_runs(
         [experiment_id], f"tags.`{_RUN_TAG}` = '{run_id}' and attributes.status = 'FINISHED'"
     )

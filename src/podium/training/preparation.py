@@ -28,8 +28,8 @@ from podium.data.splits import Division, divide
 from podium.data.suspects import find_overlaps, suspicions
 from podium.data.values import twin_names
 from podium.errors import InvalidInput
-from podium.files.documents import load_json, parse
-from podium.models.document import name_for
+from podium.files.documents import parse
+from podium.models.document import beside, name_for
 from podium.models.registry import open_registry
 from podium.models.shared_items import check_comparable
 from podium.models.version import Version
@@ -116,17 +116,12 @@ def check_model(
 
 
 def _compare_columns(champion: Version, info: DatasetInfo) -> None:
-    beside = {
-        file: load_json(champion.read(file), f"{file} of {champion.title}")
-        for file in (PREPROCESSING, PROFILE)
-        if file in champion.files
-    }
-    own = beside.get(PREPROCESSING, {})
+    own, bins = beside(champion, PREPROCESSING), beside(champion, PROFILE)
     before = preprocessing.read(
         own if "kind" in own else {}, f"{PREPROCESSING} of {champion.title}"
     )
     now = preprocessing.read(info.preprocessing, info.name)
-    profile = parse(Profile, beside[PROFILE], PROFILE) if PROFILE in beside else None
+    profile = parse(Profile, bins, PROFILE) if bins else None
     table = preprocessing.TablePreprocessing
     for said in (
         differences(before, profile, now)
