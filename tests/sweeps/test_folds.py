@@ -1,6 +1,7 @@
 """``folds``: the trials of a sweep are cross-validated, whatever program they run."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -204,14 +205,13 @@ def test_a_run_takes_folds_for_a_small_table(data: str, tmp_path: Path) -> None:
     assert artifact.usual_folds(few) == 0, "not in every fold would be an a"
     run = RunIdentity(id="20260102-030405-abcd")
     chosen = SweepSettings(experiment="auto", max_trials=2, parallel_trials=2)
-    small = chosen.with_data("table", "classification").with_folds(5)
+    table = replace(chosen, data_meaning="table")
+    small = replace(table, data_kind="classification").with_folds(5)
     assert small.adapt(LaunchTarget(cluster="local:///x"), name="s", run=run).asked["folds"] == 5
     for other in (
-        chosen.with_data("image"),
+        replace(chosen, data_meaning="image"),
         SweepSettings(experiment="tables", max_trials=2, parallel_trials=2),
-        SweepSettings(experiment="auto", max_trials=2, parallel_trials=2, folds=0).with_data(
-            "table"
-        ),
+        replace(table, folds=0),
     ):
         kept = other.with_folds(5).adapt(LaunchTarget(cluster="local:///x"), name="s", run=run)
         assert "folds" not in kept.asked

@@ -167,11 +167,14 @@ def test_a_bundled_experiment_takes_the_quickest_network(
 def test_the_network_that_nobody_names_follows_the_data(
     meaning: str, trained: str, swept: str, auto: str
 ) -> None:
-    assert TrainSettings().with_data(meaning).fixed(gpus=0)["model"] == trained
-    assert TrainSettings(network="best").with_data(meaning).fixed(gpus=0)["model"] == "best"
-    assert sweep().with_data(meaning).model == swept
-    assert sweep(experiment="auto").with_data(meaning).model == auto
-    assert sweep(network="best").with_data(meaning).model == "best"
+    assert replace(TrainSettings(), data_meaning=meaning).fixed(gpus=0)["model"] == trained
+    assert (
+        replace(TrainSettings(network="best"), data_meaning=meaning).fixed(gpus=0)["model"]
+        == "best"
+    )
+    assert replace(sweep(), data_meaning=meaning).model == swept
+    assert replace(sweep(experiment="auto"), data_meaning=meaning).model == auto
+    assert replace(sweep(network="best"), data_meaning=meaning).model == "best"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +188,7 @@ def test_the_network_that_nobody_names_follows_the_data(
     ],
 )
 def test_auto_is_the_experiment_that_suits_the_data(meaning: str, network: str, name: str) -> None:
-    settings = sweep(experiment="auto", network=network).with_data(meaning)
+    settings = replace(sweep(experiment="auto", network=network), data_meaning=meaning)
     experiment = adapted(settings)
     assert settings.source == name
     searched = {parameter.name for parameter in experiment.space}
@@ -224,7 +227,9 @@ def test_a_training_is_no_shorter_than_the_best_trial(
 def test_a_table_is_trained_by_one_process_unless_asked(
     meaning: str, workers: int, pods: int, tmp_path: Path
 ) -> None:
-    settings = TrainSettings(recipe=recipe(model="mlp"), workers=workers).with_data(meaning)
+    settings = replace(
+        TrainSettings(recipe=recipe(model="mlp"), workers=workers), data_meaning=meaning
+    )
     job = planned(settings, tmp_path).job
     assert sum(replica.count for replica in job.replicas) == pods
 
@@ -254,10 +259,10 @@ def test_the_best_trials_training_is_not_done_again(
     best.mkdir()
     (best / "metrics.json").write_text('{"accuracy": 0.9, "dataset": "d1"}')
     text = replace(trial, model=str(best)).to_text()
-    training = planned(TrainSettings(recipe=text, **asked).with_data("table"), tmp_path)
+    training = planned(replace(TrainSettings(recipe=text, **asked), data_meaning="table"), tmp_path)
     assert training.repeats_trial("d1") == repeats
     assert not training.repeats_trial("d2"), "on other data"
-    unknown = TrainSettings(recipe=trial.to_text(), **asked).with_data("table")
+    unknown = replace(TrainSettings(recipe=trial.to_text(), **asked), data_meaning="table")
     assert not planned(unknown, tmp_path).repeats_trial("d1")
 
 
@@ -268,7 +273,7 @@ def test_the_best_trials_training_is_not_done_again(
 def test_an_experiment_keeps_its_epochs_unless_podium_chose_it(
     chosen: str, meaning: str, epochs: str
 ) -> None:
-    experiment = adapted(sweep(experiment=chosen).with_data(meaning))
+    experiment = adapted(replace(sweep(experiment=chosen), data_meaning=meaning))
     words = experiment.template.workload.replicas[0].pod.containers[0].words
     assert [word for word in words if word.startswith("--epochs")] == [f"--epochs={epochs}"]
 
@@ -325,19 +330,23 @@ def test_a_sweep_fails_by_the_trial_that_failed_first() -> None:
 
 @pytest.mark.parametrize("name", ["random", "tpe", "medianstop", "random-job"])
 def test_numbers_are_tuned_for_their_error(name: str) -> None:
-    experiment = adapted(sweep(experiment=name).with_data("table", "regression"))
+    experiment = adapted(
+        replace(sweep(experiment=name), data_meaning="table", data_kind="regression")
+    )
     assert (experiment.objective.metric, experiment.objective.maximize) == ("rmse", False)
     check(experiment)
-    classes = adapted(sweep(experiment=name).with_data("table", "classification"))
+    classes = adapted(
+        replace(sweep(experiment=name), data_meaning="table", data_kind="classification")
+    )
     assert classes.objective.metric == "accuracy"
 
 
 def test_sentences_are_learned_by_the_linear_model() -> None:
-    chosen = sweep(experiment="auto").with_data("tokens", "classification")
+    chosen = replace(sweep(experiment="auto"), data_meaning="tokens", data_kind="classification")
     experiment = adapted(chosen)
     assert [parameter.name for parameter in experiment.space] == ["weight-decay"]
     assert "--model=linear" in str(experiment.template.workload.manifest)
-    assert TrainSettings().with_data("tokens").fixed(gpus=0)["model"] == "linear"
+    assert replace(TrainSettings(), data_meaning="tokens").fixed(gpus=0)["model"] == "linear"
 
 
 def test_trials_and_training_start_from_the_weights() -> None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -240,7 +241,7 @@ def _check_flags(hyperparameters: Mapping[str, Any]) -> None:
 
 def _fitting(settings: TrainSettings, data: str) -> TrainSettings:
     meaning = describe(data).meaning
-    fitting = settings.with_data(meaning)
+    fitting = replace(settings, data_meaning=meaning)
     flags = {**fitting.fixed(gpus=0), **fitting.hyperparameters}
     check_library(parse(as_arguments(flags)).model, meaning)
     return fitting

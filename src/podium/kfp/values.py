@@ -77,8 +77,10 @@ class PipelineSettings:
     def with_data(self, meaning: str, kind: str = "") -> "PipelineSettings":
         """Return the settings for data whose input is an image, a table or an array, and their kind
         if known."""
-        sweep = self.sweep and self.sweep.with_data(meaning, kind)
-        return replace(self, sweep=sweep, train=self.train and self.train.with_data(meaning))
+        sweep = self.sweep and replace(self.sweep, data_meaning=meaning, data_kind=kind)
+        return replace(
+            self, sweep=sweep, train=self.train and replace(self.train, data_meaning=meaning)
+        )
 
     def experiment(self) -> "Experiment | None":
         """Return the Experiment that the sweep will run, except for its name, data and output.

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from podium.data.fingerprint import digest_of, list_contents
 from podium.errors import InvalidInput, NotFound
 from podium.files.documents import load_json, parse
 from podium.storage import Storage, connect
@@ -70,8 +71,6 @@ def fingerprint_data(
     Raises:
         NotFound: There is no such file, folder or object.
     """
-    from podium.data.fingerprint import digest_of, list_contents
-
     found = list_contents(settings.locations)
     Path(listing).write_text(json.dumps(found, indent=1) + "\n")
     contents = digest_of(found, {})

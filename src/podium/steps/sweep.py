@@ -4,7 +4,7 @@ import math
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from podium.manifests.options import describe as describe_options
 from podium.prediction.directory import ModelDirectory
 from podium.sweeps import connect
 from podium.training.base import say
+from podium.training.ensemble import build
 from podium.training.follow import show_log
 from podium.training.handover import TrialTable
 from podium.training.identity import RunIdentity, StepContext, object_name
@@ -44,9 +45,7 @@ _WORTH = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepResult:
-    """Result of a sweep."""
-
+class _SweepResult:
     hyperparameters: dict[str, Any]
     """The best trial's: all flags of podium's trainer except data and output, or the search
     parameters of another."""
@@ -76,7 +75,7 @@ def sweep(
     task: str,
     settings: SweepSettings,
     target: LaunchTarget,
-) -> SweepResult:
+) -> _SweepResult:
     """Run an Experiment, show its trials, find the best trial's model.
 
     Args:
@@ -94,7 +93,7 @@ def sweep(
     name = object_name("sweep", run.id, task)
     root = step.url("trials")
     info = artifact.describe(data)
-    settings = settings.with_data(info.meaning, info.kind)
+    settings = replace(settings, data_meaning=info.meaning, data_kind=info.kind)
     given = GivenData(data, run.resumed_as)
     settings = settings.with_folds(artifact.usual_folds(data))
     written = settings.load()
@@ -134,8 +133,6 @@ def sweep(
     table.write(Path(trials))
     together = ""
     if settings.ensemble:
-        from podium.training.ensemble import build  # which loads numpy
-
         together = build(table, info, f"{root}/{name}-ensemble", run.id)
     url = next(row.model for row in table.trials if row.name == best.name)
     return _result(best, Recipe.of_trial(adapted, best, url), table, run, target, together)
@@ -341,7 +338,7 @@ def _result(
     run: RunIdentity,
     target: LaunchTarget,
     together: str,
-) -> SweepResult:
+) -> _SweepResult:
     directory = ModelDirectory(recipe.model)
     complete(directory, target)
     origin = Origin(
@@ -364,7 +361,7 @@ def _result(
         "trial": best.name,
     }
     say(f"best trial {best.name}: {table.objective.metric} {figure(best.value)}")
-    return SweepResult(
+    return _SweepResult(
         hyperparameters=dict(recipe.hyperparameters),
         recipe=recipe.to_text(),
         trial=best.name,

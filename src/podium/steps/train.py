@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from podium.cluster import connect
 from podium.cluster.base import Cluster
 from podium.data import artifact
 from podium.data.given import GivenData
+from podium.display.text import plural
 from podium.errors import Denied, Failed, Unavailable
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.workload import Workload
@@ -40,7 +42,7 @@ def train(
     run = step.run
     name = object_name("train", run.id, task)
     info = artifact.describe(data)
-    settings = settings.with_data(info.meaning)
+    settings = replace(settings, data_meaning=info.meaning)
     given = GivenData(data, run.resumed_as)
     with connect(target.cluster_url()) as cluster:
         data = data_url(data, step, cluster)
@@ -88,5 +90,5 @@ def _title(job: Workload) -> str:
     if job.kind == "Job":
         return f"Job {job.name}"
     if job.kind == TRAINJOB:
-        return f"TrainJob {job.name}: {job.nodes} node{'' if job.nodes == 1 else 's'}"
-    return f"PyTorchJob {job.name}: 1 master, {job.workers} worker{'' if job.workers == 1 else 's'}"
+        return f"TrainJob {job.name}: {plural(job.nodes, 'node')}"
+    return f"PyTorchJob {job.name}: 1 master, {plural(job.workers, 'worker')}"

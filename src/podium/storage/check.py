@@ -18,8 +18,6 @@ _LARGE = 17 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class _Check:
-    """The result of one check."""
-
     name: str
     ok: bool
     detail: str

@@ -20,6 +20,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _File:
+    """A file that one step writes for the next."""
+
+    def write(self, path: Path) -> None:
+        """Write it as JSON."""
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read it.
+
+        Raises:
+            InvalidInput: A field is missing or of another type; the message names file and field.
+        """
+        return parse(cls, read_json(path), str(path))
+
+
+@dataclass(frozen=True, kw_only=True)
 class PartScores:
     """Metrics of a model on a part of the dataset."""
 
@@ -185,8 +203,6 @@ class _PartSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class _ColumnSummary:
-    """A column of a table."""
-
     name: str
     kind: str
     """``number`` or ``category``."""
@@ -303,7 +319,7 @@ class TrialRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialTable:
+class TrialTable(_File):
     """All trials of a sweep."""
 
     experiment: str
@@ -335,19 +351,6 @@ class TrialTable:
         }
         return {name: value for name, value in known.items() if value is not None}
 
-    def write(self, path: Path) -> None:
-        """Write it for evaluate."""
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read it.
-
-        Raises:
-            InvalidInput: A field is missing or of another type; the message names file and field.
-        """
-        return parse(cls, read_json(path), str(path))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
@@ -361,7 +364,7 @@ class Picture:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation:
+class Evaluation(_File):
     """Everything that evaluate measured."""
 
     run_id: str
@@ -403,19 +406,6 @@ class Evaluation:
         validation = self.chosen.validation.metrics
         named = {f"validation_{name}": value for name, value in validation.items()}
         return {**self.test.metrics, **named}
-
-    def write(self, path: Path) -> None:
-        """Write it for upload_model and promote."""
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read it.
-
-        Raises:
-            InvalidInput: A field is missing or of another type; the message names file and field.
-        """
-        return parse(cls, read_json(path), str(path))
 
 
 def per_class(confusion: list[list[int]], classes: Sequence[str]) -> list[_ClassScores]:

@@ -41,8 +41,6 @@ class RunIdentity:
     """Owner reference to the Workflow of the run, in its pods."""
 
     namespace: str | None = None
-    """Namespace of the pod."""
-
     step: str = ""
     """Name of the pod's task in the run; empty where the run is on this machine."""
 

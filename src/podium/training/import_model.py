@@ -29,7 +29,6 @@ from podium.models.upload import require_no_reserved
 from podium.models.version import METADATA, PREDICTIONS, TARGET, TEST_ITEMS
 from podium.prediction.command import FILE as COMMAND, ONNX, CommandModel, PredictCommand
 from podium.prediction.directory import ModelDirectory
-from podium.prediction.opening import open_model
 from podium.prediction.predictor import (
     PREPROCESSING,
     PROFILE,
@@ -38,6 +37,7 @@ from podium.prediction.predictor import (
 )
 from podium.scoring import OnnxModel, Scores, choose_metric, score_predictions
 from podium.scoring.constant import constant_guess
+from podium.scoring.threshold import THRESHOLD, Threshold
 from podium.training.handover import EvaluatedDataset, per_class
 from podium.training.origin import Origin
 from podium.training.trained import TrainedMetrics
@@ -173,7 +173,8 @@ def _judge(
     require_items(fresh)
     target = held_out.part.target[taken.kept]
     predicted = _predict(opened, taken.inputs, own.get("classes"), info, source.uri)
-    said = _decided(predicted, directory.path, info)
+    threshold = Threshold.read(directory.load(THRESHOLD), f"{source.uri}/{THRESHOLD}")
+    said = threshold.decide(predicted, info.classes) if threshold else predicted
     scores: Scores = score_predictions(
         predicted[fresh],
         target[fresh],
@@ -229,8 +230,3 @@ def _predict(
         )
     predicted = opened.predict(inputs, classes=len(names) or None)
     return by_name(predicted, names, info.classes) if names else predicted
-
-
-def _decided(predicted: np.ndarray, directory: Path, info: DatasetInfo) -> np.ndarray:
-    threshold = open_model(directory).threshold
-    return threshold.decide(predicted, info.classes) if threshold else predicted

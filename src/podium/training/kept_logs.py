@@ -19,7 +19,7 @@ from podium.cluster.base import Cluster
 from podium.errors import NotFound, PodiumError, suggestion
 from podium.files.documents import load_json, parse
 from podium.manifests.experiment import Experiment, Trial
-from podium.storage import Storage, connect
+from podium.storage import connect
 
 LIMIT = 2**21
 """Characters kept of a log; of a longer one its first half and its last are kept."""
@@ -155,7 +155,14 @@ class KeptLogs:
 
     @cached_property
     def _secrets(self) -> Sequence[str]:
-        return _known_secrets(self.storage)
+        """Secret values of the environment, which a program that prints it would show, and of the
+        storage."""
+        named = [
+            value
+            for name, value in os.environ.items()
+            if _SECRET_NAME.search(name.upper()) and not _NOT_SECRET.search(name)
+        ]
+        return [value for value in (*named, *self.storage.secrets()) if len(value) >= 6]
 
     def _key(self, name: str) -> str:
         return f"{self.prefix}/{name}.log"
@@ -212,17 +219,6 @@ def hide(text: str, secrets: Iterable[str]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, _HIDDEN)
     return _IN_URL.sub(rf"\1{_HIDDEN}", text)
-
-
-def _known_secrets(storage: Storage) -> Sequence[str]:
-    """Return the secret values of the environment, which a program that prints it would show, and
-    of a storage."""
-    named = [
-        value
-        for name, value in os.environ.items()
-        if _SECRET_NAME.search(name.upper()) and not _NOT_SECRET.search(name)
-    ]
-    return [value for value in (*named, *storage.secrets()) if len(value) >= 6]
 
 
 @contextmanager

@@ -68,10 +68,10 @@ class SweepSettings:
     """``--weights`` of podium's trainer; empty leaves it to the Experiment."""
 
     data_meaning: str = "image"
-    """Meaning of the input; see with_data."""
+    """Meaning of the data's input: image, table, array or tokens."""
 
     data_kind: str = ""
-    """``classification`` or ``regression``, where that is known; see with_data."""
+    """``classification`` or ``regression``, where that is known."""
 
     ensemble: bool = False
     """Whether trials become a candidate together."""
@@ -126,11 +126,6 @@ class SweepSettings:
             return self.experiment
         is_fitted = self.data_meaning in ("table", "tokens") or self.network == TREES
         return TABLES if is_fitted else RANDOM
-
-    def with_data(self, meaning: str, kind: str = "") -> "SweepSettings":
-        """Return the settings for data whose input is an image, a table or an array, and their kind
-        if known."""
-        return replace(self, data_meaning=meaning, data_kind=kind)
 
     def with_folds(self, usual: int) -> "SweepSettings":
         """Return the settings with the folds that suit the data, where podium chooses them."""
@@ -225,7 +220,7 @@ class TrainSettings:
     """``--weights`` of podium's trainer; empty leaves it to the hyperparameters."""
 
     data_meaning: str = "image"
-    """What the input is: see with_data."""
+    """Meaning of the data's input: image, table, array or tokens."""
 
     epochs: int = -1
     """``--epochs`` of podium's trainer; 0 leaves it to recipe or hyperparameters, and so does -1,
@@ -287,10 +282,6 @@ class TrainSettings:
     def names_network(self) -> bool:
         """Whether somebody chose the network."""
         return bool(self.network or self.recipe or self.command or "model" in self.hyperparameters)
-
-    def with_data(self, meaning: str) -> "TrainSettings":
-        """Return the settings for data whose input is an image, a table, an array or tokens."""
-        return replace(self, data_meaning=meaning)
 
     def fixed(self, gpus: int) -> dict[str, Any]:
         """Return the flags of podium's trainer that the run decides, for replicas with this many

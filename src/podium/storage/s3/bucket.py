@@ -64,11 +64,9 @@ class Pool(urllib3.PoolManager):
         """Call a function just before each write of this thread is sent."""
         return self._setting("ready", ready)
 
-    @contextmanager
-    def reporting_uploads(self, started: Callable[[str], None]) -> Iterator[None]:
+    def reporting_uploads(self, started: Callable[[str], None]) -> AbstractContextManager[None]:
         """Call a function with the id of each upload in parts that this thread starts."""
-        with self._setting("started", started):
-            yield
+        return self._setting("started", started)
 
     def urlopen(  # type: ignore[override]
         self, method: str, url: str, redirect: bool = True, **options: Any

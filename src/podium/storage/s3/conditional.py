@@ -35,8 +35,6 @@ _Write = Callable[[str, bytes], str]
 
 @dataclass(frozen=True, kw_only=True)
 class _Conditions:
-    """Support of a server for conditional writes."""
-
     honored: bool
     """It refuses a write whose condition does not hold; they may be sent."""
 

@@ -333,7 +333,6 @@ def _size_of(source: bytes | Path) -> int:
 
 
 def _was_retried(error: Exception) -> bool:
-    """Return whether a failed request was sent more than once."""
     response = getattr(error, "response", None)
     retries = getattr(response, "retries", None)
     return isinstance(retries, urllib3.Retry) and bool(retries.history)
