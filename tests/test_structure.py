@@ -75,7 +75,7 @@ ALLOWED: dict[str, set[str]] = {
     "prediction": {"data", "scoring", "storage"},
     "projects": set(),
     "serving": {"data", "models", "prediction", "scoring"},
-    "reports": {"metrics"},
+    "reports": set(),
     "trainer": {"data", "metrics", "scoring", "storage"},
     "data": {"storage"},
     "scoring": set(),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.code.reference import Code
-from podium.display.text import plural
+from podium.display.text import plural, size
 from podium.files.documents import load_json
 from podium.models import open_registry
 from podium.models.document import name_for
@@ -60,8 +60,7 @@ def upload_model(
             **{file.name: file for file in sorted(Path(predictions).iterdir())},
         }
         version = registered.upload(files, _metadata(files, measured))
-    size = sum(record.size for record in version.files.values())
-    say(f"{version.title}: {plural(len(files), 'file')}, {size / 1e6:.1f} MB")
+    say(f"{version.title}: {plural(len(files), 'file')}, {size(version.size)}")
     return version.version
 
 

@@ -27,6 +27,7 @@ from podium.data.sources.source import Raw
 from podium.data.splits import Division, divide
 from podium.data.suspects import find_overlaps, suspicions
 from podium.data.values import twin_names
+from podium.display.text import listed
 from podium.errors import InvalidInput
 from podium.files.documents import parse
 from podium.models.document import beside, name_for
@@ -307,5 +308,4 @@ def _report_classes(counts: Mapping[str, tuple[int, ...]], classes: tuple[str, .
     for part, of_part in counts.items():
         missing = [name for name, count in zip(classes, of_part, strict=False) if not count]
         if missing:
-            more = f" and {len(missing) - 5} more classes" if len(missing) > 5 else ""
-            log.warning("the %s part has no item of %s%s", part, ", ".join(missing[:5]), more)
+            log.warning("the %s part has no item of %s", part, listed(missing))
