@@ -33,17 +33,18 @@ SWEEP = {
 
 @pytest.fixture(scope="module")
 def figures() -> dict[str, Any]:
-    texts = (
+    drawn = (
         plots.of_trials(SWEEP)
         | plots.of_importance(SWEEP)
         | plots.of_times(SWEEP)
         | plots.learning_curves(ROWS, {"accuracy": True}, ["t1"], "t12", "validation")
     )
-    texts |= {
+    drawn |= {
         "confusion": plots.confusion_matrix([[5, 1], [2, 9]], ["a", "b"]),
         "fit": plots.fit(POINTS),
     }
-    texts["residuals"] = plots.residuals(POINTS)
+    drawn["residuals"] = plots.residuals(POINTS)
+    texts = plots.as_json(drawn)
     return {name: json.loads(text, parse_constant=pytest.fail) for name, text in texts.items()}
 
 
@@ -92,7 +93,7 @@ def test_a_bar_lasts_from_start_to_end_in_utc(figures: dict[str, Any]) -> None:
 
 def test_a_running_trial_lasts_until_now() -> None:
     running = {**ROWS[0], "state": "Running", "ended": None, "seconds": 7.5}
-    (bar,) = json.loads(plots.of_times({"trials": [running]})["times"])["data"]
+    (bar,) = plots.of_times({"trials": [running]})["times"]["data"]
     assert bar["x"] == [7500]
 
 
@@ -137,7 +138,7 @@ def test_figures_say_what_lies_off_their_axis() -> None:
         for row in ROWS
     ]
     sweep = {**SWEEP, "objective": {"metric": "loss", "maximize": False}, "trials": rows}
-    curves = json.loads(plots.learning_curves(rows, {"loss": False}, ["t1"], "t1")["curves"])
+    curves = plots.learning_curves(rows, {"loss": False}, ["t1"], "t1")["curves"]
     for figure in (plots.history(sweep), curves):
         assert (
             "<br>1 worse value lies above what is shown"

@@ -37,7 +37,7 @@ def test_a_figure_stands_with_its_interval_and_a_baseline() -> None:
 
 
 def test_a_perfect_confusion_matrix_is_not_empty() -> None:
-    right, wrong = json.loads(plots.confusion_matrix([[5, 0], [0, 9]], ["a", "b"]))["data"]
+    right, wrong = plots.confusion_matrix([[5, 0], [0, 9]], ["a", "b"])["data"]
     assert right["z"] == [[5, None], [None, 9]]
     assert right["zmax"] == 9
     assert wrong["z"] == [[None, 0], [0, None]]

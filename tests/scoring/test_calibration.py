@@ -1,6 +1,5 @@
 """The calibration error is what its formula says, and says what chance alone gives."""
 
-import json
 
 import numpy as np
 import pytest
@@ -85,7 +84,7 @@ def test_a_rule_bounds_the_calibration_error() -> None:
 def test_the_diagram_shows_each_bin_with_its_interval() -> None:
     found = calibration(*drawn(400))
     assert found is not None
-    figure = json.loads(plots.reliability([vars(one) for one in found.bins]))
+    figure = plots.reliability([vars(one) for one in found.bins])
     line, bins = figure["data"]
     assert line["x"] == line["y"]
     assert bins["y"] == pytest.approx([one.accuracy for one in found.bins])

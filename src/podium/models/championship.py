@@ -192,7 +192,6 @@ class Championship:
 
 
 def _noting_other_part(decision: Decision, champion: Version, test_part: str) -> Decision:
-    """Note it if the champion's own figure is of another test part than this comparison."""
     metric, now = decision.figures["metric"]["name"], decision.figures.get("champion_value")
     before = champion.metrics.get(metric)
     own = champion.facts.dataset.test_part or champion.facts.dataset.test_digest

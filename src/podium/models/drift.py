@@ -149,11 +149,6 @@ class Seen:
 
 
 def _require_profile(version: Version) -> Profile:
-    """Return the training part of a version in bins.
-
-    Raises:
-        InvalidInput: It has none.
-    """
     profile = version.opened.profile
     if profile is None:
         raise InvalidInput(

@@ -428,7 +428,6 @@ class Ledger:
 
 
 def _just_after(time: str) -> str:
-    """Return the next microsecond after a time in the format of now."""
     return (moment(time) + timedelta(microseconds=1)).strftime(TIME)
 
 

@@ -319,11 +319,6 @@ class Model(Championship):
         return approval.waiting(self.ledger)
 
     def _chosen(self, version: str | Version) -> Version:
-        """Return the version that is meant.
-
-        Raises:
-            InvalidInput: It is one of another model.
-        """
         if not isinstance(version, Version):
             return self.version(version)
         if (version.storage.url, version.name) != (self.storage.url, self.name):

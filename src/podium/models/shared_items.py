@@ -372,12 +372,6 @@ def _numbered(target: np.ndarray) -> tuple[str, ...]:
 
 
 def _measure(version: Version, held_out: HeldOut, jobs: VersionJobs | None) -> Measured:
-    """Measure a version on a test part.
-
-    Raises:
-        InvalidInput: It is of another task, or does not fit the dataset.
-        Failed: Its predict command failed.
-    """
     name = version.title
     taken, fresh, near, notes = _prepare(version, held_out)
     classes = held_out.info.classes
@@ -507,18 +501,6 @@ def _run_version(
     classes: tuple[str, ...],
     jobs: VersionJobs | None = None,
 ) -> np.ndarray:
-    """Run a version on test items.
-
-    Args:
-        version: The version: a model.onnx, or a predict command.
-        taken: The items as the version takes them.
-        classes: Its classes; empty for regression.
-        jobs: Where a predict command runs; None runs it on this machine.
-
-    Raises:
-        InvalidInput: It does not fit the items.
-        Failed: Its predict command failed.
-    """
     count, opened = len(classes) or None, version.opened.model
     if jobs and isinstance(opened, CommandModel):
         return jobs.predict_version(version, taken.inputs, classes=count)

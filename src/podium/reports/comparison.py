@@ -71,14 +71,11 @@ def render_comparison(rows: Sequence[Compared], what: str) -> str:
         :_MOST_PARAMETERS
     ]
     figures = {
-        **{
-            f"parameter-{at}": plots.as_json(_against(rows, name, metrics))
-            for at, name in enumerate(drawn, 1)
-        },
+        **{f"parameter-{at}": _against(rows, name, metrics) for at, name in enumerate(drawn, 1)},
         **_curves(rows, metric, maximize),
     }
     if any(row.steps for row in rows):
-        figures["steps"] = plots.as_json(_durations(rows))
+        figures["steps"] = _durations(rows)
     values = {row.name: row.metrics[metric] for row in rows if metric in row.metrics}
     return html_page(
         "comparison.html.jinja",
@@ -158,7 +155,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _curves(rows: Sequence[Compared], metric: str, maximize: bool) -> dict[str, str]:
+def _curves(rows: Sequence[Compared], metric: str, maximize: bool) -> dict[str, plots.Figure]:
     traces: list[dict[str, Any]] = []
     for at, row in enumerate(rows):
         color, dash = COLORS[at % len(COLORS)], DASHES[at // len(COLORS) % len(DASHES)]
@@ -185,7 +182,7 @@ def _curves(rows: Sequence[Compared], metric: str, maximize: bool) -> dict[str, 
         xaxis=plots.each_one(plots.noted("epoch", shown), longest),
         **plots.windowed(f"validation {metric}", shown),
     )
-    return {"curves": plots.as_json(figure)}
+    return {"curves": figure}
 
 
 def _durations(rows: Sequence[Compared]) -> plots.Figure:

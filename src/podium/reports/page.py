@@ -173,7 +173,7 @@ def render_sweep(page: SweepPage) -> str:
     )
 
 
-def _of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
+def _of_sweep(sweep: Mapping[str, Any]) -> dict[str, plots.Figure]:
     return {**plots.of_trials(sweep), **plots.of_importance(sweep), **plots.of_times(sweep)}
 
 
@@ -222,17 +222,16 @@ def versions(
     ]
 
 
-def html_page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
+def html_page(template: str, figures: Mapping[str, plots.Figure], **shown: Any) -> str:
     """Return a page with its figures and all that draws them.
 
     Args:
         template: File name of the template.
-        figures: Plotly JSON by name.
+        figures: By name.
         **shown: Variables of the template.
     """
     notes = {
-        name: json.loads(text)["layout"].get("meta", {}).get("note", "")
-        for name, text in figures.items()
+        name: figure["layout"].get("meta", {}).get("note", "") for name, figure in figures.items()
     }
     return (
         environment("reports")
@@ -242,7 +241,7 @@ def html_page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
             front_note=plots.FRONT_NOTE,
             most_rows=_MOST_ROWS,
             most_classes=_MOST_CLASSES,
-            figures=embedded(figures),
+            figures=embedded(plots.as_json(figures)),
             drawn=figures.keys(),
             notes=notes,
             plotly=base64.b64encode(plotly()).decode(),

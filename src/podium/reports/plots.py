@@ -107,14 +107,14 @@ def window(values: Iterable[float | None], *, maximize: bool) -> _Window | None:
     )
 
 
-def of_trials(sweep: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figures history and coordinates of a sweep as plotly JSON, and ``front-N`` for each
-    pair of objectives."""
+def of_trials(sweep: Mapping[str, Any]) -> dict[str, Figure]:
+    """Return the figures history and coordinates of a sweep, and ``front-N`` for each pair of
+    objectives."""
     fronts = [pareto(sweep, *pair) for pair in combinations(objectives(sweep), 2)]
     return {
-        **{f"front-{number}": as_json(front) for number, front in enumerate(fronts, 1)},
-        "history": as_json(history(sweep)),
-        "coordinates": as_json(coordinates(sweep)),
+        **{f"front-{number}": front for number, front in enumerate(fronts, 1)},
+        "history": history(sweep),
+        "coordinates": coordinates(sweep),
     }
 
 
@@ -228,8 +228,8 @@ def _said(row: Mapping[str, Any]) -> str:
     )
 
 
-def of_times(sweep: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figure ``times`` of a sweep as plotly JSON; nothing if no trial's start is known.
+def of_times(sweep: Mapping[str, Any]) -> dict[str, Figure]:
+    """Return the figure ``times`` of a sweep; nothing if no trial's start is known.
 
     It shows when each trial ran, a bar from its start to its end, in start order; trials side by
     side ran together. A trial without ``ended`` lasts as long as its ``seconds``.
@@ -271,7 +271,7 @@ def of_times(sweep: Mapping[str, Any]) -> dict[str, str]:
         )
     traces = [trace for trace in traces if trace["x"]]
     number = each_one(title, most) | {"range": [most + 0.6, first - 0.6], "showgrid": False}
-    figure = figure_of(
+    times = figure_of(
         traces,
         height=min(900, 150 + 22 * len(rows)),
         barmode="overlay",
@@ -279,7 +279,7 @@ def of_times(sweep: Mapping[str, Any]) -> dict[str, str]:
         xaxis=titled("time (UTC)", type="date"),
         yaxis=number,
     )
-    return {"times": as_json(figure)}
+    return {"times": times}
 
 
 def _lasted(row: Mapping[str, Any]) -> float:
@@ -295,11 +295,10 @@ def _utc(moment: str) -> str:
     return datetime.fromisoformat(moment).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
-def of_importance(sweep: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figure importance of a sweep as plotly JSON, with enough trials; it loads
-    scikit-learn."""
+def of_importance(sweep: Mapping[str, Any]) -> dict[str, Figure]:
+    """Return the figure importance of a sweep, with enough trials; it loads scikit-learn."""
     shares = importance(sweep)
-    return {"importance": as_json(bars(shares))} if shares else {}
+    return {"importance": bars(shares)} if shares else {}
 
 
 def history(sweep: Mapping[str, Any]) -> Figure:
@@ -580,7 +579,7 @@ def learning_curves(
     stressed: Sequence[str],
     winner: str,
     part: str = "",
-) -> dict[str, str]:
+) -> dict[str, Figure]:
     """Return the figure ``curves``, a metric by epoch for each row that recorded it; nothing if
     none did.
 
@@ -619,7 +618,7 @@ def learning_curves(
         xaxis=each_one(noted("epoch", shown), longest),
         **windowed(f"{part} {metric}".strip(), shown),
     )
-    return {"curves": as_json(figure)}
+    return {"curves": figure}
 
 
 def curve(epochs: Sequence[Mapping[str, float]], metric: str) -> dict[str, list[float]]:
@@ -631,7 +630,7 @@ def curve(epochs: Sequence[Mapping[str, float]], metric: str) -> dict[str, list[
     return {"x": [x for x, _ in points], "y": [y for _, y in points]}
 
 
-def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> str:
+def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> Figure:
     """Return true class by row and predicted class by column, right ones in blue and wrong ones in
     red.
 
@@ -667,10 +666,10 @@ def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str])
     ]
     predicted = titled("predicted", type="category", side="top", showgrid=False)
     true = titled("true", type="category", autorange="reversed", showgrid=False)
-    return as_json(figure_of(traces, height=460, xaxis=predicted, yaxis=true))
+    return figure_of(traces, height=460, xaxis=predicted, yaxis=true)
 
 
-def reliability(bins: Sequence[Mapping[str, Any]]) -> str:
+def reliability(bins: Sequence[Mapping[str, Any]]) -> Figure:
     """Return accuracy against confidence of each bin; true probabilities are on the line."""
     low = min(0.5, *(row["confidence"] for row in bins))
     errors = {
@@ -690,10 +689,10 @@ def reliability(bins: Sequence[Mapping[str, Any]]) -> str:
         "hovertemplate": "said %{x:.3f}<br>right %{y:.3f} of %{customdata} items<extra></extra>",
     }
     axes = {"xaxis": titled("probability of the predicted class"), "yaxis": titled("right")}
-    return as_json(figure_of([_diagonal(low, 1), measured], height=360, showlegend=False, **axes))
+    return figure_of([_diagonal(low, 1), measured], height=360, showlegend=False, **axes)
 
 
-def fit(points: Mapping[str, Sequence[float]]) -> str:
+def fit(points: Mapping[str, Sequence[float]]) -> Figure:
     """Return predicted against true numbers; a perfect model's points are on the line."""
     low = min(min(points["true"]), min(points["predicted"]))
     high = max(max(points["true"]), max(points["predicted"]))
@@ -706,7 +705,7 @@ def fit(points: Mapping[str, Sequence[float]]) -> str:
         "hovertemplate": "true %{x:,.4~r}<br>predicted %{y:,.4~r}<extra></extra>",
     }
     axes = {"xaxis": titled("true"), "yaxis": titled("predicted")}
-    return as_json(figure_of([_diagonal(low, high), items], height=420, showlegend=False, **axes))
+    return figure_of([_diagonal(low, high), items], height=420, showlegend=False, **axes)
 
 
 def _diagonal(low: float, high: float) -> dict[str, Any]:
@@ -720,7 +719,7 @@ def _diagonal(low: float, high: float) -> dict[str, Any]:
     }
 
 
-def residuals(points: Mapping[str, Sequence[float]]) -> str:
+def residuals(points: Mapping[str, Sequence[float]]) -> Figure:
     """Return predicted minus true against predicted numbers, and beside it how the residuals are
     distributed."""
     rest = [
@@ -758,7 +757,7 @@ def residuals(points: Mapping[str, Sequence[float]]) -> str:
         }
         for x, y in (("x", "y"), ("x2", "y2"))
     ]
-    figure = figure_of(
+    return figure_of(
         [items, counts],
         height=360,
         showlegend=False,
@@ -769,7 +768,6 @@ def residuals(points: Mapping[str, Sequence[float]]) -> str:
         yaxis=titled("predicted − true", anchor="x", domain=[0, 1]),
         yaxis2={"anchor": "x2", "domain": [0, 1], "matches": "y", "showticklabels": False},
     )
-    return as_json(figure)
 
 
 def _dots(points: Mapping[str, Sequence[float]]) -> dict[str, Any]:
@@ -827,13 +825,15 @@ def _template() -> dict[str, Any]:
     return template
 
 
-def as_json(figure: Figure) -> str:
-    """Return a figure as JSON: numbers that are not finite are null, as in plotly's own, others
-    have eight digits."""
-    text = json.dumps(figure)
-    short = json.loads(
-        text,
-        parse_constant=lambda _: None,
-        parse_float=lambda number: float(f"{float(number):.8g}"),
-    )
-    return json.dumps(short, separators=(",", ":"))
+def as_json(figures: Mapping[str, Figure]) -> dict[str, str]:
+    """Return figures as JSON, by name: numbers that are not finite are null, as in plotly's own,
+    others have eight digits."""
+    texts = {}
+    for name, figure in figures.items():
+        short = json.loads(
+            json.dumps(figure),
+            parse_constant=lambda _: None,
+            parse_float=lambda number: float(f"{float(number):.8g}"),
+        )
+        texts[name] = json.dumps(short, separators=(",", ":"))
+    return texts

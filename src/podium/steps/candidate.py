@@ -133,7 +133,6 @@ class Candidate:
     def _threshold(
         self, metric: Metric | None, target: np.ndarray, predicted: np.ndarray
     ) -> Threshold | None:
-        """Choose a threshold for a metric, or take that of the directory, if it has one."""
         if metric:
             return Threshold.choose(metric, target, predicted, self.info.classes)
         return Threshold.read(self.directory.load(THRESHOLD), f"{self.directory.uri}/{THRESHOLD}")

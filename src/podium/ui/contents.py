@@ -184,7 +184,8 @@ def _curves(run: Run, sweep: FollowedSweep | None) -> dict[str, str]:
     rows = [row for row in rows if len(row["epochs"]) > 1]
     if sweep:
         return sweep.curves(rows)
-    return plots.learning_curves(rows, metrics, [row["name"] for row in rows], "")
+    curves = plots.learning_curves(rows, metrics, [row["name"] for row in rows], "")
+    return plots.as_json(curves)
 
 
 @lru_cache(maxsize=256)
@@ -369,9 +370,11 @@ def _version(sources: Sources, request: Request) -> View:
     return View(
         template="version.html.jinja",
         title=version.title,
-        figures={"confusion": plots.confusion_matrix(report.confusion, report.names)}
-        if any(report.confusion)
-        else {},
+        figures=plots.as_json(
+            {"confusion": plots.confusion_matrix(report.confusion, report.names)}
+            if any(report.confusion)
+            else {}
+        ),
         shown={
             "version": version,
             "path": request.scope["path"],

@@ -176,9 +176,9 @@ class FollowedSweep:
             table = asdict(trial_table(experiment, trials, best))
             with_result = {trial.name for trial in results}
             table["trials"] = [row for row in table["trials"] if row["name"] in with_result]
-            figures = plots.of_trials(table) if len(results) > 1 else {}
+            figures = plots.as_json(plots.of_trials(table) if len(results) > 1 else {})
             if before >= 0 and len(results) > _GROWTH * self._importance[0]:
-                self._importance = len(results), plots.of_importance(table)
+                self._importance = len(results), plots.as_json(plots.of_importance(table))
             self._figures = len(results), figures
         return {
             **figures,
@@ -222,12 +222,13 @@ class FollowedSweep:
             for trial in drawn
         ]
         named = [*([best.name] if best else []), *(trial.name for trial in running)]
-        return plots.learning_curves(
+        curves = plots.learning_curves(
             [*(row for row in rows if row["epochs"]), *further],
             {experiment.objective.metric: experiment.objective.maximize},
             [*named, *(row["name"] for row in further)],
             best.name if best else "",
         )
+        return plots.as_json(curves)
 
     def _curve(self, trial: Trial, experiment: Experiment) -> list[dict[str, float]]:
         """Return a trial's curve as printed; for a trial whose pod is gone, the last one that was
@@ -259,7 +260,7 @@ class FollowedSweep:
         return View(
             template="trial.html.jinja",
             title=name,
-            figures=curves,
+            figures=plots.as_json(curves),
             over=trial.has_ended,
             shown={
                 "trial": trial,

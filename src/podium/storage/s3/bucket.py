@@ -334,7 +334,6 @@ class _Reporter:
 
 
 def _bare(etag: str | None) -> str:
-    """Return an etag without quotes."""
     return (etag or "").strip('"')
 
 
