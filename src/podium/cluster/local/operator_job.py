@@ -17,7 +17,7 @@ import math
 import random
 import socket
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace as changed
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
@@ -41,33 +41,6 @@ from podium.manifests.workload import ElasticPolicy, Replica, Workload
 _HERE = "127.0.0.1"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Member:
-    """One replica of a job, as its environment describes it."""
-
-    job: Workload
-    """Admitted."""
-
-    replica: Replica
-    index: int
-    """Number within its role."""
-
-    ports: Mapping[tuple[str, int], int]
-    """A free port for each role and index."""
-
-    @property
-    def rank(self) -> int:
-        """Number among all replicas: the Master is 0."""
-        return self.index + (
-            self.replica.role == "Worker" and self.job.replica("Master") is not None
-        )
-
-    @property
-    def port(self) -> int:
-        """The port at which the first replica of the first role is reached."""
-        return next(iter(self.ports.values()))
-
-
 def _free_ports(job: Workload) -> dict[tuple[str, int], int]:
     ports: dict[tuple[str, int], int] = {}
     for replica in job.replicas:
@@ -76,52 +49,11 @@ def _free_ports(job: Workload) -> dict[tuple[str, int], int]:
     return ports
 
 
-def _operator_environment(member: _Member) -> dict[str, str]:
-    """Return the variables that the training operator or Trainer sets in every container of a
-    replica.
-
-    Source: kubeflow/trainer release-1.9, pkg/controller.v1/{pytorch/{envvar,master,elastic},
-    tensorflow/tensorflow,xgboost/xgboost,jax/envvar}.go; kubeflow/trainer v2.3.0,
-    pkg/runtime/framework/plugins/torch/torch.go. Two values differ from a cluster's: all replicas
-    share this machine, so every address is 127.0.0.1 and every port a free one.
-    """
-    job, port, operator = member.job, member.port, member.job.operator
-    if operator is None:
-        return _trainer(member)
-    values: dict[str, object] = {
-        "address": _HERE,
-        "port": port,
-        "index": member.index,
-        "pods": job.pod_count,
-    }
-    master = {
-        "master": _HERE,
-        "master_port": port,
-        "processes": job.processes_at_once,
-        "rank": member.rank,
-    }
-    values |= {
-        **(master if job.replica("Master") else dict.fromkeys(master, "")),
-        # For LightGBM, which wants one port of all machines: on one machine only its first process gets it.
-        "worker_port": port if job.pod_count > 1 else "",
-        "workers": ",".join([_HERE] * (job.pod_count - 1)),
-        "processes_per_pod": job.processes,
-        "tf_config": _tensorflow(member) if "TF_CONFIG" in operator.environment else "",
-    }
-    env = {name: value.format_map(values) for name, value in operator.environment.items()}
-    elastic = (
-        _elastic_environment(job.elastic, job.workers, port)
-        if job.elastic and "PET_NNODES" in env
-        else {}
-    )
-    return {name: value for name, value in env.items() if value} | elastic
-
-
 def _elastic_environment(elastic: ElasticPolicy, workers: int, port: int) -> dict[str, str]:
     least = elastic.min_replicas or elastic.max_replicas or workers
     most = elastic.max_replicas or elastic.min_replicas or workers
     env = {
-        "PET_RDZV_ENDPOINT": f"127.0.0.1:{elastic.host_port or port}",
+        "PET_RDZV_ENDPOINT": f"{_HERE}:{elastic.host_port or port}",
         "PET_RDZV_BACKEND": elastic.backend,
         "PET_NNODES": f"{least}:{most}",
     }
@@ -134,38 +66,6 @@ def _elastic_environment(elastic: ElasticPolicy, workers: int, port: int) -> dic
     if elastic.configuration:
         env["PET_RDZV_CONF"] = ",".join(f"{key}={value}" for key, value in elastic.configuration)
     return env | ({"PET_STANDALONE": ""} if elastic.standalone else {})
-
-
-def _tensorflow(member: _Member) -> str:
-    job, role = member.job, member.replica.role.lower()
-    task = {"type": role, "index": member.index}
-    if job.pod_count == 1:
-        return ""
-    cluster: dict[str, Any] = {
-        replica.role.lower(): [
-            f"{_HERE}:{member.ports[replica.role, index]}" for index in range(replica.count)
-        ]
-        for replica in job.replicas
-    }
-    if not job.dynamic_workers:
-        return json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})
-    own = cluster[role][member.index]
-    servers = {"ps": [own], "worker": cluster.get("ps", [])}.get(role, [])
-    workers = {str(member.index): own} if role == "worker" else {}
-    return json.dumps({"cluster": {"worker": workers, "ps": servers}, "task": task})
-
-
-def _trainer(member: _Member) -> dict[str, str]:
-    """Return the variables of Trainer's torch plugin, and the Job controller's index: neither RANK
-    nor WORLD_SIZE."""
-    return {
-        "PET_NNODES": str(member.job.nodes),
-        "PET_NPROC_PER_NODE": _processes_per_node(member.job),
-        "PET_NODE_RANK": str(member.index),
-        "PET_MASTER_ADDR": _HERE,
-        "PET_MASTER_PORT": str(member.port),
-        "JOB_COMPLETION_INDEX": str(member.index),
-    }
 
 
 def _processes_per_node(job: Workload) -> str:
@@ -187,7 +87,7 @@ def _free_port(taken: Collection[int]) -> int:
         port = random.SystemRandom().randrange(20_000, 32_000)
         with socket.socket() as probe:
             try:
-                probe.bind(("127.0.0.1", port))
+                probe.bind((_HERE, port))
             except OSError:
                 continue
             if port not in taken:
@@ -291,24 +191,72 @@ class _OperatorJobController(Controller):
         return operator | {REPLICA_TYPE: replica.role.lower()}
 
     def _create_pod(self, replica: Replica, index: int) -> None:
-        key, member = (
-            (replica.role, index),
-            _Member(job=self.job, replica=replica, index=index, ports=self._ports),
-        )
+        key = (replica.role, index)
         again = self._recreated.get(key, -1) + 1
         self._recreated[key] = again
         self._pods[key] = self.start_pod(
             replica,
             f"{replica.role.lower()}-{index}",
             labels=replica.labels_of(index) | self._labels(replica),
-            environment=self.environment(member),
+            environment=self.environment(replica, index),
             delay=backoff(again - 1) if again else 0.0,
         )
         self.pods = list(self._pods.values())
 
-    def environment(self, member: _Member) -> dict[str, str]:
-        """Return the variables by which the replicas of a job find each other."""
-        return _operator_environment(member)
+    def environment(self, replica: Replica, index: int) -> dict[str, str]:
+        """Return the variables that the training operator sets in every container of a replica.
+
+        Source: kubeflow/trainer release-1.9, pkg/controller.v1/{pytorch/{envvar,master,elastic},
+        tensorflow/tensorflow,xgboost/xgboost,jax/envvar}.go. Two values differ from a cluster's:
+        all replicas share this machine, so every address is 127.0.0.1 and every port a free one.
+        """
+        job, wanted = self.job, self.operator.environment
+        port = next(iter(self._ports.values()))  # of the first replica of the first role
+        values: dict[str, object] = {
+            "address": _HERE,
+            "port": port,
+            "index": index,
+            "pods": job.pod_count,
+        }
+        master = {
+            "master": _HERE,
+            "master_port": port,
+            "processes": job.processes_at_once,
+            "rank": index + (replica.role == "Worker" and job.replica("Master") is not None),
+        }
+        values |= {
+            **(master if job.replica("Master") else dict.fromkeys(master, "")),
+            # For LightGBM, which wants one port of all machines: on one machine only its first process gets it.
+            "worker_port": port if job.pod_count > 1 else "",
+            "workers": ",".join([_HERE] * (job.pod_count - 1)),
+            "processes_per_pod": job.processes,
+            "tf_config": self._tensorflow(replica.role, index) if "TF_CONFIG" in wanted else "",
+        }
+        env = {name: value.format_map(values) for name, value in wanted.items()}
+        elastic = (
+            _elastic_environment(job.elastic, job.workers, port)
+            if job.elastic and "PET_NNODES" in env
+            else {}
+        )
+        return {name: value for name, value in env.items() if value} | elastic
+
+    def _tensorflow(self, role: str, index: int) -> str:
+        if self.job.pod_count == 1:
+            return ""
+        cluster: dict[str, Any] = {
+            replica.role.lower(): [
+                f"{_HERE}:{self._ports[replica.role, at]}" for at in range(replica.count)
+            ]
+            for replica in self.job.replicas
+        }
+        role = role.lower()
+        task = {"type": role, "index": index}
+        if not self.job.dynamic_workers:
+            return json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})
+        own = cluster[role][index]
+        servers = {"ps": [own], "worker": cluster.get("ps", [])}.get(role, [])
+        workers = {str(index): own} if role == "worker" else {}
+        return json.dumps({"cluster": {"worker": workers, "ps": servers}, "task": task})
 
     def _update_status(self) -> None:
         self.status.setdefault("startTime", timestamp())
@@ -429,15 +377,26 @@ class _TrainJobController(Controller):
         self.status["jobsStatus"] = [{"name": self.nodes.replicated_job, **zero, **counts}]
 
     def _create_pod(self, index: int) -> None:
-        member = _Member(job=self.job, replica=self.nodes, index=index, ports=self._ports)
         labels = self.nodes.labels_of(index) | {JOBSET_NAME: self.name}
         name = f"{self.nodes.replicated_job}-{index}"
         self.pods.append(
-            self.start_pod(self.nodes, name, labels=labels, environment=self.environment(member))
+            self.start_pod(self.nodes, name, labels=labels, environment=self.environment(index))
         )
 
-    def environment(self, member: _Member) -> dict[str, str]:
-        return _operator_environment(member)
+    def environment(self, index: int) -> dict[str, str]:
+        """Return the variables of Trainer's torch plugin, and the Job controller's index: neither
+        RANK nor WORLD_SIZE.
+
+        Source: kubeflow/trainer v2.3.0, pkg/runtime/framework/plugins/torch/torch.go.
+        """
+        return {
+            "PET_NNODES": str(self.job.nodes),
+            "PET_NPROC_PER_NODE": _processes_per_node(self.job),
+            "PET_NODE_RANK": str(index),
+            "PET_MASTER_ADDR": _HERE,
+            "PET_MASTER_PORT": str(next(iter(self._ports.values()))),
+            "JOB_COMPLETION_INDEX": str(index),
+        }
 
 
 _CONFIG = "/etc/mpi"
@@ -455,7 +414,7 @@ class _MPIJobController(_OperatorJobController):
         self._config = self.directory / "mpi"
         launcher, worker = plans["Launcher"], plans.get("Worker")
         main = _joined(launcher.main, worker.main) if worker else launcher.main
-        self.plans = {"Launcher": _with_hostfile(changed(launcher, main=main), self._config)}
+        self.plans = {"Launcher": _mounted(changed(launcher, main=main), _CONFIG, self._config)}
 
     def reconcile_pods(self, replica: Replica) -> None:
         """Run the launcher; Workers are as active as it is."""
@@ -465,9 +424,9 @@ class _MPIJobController(_OperatorJobController):
             active = int(any(pod.active for pod in self.pods)) * replica.count
             self.status["replicaStatuses"][replica.role] = {"active": active} if active else {}
 
-    def environment(self, member: _Member) -> dict[str, str]:
+    def environment(self, replica: Replica, index: int) -> dict[str, str]:
         """Return the variables that name the hostfile to Open MPI 4 and 5, and write it."""
-        return _hostfile(self._config, member.job)
+        return _hostfile(self._config, self.job)
 
 
 class _MPITrainJobController(_TrainJobController):
@@ -479,24 +438,20 @@ class _MPITrainJobController(_TrainJobController):
         home = self._config / "home"
         home.mkdir(parents=True, exist_ok=True)
         self.plans = {
-            role: _mounted(_with_hostfile(plan, self._config), _HOME, home)
+            role: _mounted(_mounted(plan, _CONFIG, self._config), _HOME, home)
             for role, plan in self.plans.items()
         }
 
-    def environment(self, member: _Member) -> dict[str, str]:
+    def environment(self, index: int) -> dict[str, str]:
         """Return the variables that Trainer sets in the launcher, and write the hostfile."""
-        _, slots = mpi_slots(member.job.spec)
+        _, slots = mpi_slots(self.job.spec)
         return {
-            **_hostfile(self._config, member.job),
+            **_hostfile(self._config, self.job),
             "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
             "OMPI_MCA_orte_set_default_slots": str(slots),
             "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
-            "JOB_COMPLETION_INDEX": str(member.index),
+            "JOB_COMPLETION_INDEX": str(index),
         }
-
-
-def _with_hostfile(plan: PodPlan, config: Path) -> PodPlan:
-    return _mounted(plan, _CONFIG, config)
 
 
 def _mounted(plan: PodPlan, where: str, directory: Path) -> PodPlan:
