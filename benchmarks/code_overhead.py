@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from podium.code.bundle import pack, store
+from podium.code.bundle import pack
 
 PLAIN = [sys.executable, "-c", "pass"]
 
@@ -54,7 +54,7 @@ def main() -> None:
             ("500 files, 10 MB", 500, 20_000),
         ):
             packed = pack(project(Path(scratch, title), files, size))
-            code = store(packed, str(Path(scratch, "store")))
+            code = packed.store(str(Path(scratch, "store")))
             fetch = [sys.executable, "-m", "podium.code", code.uri, "--digest", code.digest]
             ways[f"code of {title}"] = [*fetch, "--", *PLAIN]
             if files == 10:

@@ -1,7 +1,5 @@
 """Images a compiled pipeline names unless `podium compile` is told others."""
 
-STEPS_IMAGE = "podium-steps:0.1.0"
-"""Runs the steps: kfp, kubernetes, minio, pyarrow and onnxruntime, no torch."""
+from podium.system.settings import STEPS_IMAGE, TRAINER_IMAGE
 
-TRAINER_IMAGE = "podium-trainer:0.1.0"
-"""Runs the trainer: torch as well."""
+__all__ = ["STEPS_IMAGE", "TRAINER_IMAGE"]

@@ -39,7 +39,7 @@ BASE = {"errors", "display", "files", "system", "__version__"}
 ALLOWED: dict[str, set[str]] = {
     "cli": {
         "api", "cluster", "data", "doctor", "kfp", "manifests", "models", "prediction", "runner",
-        "metrics", "search", "serving", "storage", "sweeps", "scoring", "training", "ui", "mcp",
+        "metrics", "search", "serving", "storage", "sweeps", "scoring", "trainer", "training", "ui", "mcp",
     },
     "mcp": {"api", "manifests", "models", "runner"},
     "ui": {
@@ -50,11 +50,11 @@ ALLOWED: dict[str, set[str]] = {
         "search", "trainer", "training", "storage", "sweeps",
     },
     "runner": {
-        "api", "cluster", "code", "components", "data", "kfp", "manifests", "models", "pipelines", "prediction", "reports",
-        "scoring", "storage", "trainer", "training",
+        "api", "cluster", "code", "data", "kfp", "manifests", "models", "prediction", "reports", "storage", "trainer",
+        "training",
     },
     "kfp": {
-        "cluster", "code", "components", "manifests", "pipelines", "models", "scoring", "storage", "training",
+        "cluster", "code", "manifests", "pipelines", "models", "scoring", "training",
     },
     "pipelines": {"components"},
     "components": {"steps"},
@@ -65,10 +65,10 @@ ALLOWED: dict[str, set[str]] = {
     "training": {
         "cluster", "code", "data", "manifests", "metrics", "models", "prediction", "scoring", "storage",
     },
-    "code": {"data", "manifests", "metrics", "scoring", "storage"},
+    "code": {"data", "metrics", "scoring", "storage"},
     "doctor": {"cluster", "manifests", "metrics"},
     "sweeps": {"cluster", "manifests", "metrics", "search", "storage"},
-    "cluster": {"manifests", "storage"},
+    "cluster": {"manifests"},
     "manifests": {"metrics", "search", "trainer"},
     "search": set(),
     "models": {"data", "metrics", "prediction", "scoring", "storage"},

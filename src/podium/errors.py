@@ -155,3 +155,15 @@ def suggestion(word: str, known: Iterable[str]) -> str:
         or [name for name in names if word and word in name]
     )
     return f"did you mean {close[0]}?" if close else f"one of {', '.join(names)}"
+
+
+def require_known(names: Iterable[str], known: Iterable[str], problem: str) -> None:
+    """Raise InvalidInput for the first name that is not known, with a suggestion.
+
+    Args:
+        problem: Sentence that ends with the name, for example ``there is no parameter``.
+    """
+    known = list(known)
+    for name in names:
+        if name not in known:
+            raise InvalidInput(f"{problem} {name!r}", suggestion(str(name), known))

@@ -170,15 +170,19 @@ def completed(*words: str) -> list[str]:
 
 
 def test_every_offered_value_is_one_the_pipeline_takes() -> None:
-    from podium.kfp.definition import load
+    from podium.cli.completion import _values_of
+    from podium.kfp.definition import Definition
+    from podium.kfp.project import parameters_of
     from podium.kfp.values import check_values
-    from podium.runner.typed import parameters_of, values_of
 
     for pipeline in ("tune_and_promote", "train_and_promote"):
-        known = {parameter.name: parameter.type.__name__ for parameter in load(pipeline).parameters}
+        known = {
+            parameter.name: parameter.type.__name__
+            for parameter in Definition.load(pipeline).parameters
+        }
         assert parameters_of(pipeline) == known
         for name, kind in known.items():
-            for value in values_of(name, kind):
+            for value in _values_of(name, kind):
                 given = {
                     "code": f"file:///code/{'0' * 64}.tar.gz",
                     name: json.loads(value) if kind == "bool" else value,

@@ -15,7 +15,7 @@ from terminals import PODIUM
 
 from podium.cli import app
 from podium.errors import Conflict, Failed, InvalidInput, PodiumError
-from podium.runner.trigger import CHANGED, Trigger, WatchedData
+from podium.runner.trigger import CHANGED, Trigger
 from podium.storage import connect
 
 COMMAND = ("run",)
@@ -57,7 +57,7 @@ def test_a_change_is_due_once_it_has_settled(
 ) -> None:
     uri, write = data
     write("1")
-    trigger = Trigger(WatchedData(uri), tmp_path / "state", COMMAND)
+    trigger = Trigger(uri, tmp_path / "state", COMMAND)
     assert looks(trigger, 2) == [(False, False)] * 2
     write("22")
     assert looks(trigger) == [(False, True)]
@@ -69,7 +69,7 @@ def test_data_that_appear_later_are_a_change(
     data: tuple[str, Callable[[str], None]], tmp_path: Path
 ) -> None:
     uri, write = data
-    trigger = Trigger(WatchedData(uri), tmp_path / "state", COMMAND)
+    trigger = Trigger(uri, tmp_path / "state", COMMAND)
     assert looks(trigger, 2) == [(False, False)] * 2
     write("1")
     assert looks(trigger, 2) == [(False, True), (True, False)]
@@ -78,26 +78,26 @@ def test_data_that_appear_later_are_a_change(
 def test_a_restart_loses_no_change_and_repeats_none(tmp_path: Path) -> None:
     storage = connect(tmp_path / "data")
     storage.put("a", b"1")
-    looks(Trigger(WatchedData(str(tmp_path / "data")), tmp_path / "state", COMMAND))
+    looks(Trigger(str(tmp_path / "data"), tmp_path / "state", COMMAND))
     storage.put("a", b"22")
-    again = Trigger(WatchedData(str(tmp_path / "data")), tmp_path / "state", COMMAND)
+    again = Trigger(str(tmp_path / "data"), tmp_path / "state", COMMAND)
     assert looks(again) == [(False, True)]
     due = again.look(lambda line: None)  # killed while the command ran
     assert due
-    after = Trigger(WatchedData(str(tmp_path / "data")), tmp_path / "state", COMMAND)
+    after = Trigger(str(tmp_path / "data"), tmp_path / "state", COMMAND)
     assert looks(after, 2) == [(True, False), (False, False)]
 
 
 def test_now_runs_for_data_that_are_there(tmp_path: Path) -> None:
     connect(tmp_path / "data").put("a", b"1")
-    trigger = Trigger(WatchedData(str(tmp_path / "data")), tmp_path / "state", COMMAND, now=True)
+    trigger = Trigger(str(tmp_path / "data"), tmp_path / "state", COMMAND, now=True)
     assert [due for due, _ in looks(trigger, 3)] == [False, True, False]
 
 
 def test_a_failing_command_is_reported_once_for_its_data(tmp_path: Path) -> None:
     connect(tmp_path / "data").put("a", b"1")
     trigger, said, runs = (
-        Trigger(WatchedData(str(tmp_path / "data")), tmp_path / "s", COMMAND, now=True),
+        Trigger(str(tmp_path / "data"), tmp_path / "s", COMMAND, now=True),
         [],
         [],
     )
@@ -126,11 +126,11 @@ def test_a_failing_command_is_reported_once_for_its_data(tmp_path: Path) -> None
 
 
 def test_two_watches_of_one_command_are_refused(tmp_path: Path) -> None:
-    trigger = Trigger(WatchedData(str(tmp_path)), tmp_path / "state", COMMAND)
+    trigger = Trigger(str(tmp_path), tmp_path / "state", COMMAND)
     with trigger.held():
         with pytest.raises(Conflict, match="being watched"), trigger.held():
             pass
-        with Trigger(WatchedData(str(tmp_path)), tmp_path / "state", ("data",)).held():
+        with Trigger(str(tmp_path), tmp_path / "state", ("data",)).held():
             pass
 
 
@@ -196,7 +196,7 @@ def test_a_change_starts_the_command_until_a_signal(
 
 
 def test_a_storage_that_fails_is_asked_again(tmp_path: Path) -> None:
-    trigger, said = Trigger(WatchedData(str(tmp_path)), tmp_path / "state", COMMAND), []
+    trigger, said = Trigger(str(tmp_path), tmp_path / "state", COMMAND), []
     answers = iter([PodiumError("no answer"), PodiumError("no answer"), KeyboardInterrupt()])
 
     def look(_: Callable[[str], None]) -> str:

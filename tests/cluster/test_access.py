@@ -13,7 +13,6 @@ from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.store_access import (
     Access,
     AccessByReference,
-    find_access,
     grant_access,
     take_access,
 )
@@ -162,7 +161,7 @@ def test_a_config_map_without_an_address_is_refused(
 ) -> None:
     in_pod.put("configmaps", {"metadata": {"name": "podium-storage"}, "data": data})
     with pytest.raises(InvalidInput, match="podium-storage in namespace team has no endpoint"):
-        find_access()
+        Access.find()
 
 
 def test_without_a_secret_the_pods_identity_opens_the_store(in_pod: World) -> None:
@@ -171,11 +170,11 @@ def test_without_a_secret_the_pods_identity_opens_the_store(in_pod: World) -> No
     environ: dict[str, str] = {}
     take_access(environ)
     assert environ == {"AWS_ENDPOINT_URL": "http://store:9000", "AWS_REGION": "us-east-1"}
-    assert [entry["name"] for entry in find_access().env()] == [*environ]
+    assert [entry["name"] for entry in Access.find().env()] == [*environ]
 
 
 def test_without_the_config_map_nothing_is_taken(in_pod: World) -> None:
-    assert find_access() is None
+    assert Access.find() is None
 
 
 def test_an_unreadable_config_map_is_an_error(in_pod: World) -> None:
@@ -183,12 +182,12 @@ def test_an_unreadable_config_map_is_an_error(in_pod: World) -> None:
         (403, {"kind": "Status", "message": 'configmaps "podium-storage" is forbidden'})
     ]
     with pytest.raises(PodiumError, match="lacks a right"):
-        find_access()
+        Access.find()
 
 
 def test_outside_of_a_pod_nothing_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(pod, "SERVICE_ACCOUNT", tmp_path / "none")
-    assert find_access() is None
+    assert Access.find() is None
 
 
 def test_every_replica_gets_references_and_no_value() -> None:

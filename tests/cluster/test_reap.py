@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from podium.cli import app
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.cluster.kubernetes.reap import Orphan, Reaper, look
+from podium.cluster.kubernetes.reap import Reaper, _Orphan, look
 from podium.errors import InvalidInput
 from podium.manifests.labels import RUN_NAMESPACE
 
@@ -53,7 +53,7 @@ def job(
     world.status("pytorchjobs", name, phase)
 
 
-def orphans(cluster: KubernetesCluster) -> list[Orphan]:
+def orphans(cluster: KubernetesCluster) -> list[_Orphan]:
     found = look(cluster)
     assert not found.errors
     return found.orphans

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from podium.code import bundle
-from podium.code.bundle import pack, store
+from podium.code.bundle import pack
 from podium.code.reference import Code
 from podium.errors import InvalidInput
 from podium.storage import connect
@@ -148,13 +148,13 @@ def test_a_missing_or_empty_directory_is_refused(tmp_path: Path) -> None:
 
 def test_the_same_code_is_stored_once(project: Path, tmp_path: Path) -> None:
     packed, url = pack(project), str(tmp_path / "store")
-    code = store(packed, url)
+    code = packed.store(url)
     assert code == Code.parse(f"file://{tmp_path}/store/code/{packed.digest}.tar.gz")
     before = connect(url).head(code.key)
-    assert store(packed, url) == code
+    assert packed.store(url) == code
     assert connect(url).head(code.key) == before
     connect(url).put(code.key, b"damaged")
-    assert connect(store(packed, url).storage).get(code.key) == packed.content
+    assert connect(packed.store(url).storage).get(code.key) == packed.content
 
 
 @pytest.mark.parametrize(

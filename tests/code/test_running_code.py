@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from podium.code.__main__ import unpack
-from podium.code.bundle import pack, store
+from podium.code.bundle import pack
 from podium.code.reference import Code
 from podium.errors import Damaged
 from podium.storage import connect
@@ -45,7 +45,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def code(project: Path, tmp_path: Path) -> Code:
-    return store(pack(project), str(tmp_path / "store"))
+    return pack(project).store(str(tmp_path / "store"))
 
 
 def command(code: Code, *words: str, options: tuple[str, ...] = ()) -> list[str]:
@@ -103,7 +103,7 @@ def test_code_comes_from_a_bucket(
     project: Path, new_bucket: Callable[[str], str], tmp_path: Path
 ) -> None:
     team = f"{new_bucket('moto')}/team"
-    stored = store(pack(project), team)
+    stored = pack(project).store(team)
     assert stored.uri.startswith(f"{team}/code/")
     assert run(stored, "python", "train.py", "4", cwd=tmp_path).returncode == 4
 
@@ -238,7 +238,7 @@ def test_requirements_are_installed_beside_the_code(project: Path, tmp_path: Pat
     (project / "main.py").write_text(
         "import numpy, podium.metrics, tinylib\nprint(tinylib.VALUE, numpy.__file__)\n"
     )
-    stored = store(pack(project), str(tmp_path / "store"))
+    stored = pack(project).store(str(tmp_path / "store"))
     assert "tinylib" in run(stored, "python", "main.py", cwd=tmp_path).stderr
     done = run(stored, "python", "main.py", cwd=tmp_path, options=("--install-requirements",))
     assert done.returncode == 0, done.stderr
@@ -255,7 +255,7 @@ def test_requirements_that_cannot_be_had_fail_with_a_sentence(
         "error: the code has no requirements.txt",
     )
     (project / "requirements.txt").write_text("./nothing-1.0-py3-none-any.whl\n")
-    stored = store(pack(project), str(tmp_path / "store"))
+    stored = pack(project).store(str(tmp_path / "store"))
     done = run(stored, "python", "train.py", "0", cwd=tmp_path, options=("--install-requirements",))
     assert "pip could not install requirements.txt" in done.stderr
     assert done.stdout == ""

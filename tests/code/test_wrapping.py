@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from podium.code.wrap import with_code
 from podium.errors import InvalidInput
 from podium.manifests.shell import join
 from podium.manifests.workload import Workload
+from podium.training.target import with_code
 
 URI = f"s3://bucket/team/code/{'ab' * 32}.tar.gz"
 PREFIX = ["python", "-m", "podium.code", URI, "--digest", "ab" * 32]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from podium.cli.serve import serve
-from podium.cluster.kubernetes.rollout import rolled_out
+from podium.cluster.kubernetes.rollout import _rolled_out
 from podium.cluster.kubernetes.store_access import AccessByReference
 from podium.errors import InvalidInput
 from podium.files.documents import load_yaml
@@ -252,4 +252,4 @@ def test_a_rollout_ends_with_the_last_old_pod(status: dict[str, int], done: bool
             "status": status,
         }
     )
-    assert rolled_out(stored) is done
+    assert _rolled_out(stored) is done

@@ -13,7 +13,7 @@ from test_podium_run import podium
 import podium as podium_api
 from podium.errors import InvalidInput
 from podium.kfp.compiling import compile_pipeline
-from podium.kfp.definition import load
+from podium.kfp.definition import Definition
 
 pytestmark = pytest.mark.whole
 
@@ -177,7 +177,7 @@ def test_a_mount_that_no_code_names_is_logged(tmp_path: Path) -> None:
 
 
 def test_a_compiled_file_runs_with_its_platform_settings(tmp_path: Path) -> None:
-    asking = load(written(tmp_path, ASKING))
+    asking = Definition.load(written(tmp_path, ASKING))
     documents = [asking.spec, asking.platform]
     (tmp_path / "asking.yaml").write_text(yaml.safe_dump_all(documents))
     file, given = str(tmp_path / "asking.yaml"), places(tmp_path)
@@ -188,7 +188,7 @@ def test_a_compiled_file_runs_with_its_platform_settings(tmp_path: Path) -> None
 
 
 def test_what_cannot_be_served_is_refused_by_name(tmp_path: Path) -> None:
-    asking = load(written(tmp_path, ASKING))
+    asking = Definition.load(written(tmp_path, ASKING))
     executor = asking.platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"][
         "exec-show"
     ]
@@ -240,7 +240,7 @@ def test_compiled_yaml_that_lacks_a_part_is_refused(
 ) -> None:
     (tmp_path / "p.yaml").write_text(text)
     with pytest.raises(InvalidInput, match=f"p.yaml is not a whole pipeline: '{missing}'"):
-        load(str(tmp_path / "p.yaml"))
+        Definition.load(str(tmp_path / "p.yaml"))
 
 
 def test_compiled_yaml_is_not_compiled_again(tmp_path: Path) -> None:
@@ -259,4 +259,4 @@ def test_compiled_yaml_is_not_compiled_again(tmp_path: Path) -> None:
 )
 def test_source_for_kfp_1_is_named_as_such(tmp_path: Path, line: str) -> None:
     with pytest.raises(InvalidInput, match="is of KFP 1, and this kfp is version 2"):
-        load(written(tmp_path, f"from kfp import dsl\n{line}\n"))
+        Definition.load(written(tmp_path, f"from kfp import dsl\n{line}\n"))

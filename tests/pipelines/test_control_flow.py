@@ -13,7 +13,7 @@ from test_own_pipelines import written
 from test_podium_run import PODIUM, environment, podium, processes_of, within
 
 from podium.errors import Failed, InvalidInput
-from podium.kfp.definition import load
+from podium.kfp.definition import Definition
 from podium.runner.compiled import Compiled, Condition, command_of
 from podium.runner.record import RunRecord, records_below
 from podium.runner.steps import Step, Values
@@ -268,7 +268,7 @@ TWICE = HEAD + dedent("""
 
 def test_steps_of_pipelines_inside_never_share_a_name(tmp_path: Path) -> None:
     file = written(tmp_path, TWICE)
-    steps = Compiled(load(f"{file}:twice").spec).steps
+    steps = Compiled(Definition.load(f"{file}:twice").spec).steps
     assert list(steps.values()) == ["condition-of-data.write", "condition-of-data-2.write"]
 
 

@@ -17,7 +17,7 @@ from test_podium_run import PODIUM, environment, only_run, podium, within
 from podium.cli import app
 from podium.errors import InvalidInput
 from podium.kfp.compiling import compile_pipeline
-from podium.kfp.definition import load
+from podium.kfp.definition import Definition
 from podium.kfp.versions import read_spec
 from podium.runner.record import records_below
 
@@ -89,7 +89,7 @@ def written(folder: Path, text: str, name: str = "own.py") -> str:
 
 def refused(file: str) -> InvalidInput:
     with pytest.raises(InvalidInput) as caught:
-        load(file)
+        Definition.load(file)
     return caught.value
 
 
@@ -202,14 +202,14 @@ def test_a_file_that_defines_none_is_refused(
 
 def test_one_of_several_pipelines_is_named(tmp_path: Path) -> None:
     file = written(tmp_path, SWEEP)
-    assert load(file).pipeline.name == "outer", "inner is a part of it"
+    assert Definition.load(file).pipeline.name == "outer", "inner is a part of it"
     two = written(tmp_path, f"{SWEEP}\n@dsl.pipeline\ndef other():\n    prepare_data()\n", "two.py")
     error = refused(two)
     assert (error.message, error.hint) == (
         f"{two} has 2 pipelines: outer, other",
         f"name one: {two}:outer",
     )
-    assert load(f"{file}:inner").pipeline.name == "inner"
+    assert Definition.load(f"{file}:inner").pipeline.name == "inner"
     assert refused(f"{file}:outr").hint == "did you mean outer?"
     assert "there is no file" in refused(str(tmp_path / "nowhere.py")).message
 
@@ -217,7 +217,7 @@ def test_one_of_several_pipelines_is_named(tmp_path: Path) -> None:
 def test_an_imported_pipeline_is_no_second_one(tmp_path: Path) -> None:
     written(tmp_path, COUNT, "parts.py")
     own = "from parts import train_and_count\nfrom kfp import dsl\n@dsl.pipeline(name='whole')\ndef whole():\n    train_and_count(source='x')\n"
-    assert load(written(tmp_path, own)).pipeline.name == "whole"
+    assert Definition.load(written(tmp_path, own)).pipeline.name == "whole"
 
 
 def test_a_directory_stands_in_for_an_image(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_a_file_imports_from_its_repositorys_root(
     for name in {"kubeflow", *(known for known in sys.modules if known.startswith("kubeflow."))}:
         monkeypatch.setitem(sys.modules, name, sys)  # so that it is afterwards as it is now
         monkeypatch.delitem(sys.modules, name)
-    assert load(file).pipeline.name == "whole"
+    assert Definition.load(file).pipeline.name == "whole"
 
 
 @pytest.mark.parametrize("place", ["src/shelf/load.py", "src/shelf/load/__init__.py"])
@@ -362,7 +362,7 @@ def test_a_file_imports_its_neighbors_relatively(tmp_path: Path, is_package: boo
         (tmp_path / "outer/part.py").write_text("")
         text += "from .. import part\n"
     text += "@dsl.pipeline(name=NAME)\ndef whole():\n    dsl.importer(artifact_uri='x', artifact_class=dsl.Dataset)\n"
-    assert load(written(folder, text)).pipeline.name == "whole"
+    assert Definition.load(written(folder, text)).pipeline.name == "whole"
     broken = written(folder, "from .nothing import NAME\n", "broken.py")
     assert "broken.py, line 1: ModuleNotFoundError" in refused(broken).message
 

@@ -11,7 +11,7 @@ from test_experiment_files import default_of
 from podium.cli import app
 from podium.errors import InvalidInput
 from podium.kfp.parameters import Parameter
-from podium.kfp.project import Project, choose, find_project, read_given
+from podium.kfp.project import Project, choose, read_given
 from podium.kfp.schedule_files import default_path, load
 from podium.runner.child import _with_project
 from podium.runner.messages import Order
@@ -91,7 +91,7 @@ def test_another_pipeline_leaves_the_file_alone_and_says_so(project: Path) -> No
     (project / "podium.yaml").write_text("pipeline: train_and_promote\nepochs: 7\n")
     assert default_of(invoke("compile").stdout, "epochs") == "7.0"
     (project / "podium.yaml").unlink()
-    assert find_project() is None
+    assert Project.find() is None
     assert choose("max_trials=1", ["b=2"]) == ("tune_and_promote", ["max_trials=1", "b=2"], None)
 
 
@@ -141,19 +141,19 @@ def test_data_of_this_machine_are_not_compiled(project: Path, text: str, file: s
 
 
 def test_paths_start_from_the_files_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from podium.kfp.definition import load as load_pipeline
+    from podium.kfp.definition import Definition
 
     (project / "podium.yaml").write_text(TEXT.replace("s3://data/bikes.csv", "bikes.csv"))
     monkeypatch.chdir("/")
     given = read_given(
-        [], load_pipeline("tune_and_promote").parameters, Project.load(project / "podium.yaml")
+        [], Definition.load("tune_and_promote").parameters, Project.load(project / "podium.yaml")
     )
     assert given["dataset"] == f"table:{project}/bikes.csv"
     assert given["experiment"] == str(project / "sweep.yaml")
     (project / "podium.yaml").write_text("experiment: random\nmodel_name: sweep\n")
     (project / "sweep").touch()
     given = read_given(
-        [], load_pipeline("tune_and_promote").parameters, Project.load(project / "podium.yaml")
+        [], Definition.load("tune_and_promote").parameters, Project.load(project / "podium.yaml")
     )
     assert (given["experiment"], given["model_name"]) == ("random", "sweep"), "no files of these"
 

@@ -14,7 +14,7 @@ from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
 from podium.kfp import runs
 from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
-from podium.kfp.definition import load
+from podium.kfp.definition import Definition
 from podium.kfp.runs import ServerRuns
 from podium.kfp.versions import choose, upload, versions_of
 from podium.system import pod
@@ -163,9 +163,9 @@ def test_a_refusal_of_the_server_says_what_to_check(
 def test_a_job_of_vertex_ai_is_read_by_its_pipeline(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(yaml.safe_dump({"displayName": "x", "pipelineSpec": yaml.safe_load(HELLO)}))
-    assert load(str(file)).documents == (yaml.safe_load(HELLO),)
+    assert Definition.load(str(file)).documents == (yaml.safe_load(HELLO),)
     file.write_text(HELLO)
-    assert load(str(file)).documents == (yaml.safe_load(HELLO),)
+    assert Definition.load(str(file)).documents == (yaml.safe_load(HELLO),)
 
 
 @pytest.mark.parametrize("text", ["", "a: b", "- 1", "{", "kind: Workflow"])

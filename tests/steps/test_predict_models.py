@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from podium.code.bundle import pack, store
+from podium.code.bundle import pack
 from podium.data import artifact
 from podium.errors import Failed, InvalidInput
 from podium.models import open_registry
@@ -253,7 +253,7 @@ def test_a_command_predicts_in_the_code_it_was_trained_with(
     (tmp_path / "project" / "helper.py").write_text(
         "def classes(model, images): return model.predict(images)"
     )
-    code = store(pack(tmp_path / "project"), str(tmp_path / "store"))
+    code = pack(tmp_path / "project").store(str(tmp_path / "store"))
     model = save(
         tmp_path / "model", tiny_dataset, "__import__('helper').classes(neighbors, images)"
     )

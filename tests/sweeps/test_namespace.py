@@ -20,7 +20,7 @@ from test_engine import PROGRAM, experiment, until
 
 import podium
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.cluster.local.store import Supervision
+from podium.cluster.local.store import _Supervision
 from podium.errors import Conflict, Denied, InvalidInput
 from podium.manifests.experiment import Experiment
 from podium.manifests.labels import RUN, RUN_NAMESPACE
@@ -298,7 +298,7 @@ def test_a_stopped_sweep_goes_on_later(
 
 @pytest.mark.parametrize(
     ("owner", "method"),
-    [(StateCopy, "read"), (Supervision, "claim"), (NamespaceSweeps, "supervise")],
+    [(StateCopy, "read"), (_Supervision, "claim"), (NamespaceSweeps, "supervise")],
 )
 def test_a_resume_that_fails_leaves_no_lease(
     server: ApiServer,

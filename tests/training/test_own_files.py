@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from podium.code.bundle import pack, store
+from podium.code.bundle import pack
 from podium.errors import InvalidInput, NotFound
 from podium.prediction import ModelDirectory, open_model
 from podium.training.own_files import complete
@@ -35,7 +35,7 @@ def target(tmp_path: Path) -> LaunchTarget:
         file = tmp_path / "code" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    code = store(pack(tmp_path / "code"), str(tmp_path / "store"))
+    code = pack(tmp_path / "code").store(str(tmp_path / "store"))
     return LaunchTarget(code=code.uri, predict=COMMAND)
 
 

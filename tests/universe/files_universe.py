@@ -112,7 +112,7 @@ class FilesUniverse(SweepUniverse):
                 )
 
         replaced: list[tuple[Any, str, Any]] = [
-            (store.Supervision, "alone", lambda kept: self._alone(kept.directory)),
+            (store._Supervision, "alone", lambda kept: self._alone(kept.directory)),
             (store, "_Lease", _Lease),
             (store, "_is_held", _is_held),
             (store, "write_json", _handing_over(store.write_json)),

@@ -11,7 +11,7 @@ from typing import Any
 from podium.cluster.kubernetes import logs
 from podium.cluster.kubernetes.api import Api
 from podium.cluster.kubernetes.leadership import Leadership
-from podium.cluster.local.store import Supervision
+from podium.cluster.local.store import _Supervision
 from podium.kfp.schedules import Schedules
 from podium.models import upkeep, upload
 from podium.models.championship import Championship
@@ -312,7 +312,7 @@ FILES: Mapping[str, Bug] = {
         _PodTrial, "start", "if self._trial.uid not in uids:", "if True:"
     ),
     "the process that runs a sweep counts as alive after it was killed": Bug(
-        Supervision,
+        _Supervision,
         "is_supervised",
         "and _is_held(",
         "and bool(",

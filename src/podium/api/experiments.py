@@ -175,11 +175,11 @@ def with_store(resource: R, url: str, say: _Say) -> R:
     Raises:
         PodiumError: The ConfigMap cannot be read.
     """
-    from podium.cluster.kubernetes.store_access import find_access, grant_access
+    from podium.cluster.kubernetes.store_access import Access, grant_access
 
     if not resource.opens_store:
         return resource
-    access = find_access(url)
+    access = Access.find(url)
     if access is None:
         say(
             "notice: the namespace has no ConfigMap podium-storage, so the pods use the credentials of the manifest\n"

@@ -87,9 +87,9 @@ class Program:
         files = self.files()
         if not files and not self.root:
             return self
-        from podium.code.bundle import pack, store
+        from podium.code.bundle import pack
 
-        return replace(self, code=store(pack(self.root, files), storage))
+        return replace(self, code=pack(self.root, files).store(storage))
 
     @classmethod
     def of(

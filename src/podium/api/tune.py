@@ -20,7 +20,6 @@ from podium.api.stopping import Stopping
 from podium.api.sweep import Sweep, SweepPlan
 from podium.api.trials import TrialReader
 from podium.cluster.traits import traits_of
-from podium.code.wrap import with_code
 from podium.display.notebook import say
 from podium.errors import Conflict, Failed, InvalidInput, suggestion
 from podium.manifests.experiment import Experiment, best_trial, check
@@ -46,9 +45,9 @@ from podium.metrics.libraries import Library, library_of
 from podium.search.algorithms import AUTO
 from podium.storage import absolute, local_path
 from podium.system.arguments import checked, plain
-from podium.system.settings import Settings
+from podium.system.settings import TRAINER_IMAGE, Settings
 from podium.training.base import require_at_least
-from podium.training.target import TRAINER_IMAGE
+from podium.training.target import with_code
 
 CONTAINER = "training"
 

@@ -47,8 +47,7 @@ def pipelines(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 def parameters(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the parameters of the pipeline that are not given yet, or the values of one behind its
     ``=``."""
-    from podium.kfp.project import LOCAL
-    from podium.runner.typed import parameters_of, values_of
+    from podium.kfp.project import LOCAL, parameters_of
 
     named = str(ctx.params.get("pipeline") or "")
     types = parameters_of(named)
@@ -60,8 +59,38 @@ def parameters(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
         return [CompletionItem(incomplete, type="file")]
     if _name(name) == "code":
         return [CompletionItem(incomplete, type="dir")]
-    known = values_of(_name(name), types[_name(name)]) if _name(name) in types else ()
+    known = _values_of(_name(name), types[_name(name)]) if _name(name) in types else ()
     return _beginning([f"{name}={value}" for value in known], incomplete)
+
+
+def _values_of(name: str, kind: str) -> Sequence[str]:
+    """Return the valid values of a parameter; empty where they cannot be listed."""
+    if name == "network":
+        from podium.trainer.networks import OWN, TORCHVISION
+
+        return (*OWN, *TORCHVISION)
+    if name == "metric":
+        from podium.scoring.metrics import METRICS
+
+        return tuple(METRICS)
+    if name == "rule":
+        from podium.models.criteria import CRITERIA
+
+        return tuple(name for name, criterion in CRITERIA.items() if criterion.compares)
+    if name == "dataset":
+        from podium.data.sources.known import DATASETS
+        from podium.kfp.project import LOCAL
+
+        return (*DATASETS, *LOCAL)
+    if name == "experiment":
+        from podium.manifests.experiment.source import bundled
+
+        return bundled()
+    if name == "job_kind":
+        from podium.manifests.job_kinds import AUTO, CHOICES
+
+        return (AUTO, *CHOICES)
+    return ("true", "false") if kind == "bool" else ()
 
 
 def _name(word: str) -> str:

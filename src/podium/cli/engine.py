@@ -7,7 +7,7 @@ import uuid
 import click
 
 from podium.display.terminal import echo, paused
-from podium.system.settings import STORAGE
+from podium.system.settings import STEPS_IMAGE, STORAGE
 
 _IMAGE = "PODIUM_IMAGE"
 
@@ -23,7 +23,7 @@ _IMAGE = "PODIUM_IMAGE"
 @click.option(
     "--image",
     envvar=_IMAGE,
-    default="podium-steps:0.1.0",
+    default=STEPS_IMAGE,
     show_default=True,
     help="Image with podium, for trials that write their metrics to files (PODIUM_IMAGE).",
 )

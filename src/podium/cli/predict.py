@@ -171,9 +171,9 @@ def _version(registry: "Registry", name: str | None, alias: str) -> "Version":
         InvalidInput: Several models may be meant; or it predicts by a command, and nothing names
             the model.
     """
-    from podium.kfp.project import find_project
+    from podium.kfp.project import Project
 
-    if name is None and (project := find_project()):
+    if name is None and (project := Project.find()):
         name = str(project.values.get("model_name", "")) or None
     names = list(registry)
     if name and name not in names and Path(name).exists():

@@ -1,7 +1,9 @@
 """`podium run` and `podium compile`."""
 
 import json
-from collections.abc import Callable
+import os
+import subprocess
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,16 +121,29 @@ def run(
 
 def _debug(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) -> None:
     """Run until a step, and give a shell in its place; without that step, as run_to_end."""
-    from podium.runner.steps import open_shell
-
     run = begin().wait()
     stop = run.debugged
     if stop is None:
         run_to_end(lambda: run, notifier, as_json)
         return
     echo(f"a shell before {stop.step}: ./run runs it, with its code and inputs beside it", err=True)
-    open_shell(Path(stop.text), stop.values)
+    _open_shell(Path(stop.text), stop.values)
     echo(f"finished steps are kept; continue with: {run.record.resume_command}", err=True)
+
+
+def _open_shell(folder: Path, env: Mapping[str, str]) -> None:
+    """Give a shell in a step's place.
+
+    Args:
+        env: What the step's environment has beyond podium's.
+    """
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    (folder / "packages").mkdir(exist_ok=True)
+    given = {**os.environ, **env}
+    if "PIP_TARGET" in env:  # that of the run is gone
+        given["PIP_TARGET"] = str(folder / "packages")
+        given["PYTHONPATH"] = env["PYTHONPATH"].replace(env["PIP_TARGET"], given["PIP_TARGET"])
+    subprocess.call([shell], cwd=folder, env=given)
 
 
 def run_to_end(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) -> None:
@@ -203,9 +218,9 @@ def compile_(pipeline: str, parameters: tuple[str, ...], output: str, **settings
 
 
 def _show_parameters(pipeline: str, as_json: bool) -> None:
-    from podium.kfp.definition import load
+    from podium.kfp.definition import Definition
 
-    rows = load(pipeline).parameters
+    rows = Definition.load(pipeline).parameters
     value = [{**vars(parameter), "type": parameter.type.__name__} for parameter in rows]
     shown = [
         parameter.name

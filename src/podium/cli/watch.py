@@ -54,12 +54,12 @@ def watch(
       podium watch s3://raw/photos --every 5m -- run dataset=images:s3://raw/photos
       podium watch incoming/ --once --notify https://hooks.example/T0/B0 -- run
     """
-    from podium.runner.trigger import Trigger, WatchedData
+    from podium.runner.trigger import Trigger
     from podium.system.settings import Settings
 
     seconds = _seconds(every)
     command = _command(words, notifier)
-    trigger = Trigger(WatchedData(uri), Settings.from_environment().home / "watch", words, now=now)
+    trigger = Trigger(uri, Settings.from_environment().home / "watch", words, now=now)
     with trigger.held(), paused():
         trigger.follow(lambda: _run(words, command), _say, every=seconds, once=once)
 

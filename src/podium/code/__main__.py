@@ -69,8 +69,7 @@ def fetch(code: Code, digest: str) -> bytes:
 
 
 def _new_folder() -> Path:
-    """Make a directory: below the working directory, which goes when a job is deleted, else in the
-    system's own."""
+    # The working directory goes when a job is deleted.
     here = Path.cwd() if os.access(".", os.W_OK) else None
     return Path(tempfile.mkdtemp(prefix="code-", dir=here))
 
@@ -145,7 +144,6 @@ def _check_link(folder: Path, entry: tarfile.TarInfo, name: str) -> None:
 
 
 def _environment(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the command's environment: modules of the code can be imported from anywhere."""
     path = os.pathsep.join(filter(None, [str(folder), env.get("PYTHONPATH", "")]))
     return {**env, "PYTHONPATH": path}
 

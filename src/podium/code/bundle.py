@@ -57,7 +57,6 @@ _CONTENT = {
 
 
 def _is_secret(name: str) -> bool:
-    """Return whether a file is left out for its name or for that of a directory it is in."""
     *folders, last = name.lower().split("/")
     return any(fnmatchcase(last, pattern) for pattern in _NAMES) or not set(_FOLDERS).isdisjoint(
         folders
@@ -134,6 +133,35 @@ class Bundle:
 
     files: int
 
+    def code_in(self, storage: str) -> Code:
+        """Return the reference to it in a storage, where it may not be yet."""
+        return Code(storage=connect(storage).url, digest=self.digest)
+
+    def store(self, storage: str) -> Code:
+        """Put it into a storage, unless it is there."""
+        target, code = connect(storage), self.code_in(storage)
+        try:
+            target.put(code.key, self.content, if_absent=True)
+        except Conflict:
+            if sha256(target.get(code.key)).hexdigest() != code.digest:
+                target.put(code.key, self.content)
+        return code
+
+    def changed_since(self, before: bytes) -> list[str]:
+        """Return the names of the files by which it differs from the content of another."""
+        first, second = _entries(before), _entries(self.content)
+        names = sorted({*first, *second})
+        return [name for name in names if first.get(name) != second.get(name)]
+
+
+def _entries(content: bytes) -> dict[str, object]:
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+        return {
+            entry.name: (entry.mode, entry.linkname, file.read() if file else b"")
+            for entry in archive
+            for file in [archive.extractfile(entry) if entry.isfile() else None]
+        }
+
 
 def pack(directory: Path | None, files: Mapping[str, bytes] | None = None) -> Bundle:
     """Pack the files of a directory, without those that git ignores and those that hold
@@ -179,7 +207,10 @@ def _listed(directory: Path) -> tuple[Path, list[str]]:
             f"code is a directory, but there is no directory {directory}", "for example code=."
         )
     root, permitted = directory.resolve(), _allowed()
-    every = sorted(_files(root))
+    listed = _known_to_git(root)
+    every = sorted(
+        name for name in (_walk(root) if listed is None else listed) if not _matches(name, _NEVER)
+    )
     secret = [name for name in every if _is_secret(name) and name not in permitted]
     if secret:
         shown = ", ".join(map(one_line, secret[:10])) + (
@@ -195,48 +226,6 @@ def _listed(directory: Path) -> tuple[Path, list[str]]:
         )
     _check_size(root, names, str(directory))
     return root, names
-
-
-def store(bundle: Bundle, storage: str) -> Code:
-    """Put a bundle into a storage, unless it is there.
-
-    Args:
-        bundle: Result of pack.
-    """
-    target = connect(storage)
-    code = Code(storage=target.url, digest=bundle.digest)
-    try:
-        target.put(code.key, bundle.content, if_absent=True)
-    except Conflict:
-        if sha256(target.get(code.key)).hexdigest() != code.digest:
-            target.put(code.key, bundle.content)
-    return code
-
-
-def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
-    file = archive.extractfile(entry) if entry.isfile() else None
-    return file.read() if file else b""
-
-
-def changed_files(before: bytes, now: bytes) -> list[str]:
-    """Return the names of the files by which the contents of two bundles differ."""
-
-    def entries(content: bytes) -> dict[str, object]:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
-            return {
-                entry.name: (entry.mode, entry.linkname, _content(archive, entry))
-                for entry in archive
-            }
-
-    first, second = entries(before), entries(now)
-    names = sorted({*first, *second})
-    return [name for name in names if first.get(name) != second.get(name)]
-
-
-def _files(root: Path) -> Iterator[str]:
-    listed = _known_to_git(root)
-    names = _walk(root) if listed is None else listed
-    yield from (name for name in names if not _matches(name, _NEVER))
 
 
 def _known_to_git(root: Path) -> list[str] | None:
@@ -325,7 +314,6 @@ def _read(path: Path) -> bytes:
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes, *, executable: bool) -> None:
-    """Add a file with nothing of this machine but its name, its bytes and its executable bit."""
     entry = tarfile.TarInfo(name)
     entry.mode, entry.size = 0o755 if executable else 0o644, len(content)
     archive.addfile(entry, io.BytesIO(content))

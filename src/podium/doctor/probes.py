@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from podium.cluster.kubernetes.api import Api, Unreachable, api_resource, event_time
 from podium.cluster.kubernetes.leadership import ENGINE_LEASE, RENEW_SECONDS, is_led
-from podium.cluster.kubernetes.pods import REFUSED, Trouble, cannot_start, created_at
+from podium.cluster.kubernetes.pods import REFUSED, Trouble, created_at
 from podium.doctor.store import Answer, answers, ask_for_bucket, service_of
 from podium.errors import Conflict, NotFound, PodiumError
 from podium.manifests.conditions import status_of
@@ -284,7 +284,7 @@ def _find_troubles(api: Api) -> list[Trouble]:
         pods = api.pods("")
     except PodiumError:
         return []
-    return [trouble for pod in pods if (trouble := cannot_start(pod))]
+    return [trouble for pod in pods if (trouble := Trouble.of_start(pod))]
 
 
 def _find_refusals(api: Api) -> list[_Refusal] | None:

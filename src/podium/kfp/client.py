@@ -172,8 +172,7 @@ def named(name: str) -> str:
 
 
 def _is_plain(address: str, token: str | None) -> bool:
-    """Return whether an address needs nothing that only kfp's client looks up: credentials,
-    cookies, a context."""
+    # Else it needs what only kfp's client looks up: credentials, cookies, a context.
     if not address or (CONTEXT.exists() and not token):
         return False
     return bool(token) or not (
@@ -308,7 +307,7 @@ def _address(error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return the operating system's message, without the names of Python's classes around it."""
+    # Without the names of Python's classes around it.
     messages = (
         cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror
     )

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from podium.code.bundle import Bundle, pack, store
+from podium.code.bundle import Bundle, pack
 from podium.code.reference import FOLDER, SUFFIX, Code
 from podium.errors import InvalidInput
-from podium.storage import connect
 from podium.system.settings import STORAGE
 
 
@@ -36,8 +35,7 @@ def with_code(
         given = values.get(name)
         if isinstance(given, str) and given and not _is_packed(given):
             bundle = pack(folder / given)
-            storage = connect(_storage(values, f"{name}={given}"))
-            changed[name] = Code(storage=storage.url, digest=bundle.digest).uri
+            changed[name] = bundle.code_in(_storage(values, f"{name}={given}")).uri
             bundles[changed[name]] = bundle
     return changed, bundles
 
@@ -45,7 +43,7 @@ def with_code(
 def store_code(bundles: Mapping[str, Bundle]) -> None:
     """Store packed code, unless it is there."""
     for uri, bundle in bundles.items():
-        store(bundle, Code.parse(uri).storage)
+        bundle.store(Code.parse(uri).storage)
 
 
 def _is_packed(text: str) -> bool:

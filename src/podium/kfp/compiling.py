@@ -16,11 +16,12 @@ from podium.code.bundle import Bundle
 from podium.errors import InvalidInput, require
 from podium.files.documents import load_yaml
 from podium.kfp.code import store_code, with_code
-from podium.kfp.definition import Definition, constants, load, reaching
+from podium.kfp.definition import Definition, constants, reaching
 from podium.kfp.importing import import_kfp
 from podium.kfp.parameters import Parameters
 from podium.kfp.project import Project, ServerSettings, check_reachable, read_given
 from podium.kfp.values import check_values, experiment_text, rename, with_experiment_text
+from podium.system.settings import STEPS_IMAGE, TRAINER_IMAGE
 
 _POLICIES = ("Always", "IfNotPresent", "Never")
 _SECRET_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
@@ -156,7 +157,7 @@ def compile_pipeline(
     settings add a second.
 
     Args:
-        name: Name of the pipeline, or ``FILE.py``, see podium.kfp.definition.load.
+        name: Name of the pipeline, or ``FILE.py``, see podium.kfp.definition.Definition.load.
         words: Parameters as ``name=value``, the defaults of the compiled pipeline; the path of an
             Experiment's file is replaced by its text.
         steps_image: Image of the steps; the one the components name if None.
@@ -172,9 +173,7 @@ def compile_pipeline(
     import_kfp()
     from kfp.compiler import Compiler
 
-    from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
-
-    definition = load(name)
+    definition = Definition.load(name)
     if definition.pipeline is None:
         raise InvalidInput(f"{name} is compiled already", f"podium upload {name}")
     pipeline, (values, code) = definition.pipeline, _defaults(definition, words, project)

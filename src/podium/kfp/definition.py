@@ -37,6 +37,28 @@ class Definition:
 
     documents: tuple[dict[str, Any], ...] = ()
 
+    @classmethod
+    def load(cls, reference: str) -> "Definition":
+        """Return a pipeline by its name, or from its file.
+
+        Args:
+            reference: Name of one of podium's pipelines, ``FILE.py``, ``FILE.py:function`` where a file
+                has several, or a compiled one, ``FILE.yaml``.
+
+        Raises:
+            InvalidInput: There is no such pipeline, or the file cannot be imported; the message names
+                file and line.
+        """
+        if reference.endswith(_COMPILED):
+            return cls(documents=_read(Path(reference)), ours=False)
+        import_kfp()
+        if not is_file(reference):
+            from podium.pipelines import load as load_own
+
+            return cls(pipeline=load_own(reference), ours=True)
+        file, _, function = reference.partition(":")
+        return cls(pipeline=_choose(_import(Path(file)), file, function), ours=False)
+
     @cached_property
     def spec(self) -> dict[str, Any]:
         """The compiled pipeline, without images and defaults of the command line."""
@@ -74,28 +96,6 @@ def is_file(reference: str) -> bool:
 
 _COMPILED = (".yaml", ".yml", ".json")
 """Endings of a compiled pipeline's file."""
-
-
-def load(reference: str) -> Definition:
-    """Return a pipeline by its name, or from its file.
-
-    Args:
-        reference: Name of one of podium's pipelines, ``FILE.py``, ``FILE.py:function`` where a file
-            has several, or a compiled one, ``FILE.yaml``.
-
-    Raises:
-        InvalidInput: There is no such pipeline, or the file cannot be imported; the message names
-            file and line.
-    """
-    if reference.endswith(_COMPILED):
-        return Definition(documents=_read(Path(reference)), ours=False)
-    import_kfp()
-    if not is_file(reference):
-        from podium.pipelines import load as load_own
-
-        return Definition(pipeline=load_own(reference), ours=True)
-    file, _, function = reference.partition(":")
-    return Definition(pipeline=_choose(_import(Path(file)), file, function), ours=False)
 
 
 def _read(file: Path) -> tuple[dict[str, Any], ...]:
@@ -204,7 +204,6 @@ def _import(file: Path) -> ModuleType:
 
 
 def _import_member(file: Path) -> ModuleType:
-    """Import a file that imports its neighbors relatively, as a module of its package."""
     root = file.parent.parent
     while (root / "__init__.py").is_file():
         root = root.parent
@@ -213,7 +212,7 @@ def _import_member(file: Path) -> ModuleType:
 
 
 def _submits(module: ModuleType, error: BaseException) -> bool:
-    """Return whether a file that has defined its pipeline failed as it called a server."""
+    # Whether a file that has defined its pipeline failed as it called a server.
     from kfp.dsl.graph_component import GraphComponent
 
     frames = traceback.extract_tb(error.__traceback__)

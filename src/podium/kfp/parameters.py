@@ -2,13 +2,14 @@
 signature."""
 
 import inspect
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Self
 
-from podium.errors import InvalidInput, suggestion
+from podium.errors import InvalidInput, require_known
 from podium.files.documents import load_json
 
 
@@ -63,8 +64,7 @@ class Parameter:
 
 
 def _fits(value: Any) -> bool:
-    """Return whether a compiled pipeline can hold the numbers in a value: it writes all of them as
-    finite doubles."""
+    # A compiled pipeline holds all numbers as finite doubles.
     if isinstance(value, dict | list):
         return all(map(_fits, value.values() if isinstance(value, dict) else value))
     if isinstance(value, int):
@@ -154,8 +154,7 @@ class Parameters(list[Parameter]):
         table = {parameter.name: parameter for parameter in self}
         values: dict[str, Any] = {}
         for name, text in pairs(words):
-            if name not in table:
-                raise InvalidInput(f"there is no parameter {name!r}", suggestion(name, table))
+            require_known([name], table, "there is no parameter")
             if name in values:
                 raise InvalidInput(f"{name} is given twice, the second time as {text!r}")
             values[name] = table[name].parse(text)
@@ -196,6 +195,14 @@ def pairs(words: Iterable[str]) -> Iterator[tuple[str, str]]:
                 raise InvalidInput(f"{word} has no value", f"{name}=VALUE works too")
             text = following
         yield name.removeprefix("--").replace("-", "_"), text
+
+
+def word(value: Any) -> str:
+    """Write a value as the command line has it: what Parameter.parse reads."""
+    if isinstance(value, str):
+        return value
+    is_json = isinstance(value, bool | int | float | dict | list | None)
+    return json.dumps(value) if is_json else str(value)
 
 
 def _descriptions(doc: str) -> dict[str, str]:

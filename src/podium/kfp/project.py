@@ -5,13 +5,15 @@ Its keys are the pipeline's own parameters, and besides them ``name``, ``pipelin
 and ``server``. What the command line gives comes before it.
 """
 
+import ast
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from podium.display.terminal import echo
-from podium.errors import InvalidInput, suggestion
+from podium.errors import InvalidInput, PodiumError, require_known
 from podium.files.documents import load_yaml, read_text
 from podium.kfp.definition import is_file
 from podium.kfp.parameters import Parameter, Parameters
@@ -104,6 +106,11 @@ class Project:
             server=server,
         )
 
+    @classmethod
+    def find(cls) -> "Project | None":
+        """Return the one of the working directory; None if it has no ``podium.yaml``."""
+        return cls.load(Path(FILE)) if Path(FILE).is_file() else None
+
     @property
     def title(self) -> str:
         """Name of its pipeline on a server: one that no other project's has."""
@@ -121,11 +128,7 @@ class Project:
             InvalidInput: The pipeline has no such parameter, or one of another type.
         """
         table = {parameter.name: parameter for parameter in known}
-        for name in self.values:
-            if name not in table:
-                raise InvalidInput(
-                    f"{self.file}: there is no parameter {name!r}", suggestion(name, [*table, *OWN])
-                )
+        require_known(self.values, [*table, *OWN], f"{self.file}: there is no parameter")
         try:
             checked = {name: table[name].check(value) for name, value in self.values.items()}
         except InvalidInput as error:
@@ -140,15 +143,8 @@ def _server_settings(file: Path, given: Any) -> ServerSettings:
         raise InvalidInput(
             f"{file}: server holds names and texts, but got {given!r}", f"for example {example}"
         )
-    for name in given:
-        if name not in known:
-            raise InvalidInput(f"{file}: server has no setting {name!r}", suggestion(name, known))
+    require_known(given, known, f"{file}: server has no setting")
     return ServerSettings(**given)
-
-
-def find_project() -> Project | None:
-    """Return the project of the working directory; None if it has no ``podium.yaml``."""
-    return Project.load(Path(FILE)) if Path(FILE).is_file() else None
 
 
 def choose(first: str, rest: Sequence[str]) -> tuple[str, list[str], Project | None]:
@@ -162,7 +158,7 @@ def choose(first: str, rest: Sequence[str]) -> tuple[str, list[str], Project | N
         The pipeline, the words of the parameters, and the project if there is one and no other
         pipeline was named.
     """
-    project = find_project()
+    project = Project.find()
     if not first or "=" in first or first.startswith("-"):
         return project.pipeline if project else PIPELINE, [first, *rest] if first else [], project
     if project and _same(first, project.pipeline):
@@ -226,3 +222,47 @@ def check_reachable(values: Mapping[str, Any]) -> None:
                 f"{name}={before}{path} is a file of this machine, and no pod has it",
                 f"podium storage put {path} {there}, then {name}={before}{there}",
             )
+
+
+def parameters_of(named: str) -> dict[str, str]:
+    """Return the type of each parameter of a pipeline, read from its file as text, since loading kfp
+    takes a second; empty if there is no such pipeline.
+
+    Args:
+        named: The pipeline on the command line; the project's pipeline, else the default one, if it
+            is empty or a parameter.
+    """
+    if not named or "=" in named or named.startswith("-"):
+        named = PIPELINE
+        with suppress(PodiumError):
+            project = Project.find()
+            named = project.pipeline if project else PIPELINE
+    file, _, function = named.partition(":")
+    if not file.endswith(".py"):
+        from podium import pipelines
+
+        function = file.replace("-", "_")
+        file = (
+            str(Path(pipelines.__path__[0], f"{function}.py"))
+            if function in pipelines.NAMES
+            else ""
+        )
+    with suppress(OSError, SyntaxError, ValueError):
+        for node in ast.parse(Path(file).read_text()).body:
+            if (
+                isinstance(node, ast.FunctionDef)
+                and function in ("", node.name)
+                and _is_pipeline(node)
+            ):
+                known = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+                return {
+                    known.arg: ast.unparse(known.annotation) if known.annotation else ""
+                    for known in known
+                }
+    return {}
+
+
+def _is_pipeline(function: ast.FunctionDef) -> bool:
+    # However dsl.pipeline was imported, called or not.
+    names = (ast.unparse(decorator).partition("(")[0] for decorator in function.decorator_list)
+    return any(name.rpartition(".")[2] == "pipeline" for name in names)

@@ -411,8 +411,7 @@ def _is_own(task: Any) -> bool:
 
 
 def _cancelled(run: Any) -> bool:
-    """Return whether the run was cancelled: its final state is FAILED, only its history shows it
-    (observed)."""
+    # Its final state is FAILED, only its history shows it (observed).
     return any(status.state in ("CANCELING", "CANCELED") for status in run.state_history or [])
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from podium.errors import InvalidInput, require, suggestion
+from podium.errors import InvalidInput, require, require_known
 from podium.files.documents import load_yaml, read_text
 from podium.kfp.project import FILE, Project
 
@@ -228,11 +228,7 @@ def _parse(file: Path, content: Any) -> Schedule:
             f"{file} must hold a schedule, but holds {content!r}", "name, pipeline, cron …"
         )
     known = [field.name for field in _written_fields()]
-    for name in content:
-        if name not in known:
-            raise InvalidInput(
-                f"{file}: a schedule has no field {name!r}", suggestion(str(name), known)
-            )
+    require_known(content, known, f"{file}: a schedule has no field")
     missing = {"name", "pipeline", "cron"} - set(content)
     if missing:
         raise InvalidInput(f"{file}: the schedule has no {', '.join(sorted(missing))}")

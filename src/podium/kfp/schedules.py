@@ -14,7 +14,7 @@ from typing import Any
 
 from podium.code.bundle import Bundle
 from podium.display.text import one_line
-from podium.errors import Conflict, InvalidInput, NotFound, suggestion
+from podium.errors import Conflict, InvalidInput, NotFound, require_known, suggestion
 from podium.kfp.client import Server
 from podium.kfp.code import store_code
 from podium.kfp.runs import ServerRuns
@@ -144,14 +144,12 @@ class Schedules:
                 self._create(change, group)  # first: a failure must not leave a night without a run
                 self._replace(change, group)
 
-    def _called(self, name: str) -> list[Any]:
-        return [run for run in self._listed() if run.display_name == name]
-
     def _replace(self, change: Change, group: str) -> None:
         """Remove all recurring runs of a name but the newest that came since the look: there are
         more where somebody else applies at once, or where a request arrived twice."""
         while True:
-            runs = self._called(change.schedule.name)
+            name = change.schedule.name
+            runs = [run for run in self._listed() if run.display_name == name]
             runs.sort(key=lambda run: (run.created_at, run.recurring_run_id))
             ids = [str(run.recurring_run_id) for run in runs]
             new = [each for each in ids if each not in change.present]
@@ -255,12 +253,8 @@ def _sendable(
     known = {parameter.name: parameter for parameter in version.parameters()}
     if schedule.version == LATEST:
         version.require_own(schedule.parameters)
-    for name in schedule.parameters:
-        if name not in known:
-            problem = (
-                f"{schedule.name}: {version.pipeline} {version.name} has no parameter {name!r}"
-            )
-            raise InvalidInput(problem, suggestion(name, known))
+    where = f"{schedule.name}: {version.pipeline} {version.name}"
+    require_known(schedule.parameters, known, f"{where} has no parameter")
     try:
         checked = {name: known[name].check(value) for name, value in schedule.parameters.items()}
         return version.sendable(checked, schedule.folder)

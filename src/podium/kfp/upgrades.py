@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from podium.kfp.client import Server
-from podium.kfp.definition import load
+from podium.kfp.definition import Definition
 from podium.kfp.schedules import Schedules
 from podium.kfp.values import PIPELINES, own_name
-from podium.kfp.versions import PipelineVersion, pipeline_names, pipeline_spec, versions_of
+from podium.kfp.versions import PipelineVersion, pipeline_names, versions_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,25 +74,21 @@ class Pinned:
 
 
 def _is_current(version: PipelineVersion) -> bool:
-    """Return whether a version's steps are those that this podium compiles, whatever their images
-    and defaults."""
-    spec = pipeline_spec(version.spec)
-    own = own_name(spec)
-    return own is None or _steps(spec) == _steps(load(own).spec)
+    # Whatever their images and defaults.
+    own = own_name(version.spec)
+    return own is None or _steps(version.spec) == _steps(Definition.load(own).spec)
 
 
 def _steps(spec: Mapping[str, Any]) -> dict[str, Any]:
     components = {
-        name: {key: one.get("parameterType") for key, one in _parameters(component).items()}
+        name: {
+            key: one.get("parameterType")
+            for key, one in component.get("inputDefinitions", {}).get("parameters", {}).items()
+        }
         for name, component in spec["components"].items()
     }
     executors = spec["deploymentSpec"]["executors"]
     return components | {name: _command(executor) for name, executor in executors.items()}
-
-
-def _parameters(component: Mapping[str, Any]) -> Mapping[str, Any]:
-    given: Mapping[str, Any] = component.get("inputDefinitions", {}).get("parameters", {})
-    return given
 
 
 def _command(executor: Mapping[str, Any]) -> list[str]:
@@ -101,7 +97,7 @@ def _command(executor: Mapping[str, Any]) -> list[str]:
 
 
 def _images(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    executors = pipeline_spec(spec).get("deploymentSpec", {}).get("executors", {})
+    executors = spec.get("deploymentSpec", {}).get("executors", {})
     return tuple(
         sorted(
             {

@@ -14,10 +14,16 @@ from podium.errors import Conflict, InvalidInput, NotFound, suggestion
 from podium.files.documents import load_yaml, with_whole_numbers
 from podium.kfp.client import Server, named
 from podium.kfp.code import with_code
-from podium.kfp.definition import load as load_definition, reaching
+from podium.kfp.definition import Definition, reaching
 from podium.kfp.parameters import Parameters
 from podium.kfp.project import check_reachable
-from podium.kfp.values import PIPELINES, check_values, own_name, with_experiment_text
+from podium.kfp.values import (
+    PIPELINES,
+    check_values,
+    experiment_text,
+    own_name,
+    with_experiment_text,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +39,7 @@ class PipelineVersion:
 
     digest: str
     spec: dict[str, Any]
-    """The spec as returned by the server: the pipeline spec, or ``{pipeline_spec,
-    platform_spec}``."""
+    """The pipeline spec, without the platform spec that a server may have beside it."""
 
     new: bool = False
 
@@ -42,10 +47,10 @@ class PipelineVersion:
     def ours(self) -> bool:
         """Whether it is one of podium's pipelines; another one may mean something else by a
         parameter's name."""
-        return own_name(pipeline_spec(self.spec)) is not None
+        return own_name(self.spec) is not None
 
     def parameters(self) -> Parameters:
-        return Parameters.within(pipeline_spec(self.spec))
+        return Parameters.within(self.spec)
 
     def sendable(
         self, given: Mapping[str, Any], folder: Path = Path()
@@ -63,12 +68,12 @@ class PipelineVersion:
             InvalidInput: A parameter without a default is missing, or a value breaks a rule of its
                 pipeline.
         """
-        known, spec = self.parameters(), pipeline_spec(self.spec)
+        known = self.parameters()
         known.require_all(given)
         values = known.with_defaults(
-            with_experiment_text(given, folder, reaching(spec, "experiment"))
+            with_experiment_text(given, folder, reaching(self.spec, "experiment"))
         )
-        values, code = with_code(values, reaching(spec, "code") & given.keys(), folder)
+        values, code = with_code(values, reaching(self.spec, "code") & given.keys(), folder)
         if self.ours:
             check_reachable(values)
             check_values(values)
@@ -120,18 +125,12 @@ class PipelineVersion:
         }
 
     def _defaults(self) -> Parameters:
-        own = own_name(pipeline_spec(self.spec))
-        return load_definition(own).parameters if own else self.parameters()
+        own = own_name(self.spec)
+        return Definition.load(own).parameters if own else self.parameters()
 
 
-def pipeline_spec(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the pipeline spec from a server's answer, which may hold a platform spec too."""
-    inner: Mapping[str, Any] = spec.get("pipeline_spec", spec)
-    return inner
-
-
-def _inputs(spec: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(spec.get("root", {}).get("inputDefinitions", {}).get("parameters", {}))
+def _pipeline_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(spec.get("pipeline_spec", spec))
 
 
 def read_spec(text: str, name: str = "the compiled pipeline") -> dict[str, Any]:
@@ -154,8 +153,7 @@ def read_spec(text: str, name: str = "the compiled pipeline") -> dict[str, Any]:
 
 
 def _digest_of(spec: Any) -> str:
-    """Hash a spec by its content: the server reorders the bytes and returns 1 for 1.0
-    (observed)."""
+    # The server reorders the bytes and returns 1 for 1.0 (observed).
     return sha256(
         json.dumps(with_whole_numbers(spec), sort_keys=True, separators=(",", ":")).encode()
     ).hexdigest()
@@ -224,7 +222,7 @@ def _version(
         id=str(version.pipeline_version_id),
         created=version.created_at.isoformat() if version.created_at else "",
         digest=_digest_of(version.pipeline_spec),
-        spec=dict(version.pipeline_spec or {}),
+        spec=_pipeline_spec(version.pipeline_spec or {}),
         new=new,
     )
 
@@ -264,8 +262,8 @@ def upload(server: Server, text: str, name: str | None = None) -> PipelineVersio
         InvalidInput: The text is not a compiled pipeline, or the server refuses it.
     """
     spec = read_spec(text)
-    pipeline = name or str(pipeline_spec(spec)["pipelineInfo"]["name"])
-    _check_defaults(spec)
+    pipeline = name or str(_pipeline_spec(spec)["pipelineInfo"]["name"])
+    _check_defaults(_pipeline_spec(spec))
     pipeline_id = _find_pipeline(server, pipeline) or _make(server, pipeline)
     present = _versions(server, pipeline, pipeline_id)
     digest = _digest_of(spec)
@@ -288,19 +286,16 @@ def upload(server: Server, text: str, name: str | None = None) -> PipelineVersio
     return _version(pipeline, pipeline_id, made, new=True)
 
 
-def _check_defaults(spec: dict[str, Any]) -> None:
+def _check_defaults(spec: Mapping[str, Any]) -> None:
     """Refuse a file's path as the default of our pipeline's Experiment: the step's pod does not
     have the file."""
-    pipeline = pipeline_spec(spec)
-    values = {
-        name: definition.get("defaultValue") for name, definition in _inputs(pipeline).items()
-    }
-    if own_name(pipeline):
-        hint = "compile it again: podium compile puts the text of the file into the pipeline"
-        if with_experiment_text(values) != values:
-            raise InvalidInput(
-                f"experiment is a file's path, {values.get('experiment')!r}, which no pod has", hint
-            )
+    inputs = spec.get("root", {}).get("inputDefinitions", {}).get("parameters", {})
+    given = inputs.get("experiment", {}).get("defaultValue")
+    if own_name(spec) and experiment_text(given) != given:
+        raise InvalidInput(
+            f"experiment is a file's path, {given!r}, which no pod has",
+            "compile it again: podium compile puts the text of the file into the pipeline",
+        )
 
 
 def _make(server: Server, pipeline: str) -> str:

@@ -48,7 +48,7 @@ def _main() -> int:
 
 
 def _end_with_caller(stdin: int, reporter: Reporter) -> None:
-    """Stop when the caller is gone: nobody is there to press Ctrl-C again for a step that stays."""
+    # Nobody is there to press Ctrl-C again for a step that stays.
     os.read(stdin, 1)
     os.killpg(0, signal.SIGTERM)
     reporter.end(grace=2 * GRACE)
@@ -64,14 +64,14 @@ def checked(
         InvalidInput: The pipeline or a parameter is unknown, a value breaks a rule, or this machine
             cannot run a step.
     """
-    from podium.kfp.definition import load
+    from podium.kfp.definition import Definition
     from podium.runner.interpreter import check_runs
 
     for variable, name in ((STORAGE, "storage"), (CLUSTER, "cluster")):
         os.environ.setdefault(
             variable, order.defaults[name]
         )  # for components that no parameter reaches
-    definition = load(order.pipeline)
+    definition = Definition.load(order.pipeline)
     values, code, packed = (
         _values(definition, order) if order.resumed is None else (dict(order.resumed), {}, {})
     )

@@ -19,11 +19,12 @@ from podium.api.cluster_spec import ClusterSpec
 from podium.api.space import from_text
 from podium.api.tune import TuneSettings, plan
 from podium.errors import Failed, InvalidInput, PodiumError
+from podium.kfp.parameters import word
 from podium.kfp.project import choose
 from podium.manifests.options import ended_by
 from podium.runner.process import check_run
 from podium.runner.record import RunRecord
-from podium.runner.run import Run, begin as begin_run, word
+from podium.runner.run import Run, begin as begin_run
 from podium.system.interrupts import signals_interrupt
 from podium.system.settings import Settings
 

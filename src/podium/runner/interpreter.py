@@ -4,10 +4,10 @@ loops, exit handlers and pipelines inside of it."""
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from podium.runner.compiled import (
 from podium.runner.kubernetes_settings import NameOf, Provider
 from podium.runner.messages import Order
 from podium.runner.reporter import Reporter
-from podium.runner.step_process import check_runs_here
+from podium.runner.step_process import Process
 from podium.runner.step_runner import StepRunner, given_here, time_limit
 from podium.runner.steps import (
     CREATE_VOLUME,
@@ -124,10 +124,7 @@ class Interpreter:
             before = {need: begun[need] for need in needs if need in begun}
             begun[name] = _begin(partial(self._tried, scope, name, task, before))
         results = {name: each.result() for name, each in begun.items()}
-        states = [result.state for result in results.values()]
-        worst = next((state for state in ("failed", "pending") if state in states), "succeeded")
-        outputs = _outputs_of(scope.group, results)
-        return _Result(state=worst, outputs=outputs, exempt=scope.exempt)
+        return _together(results.values(), _outputs_of(scope.group, results), scope)
 
     def _tried(self, *task: Any) -> _Result:
         try:
@@ -170,7 +167,7 @@ class Interpreter:
         )
         if "dag" not in component:
             name_of = partial(_name_in, inputs=scope.inputs, before=ended)
-            return self._step(inner, task, name_of)
+            return self._step(inner, task, name_of, constants)
         loops = "parameterIterator" in task or "artifactIterator" in task
         return self._loop(inner, task) if loops else self._group(inner)
 
@@ -207,26 +204,17 @@ class Interpreter:
             return inputs
 
         def one(number: int, inputs: Values) -> _Result:
-            rounds = f"{scope.rounds}.{number}"
             with slots:
-                return self._group(
-                    _Scope(
-                        group=scope.group,
-                        inputs=inputs,
-                        path=scope.path,
-                        rounds=rounds,
-                        exempt=scope.exempt,
-                    )
-                )
+                return self._group(replace(scope, inputs=inputs, rounds=f"{scope.rounds}.{number}"))
 
         inputs = [inputs_with(item) for item in items]  # one that fails, before any round begins
         begun = [_begin(partial(one, number, its)) for number, its in enumerate(inputs)]
         results = [each.result() for each in begun]
-        states = {result.state for result in results}
-        worst = next((state for state in ("failed", "pending") if state in states), "succeeded")
-        return _Result(state=worst, outputs=_collected(scope.group, results), exempt=scope.exempt)
+        return _together(results, _collected(scope.group, results), scope)
 
-    def _step(self, scope: _Scope, task: Mapping[str, Any], name_of: NameOf) -> _Result:
+    def _step(
+        self, scope: _Scope, task: Mapping[str, Any], name_of: NameOf, constants: Constants
+    ) -> _Result:
         name = f"{self.compiled.steps[scope.path]}{scope.rounds}"
         step = Step(
             name=name,
@@ -234,11 +222,7 @@ class Interpreter:
             executor=self.compiled.executor(scope.group),
             inputs=scope.inputs,
             folder=self.root / name,
-            constants={
-                **self._constants,
-                "pipeline_task_name": scope.path[-1],
-                "pipeline_task_uuid": f"{self.order.run}/{scope.path[-1]}{scope.rounds}",
-            },
+            constants=constants,
         )
         if name == self.order.debug:
             self.steps.debug(step, name_of)
@@ -294,7 +278,7 @@ def check_runs(compiled: Compiled, values: Mapping[str, Any], order: Order) -> N
         if len(path) == 1:
             missing += _without_value(path[0], task, component, groups[0])
         step, executor = compiled.steps[path], compiled.executor(component)
-        checks: list[Callable[[], None]] = [partial(check_runs_here, step, executor, images)]
+        checks: list[Callable[[], None]] = [partial(Process.check, step, executor, images)]
         for inputs in groups:
             name_of = partial(_name_in, inputs=inputs, before={})
             settings = compiled.kubernetes(component)
@@ -412,6 +396,12 @@ def _name_in(
     return str(name or entry.get("constant") or entry.get(stem) or "") or None
 
 
+def _together(results: Iterable[_Result], outputs: Values, scope: _Scope) -> _Result:
+    states = {result.state for result in results}
+    worst = next((state for state in ("failed", "pending") if state in states), "succeeded")
+    return _Result(state=worst, outputs=outputs, exempt=scope.exempt)
+
+
 def _begin(work: Callable[[], _Result]) -> Future[_Result]:
     """Begin in a thread of its own, which may wait long for others."""
     future: Future[_Result] = Future()
@@ -483,7 +473,6 @@ def _is_optional(definition: Mapping[str, Any]) -> bool:
 
 
 def _plain(name: str) -> str:
-    """Return the name of an input as its author knows it."""
     return name.removeprefix("pipelinechannel--")
 
 

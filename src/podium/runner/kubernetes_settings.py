@@ -3,11 +3,11 @@ refused before the first step."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from podium.cluster.local.environment import PodIdentity, from_field
+from podium.cluster.local.environment import PodIdentity
 from podium.cluster.local.supplies import Supplies
 from podium.errors import InvalidInput
 from podium.manifests.workload import Pod
@@ -34,15 +34,6 @@ MOUNTS = ("secretAsVolume", "configMapAsVolume", "pvcMount")
 NameOf = Callable[[Mapping[str, Any], str], str | None]
 """Returns the name that an entry of the settings has for a Secret, ConfigMap or claim; None where
 an earlier step gives it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Provided:
-    """Variables and mounts of a step."""
-
-    env: dict[str, str] = field(default_factory=dict)
-    mounts: dict[str, Path] = field(default_factory=dict)
-    """Local directory by mount path."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,19 +72,19 @@ class Provider:
                 if name not in made:
                     self.supplies.directory(name, where)
             elif kind == "fieldPathAsEnv":
-                from_field(entry["fieldPath"], where, _pod(step, settings))
+                _pod(step, settings).value_of(entry["fieldPath"], where)
             elif store := _store(kind):
                 optional = entry.get("optional", False)
                 self.supplies.values(store, name, field=where, optional=optional)
                 self._variables(store, name, entry, where)
 
-    def provide(self, settings: Mapping[str, Any], step: str, name_of: NameOf) -> _Provided:
-        """Return what the settings ask for; its directories are made.
+    def mounts(self, settings: Mapping[str, Any], step: str, name_of: NameOf) -> dict[str, Path]:
+        """Return the local directory of each mount path that the settings ask for, which is made.
 
         Raises:
             InvalidInput: It is not there.
         """
-        given = _Provided(env=self.variables(settings, step, name_of))
+        given: dict[str, Path] = {}
         for kind, entry, where in _entries(settings, step):
             name, store = name_of(entry, kind) or "", _store(kind)
             if kind.endswith("AsEnv"):
@@ -101,11 +92,11 @@ class Provider:
             if store:
                 into = self.folder / "mounted" / step / name
                 optional = entry.get("optional", False)
-                given.mounts[entry["mountPath"]] = self.supplies.folder(
+                given[entry["mountPath"]] = self.supplies.folder(
                     store, name, into, field=where, optional=optional
                 )
             else:
-                given.mounts[entry["mountPath"]] = self._directory(kind, entry, name, step, where)
+                given[entry["mountPath"]] = self._directory(kind, entry, name, step, where)
         return given
 
     def variables(self, settings: Mapping[str, Any], step: str, name_of: NameOf) -> dict[str, str]:
@@ -117,8 +108,7 @@ class Provider:
         given: dict[str, str] = {}
         for kind, entry, where in _entries(settings, step):
             if kind == "fieldPathAsEnv":
-                pod = _pod(step, settings)
-                given[entry["name"]] = from_field(entry["fieldPath"], where, pod)
+                given[entry["name"]] = _pod(step, settings).value_of(entry["fieldPath"], where)
             elif kind.endswith("AsEnv"):
                 name = name_of(entry, kind) or ""
                 given |= self._variables(_store(kind), name, entry, where)
@@ -157,7 +147,6 @@ def _entries(
 
 
 def _store(kind: str) -> str:
-    """Return the kind of supply that a setting reads; empty for none."""
     if kind.startswith("secret"):
         return "secret"
     return "config_map" if kind.startswith("configMap") else ""

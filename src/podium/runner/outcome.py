@@ -77,8 +77,7 @@ def outcome_of(run: RunRecord) -> dict[str, Any]:
 
 
 def _judges(run: RunRecord) -> bool:
-    """Return whether a run judged a model; steps of these names may do something else in a user's
-    pipeline."""
+    # Steps of these names may do something else in a user's pipeline.
     judged = {"evaluate": "evaluation", "promote-best": "decision"}
     if run.pipeline.replace("_", "-") in PIPELINES:
         return judged.keys() <= run.steps.keys()
@@ -110,11 +109,7 @@ def _report(run: RunRecord, decision: Mapping[str, Any]) -> str:
 
 
 def _champion_report(run: RunRecord, decision: Mapping[str, Any]) -> str:
-    """Return the path from a run's directory to the report of the champion it was compared with;
-    empty if none is here.
-
-    It is relative: a directory of runs that is copied keeps its links.
-    """
+    # Relative: a directory of runs that is copied keeps its links.
     made = str(decision.get("champion_run") or "")
     if Path(made).name != made or not (run.directory.parent / made / REPORT).is_file():
         return ""
@@ -176,7 +171,7 @@ def _brief(value: Any) -> str:
 
 
 def _files(run: RunRecord, step: str, name: str) -> list[Path]:
-    """Return what each attempt of a step wrote under a name, the last one's last."""
+    # The last attempt's is last.
     return sorted(run.directory.glob(f"artifacts/*/{step}/{name}"))
 
 

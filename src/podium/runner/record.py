@@ -18,7 +18,7 @@ from podium.display.text import as_note, last_said
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError, suggestion
 from podium.files.documents import parse, read_json
 from podium.files.drafts import appearing
-from podium.kfp.parameters import pairs
+from podium.kfp.parameters import pairs, word
 from podium.runner.messages import KFP, Event, stem
 from podium.storage import local_path
 from podium.system.processes import killed_by
@@ -386,11 +386,7 @@ class RunRecord:
 
     def command(self, changed: Mapping[str, Any]) -> str:
         """Return the command that starts it again, with some parameters changed."""
-        new = {
-            name: value if isinstance(value, str) else json.dumps(value)
-            for name, value in changed.items()
-        }
-        values = {**dict(pairs(self.words)), **new}
+        values = dict(pairs(self.words)) | {name: word(value) for name, value in changed.items()}
         return shlex.join(
             ["podium", "run", self.pipeline, *(f"{name}={text}" for name, text in values.items())]
         )
@@ -437,7 +433,6 @@ class RunRecord:
         return found
 
     def _refuse(self, why: str) -> None:
-        """Record that the child broke off, in the step that it had begun."""
         for name, step in self.steps.items():
             if step.state == "running":
                 step.state = "failed"
@@ -503,9 +498,9 @@ def check_step(run: RunRecord, name: str) -> None:
         InvalidInput: The message names those that it has.
     """
     if name not in run.steps:
-        hint = suggestion(name, run.steps) or f"its steps: {', '.join(run.steps)}"
         raise InvalidInput(
-            f"run {run.id} has no step {name!r}: it has {', '.join(run.steps) or 'none'}", hint
+            f"run {run.id} has no step {name!r}: it has {', '.join(run.steps) or 'none'}",
+            suggestion(name, run.steps),
         )
 
 
@@ -563,15 +558,13 @@ def process_of(directory: Path) -> int | None:
 
 
 def _owner(directory: Path) -> str:
-    """Return the id of the last process that a run was in; empty if it was in none."""
     with suppress(FileNotFoundError):
         return (directory / LOCK).read_text()
     return ""
 
 
 def _is_locked(directory: Path) -> bool:
-    """Return whether a process of the run lives; the check does not keep others from starting
-    one."""
+    # The check does not keep others from starting one.
     try:
         with (directory / LOCK).open("rb") as file:
             return not _flock(file, fcntl.LOCK_SH)

@@ -146,12 +146,8 @@ class StepLog:
         if self._rest:
             self.write(b"\n")
 
-    def line(self, text: str) -> None:
-        self.reporter.log(self.step, text)
-
     def _log_of(self, line: str) -> str:
-        """Return the log that a line belongs to; KFP's executor prints its inputs as an indented
-        JSON object."""
+        # KFP's executor prints its inputs as an indented JSON object.
         if self._in_inputs or line.startswith(_EXECUTOR):
             self._in_inputs = line != "}" if self._in_inputs else line.endswith(_INPUTS)
             return KFP

@@ -1,7 +1,6 @@
 """Pipelines on this machine: ``podium.run("tune_and_promote", max_trials=6)``."""
 
 import inspect
-import json
 import math
 import os
 import shlex
@@ -20,6 +19,7 @@ from podium.data.sources.known import DATASETS
 from podium.display.notebook import Log, say
 from podium.display.text import figure, one_line
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, suggestion
+from podium.kfp.parameters import word
 from podium.kfp.project import from_folder
 from podium.kfp.values import PIPELINES, with_experiment_text
 from podium.manifests.kinds import JOB_KINDS
@@ -344,14 +344,16 @@ class Run:
             InvalidInput: There is no such parameter or step, or a value breaks a rule.
             Conflict: It is running.
         """
-        from podium.kfp.definition import load, reaching
+        from podium.kfp.definition import Definition, reaching
 
         record = RunRecord.read(self.directory)
         if not words and not first:
             hint = f"podium runs rerun {self.id} NAME=VALUE, or --from STEP"
             raise InvalidInput("neither a value nor a step is named", hint)
         file = os.path.join(record.folder, record.pipeline)
-        definition = load(file if os.path.isfile(file.partition(":")[0]) else record.pipeline)
+        definition = Definition.load(
+            file if os.path.isfile(file.partition(":")[0]) else record.pipeline
+        )
         changed = definition.parameters.read(words)
         if code := changed.keys() & reaching(definition.spec, "code"):
             hint = f"{record.resume_command} {min(code)}=DIR"
@@ -609,7 +611,6 @@ def _path(what: str, place: object) -> str:
 
 
 def _against(decision: Mapping[str, Any]) -> str:
-    """Return in a few words what became of a version beside the champion, and how good that is."""
     outcome, other = decision["outcome"], decision.get("champion_value")
     beside = "" if other is None else f" ({figure(other)})"
     if outcome == "kept":
@@ -617,17 +618,6 @@ def _against(decision: Mapping[str, Any]) -> str:
     if outcome == "promoted":
         return f"promoted over the champion{beside}" if beside else "first champion"
     return f"{outcome}{beside}"
-
-
-def word(value: Any) -> str:
-    """Write a value as the command line has it."""
-    if isinstance(value, str):
-        return value
-    return (
-        json.dumps(value)
-        if isinstance(value, bool | int | float | dict | list | None)
-        else str(value)
-    )
 
 
 def _file_of(pipeline: Callable[..., Any]) -> str:

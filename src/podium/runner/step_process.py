@@ -19,34 +19,7 @@ from podium.system import supervised
 from podium.system.settings import FAILURE, SAFE_PATH
 
 
-def check_runs_here(name: str, executor: Mapping[str, Any], images: Images) -> None:
-    """Refuse a step that this machine cannot run.
-
-    Raises:
-        InvalidInput: It needs a container, or is none that a cluster of Kubeflow runs.
-    """
-    container = executor.get("container")
-    if container is None:
-        if "importer" not in executor:
-            kind = next(iter(executor), "nothing")
-            raise InvalidInput(f"step {name} runs {kind}, which only its cloud has")
-        return
-    image = container.get("image", "")
-    if image in (CREATE_VOLUME, DELETE_VOLUME) or images.find(image).root:
-        return
-    if not _needs_image(container) or shutil.which(_PODMAN):
-        return
-    words = " ".join(map(str, container.get("command", ())))
-    is_python = EXECUTOR in words or "executor_main" in words
-    holds = "has its code in the image" if is_python else "is a program of the container image"
-    raise InvalidInput(
-        f"step {name} {holds} {image}, and this machine has no podman",
-        f"install podman, or --image-dir {image}=DIR names a directory that stands in for it",
-    )
-
-
 def _needs_image(container: Mapping[str, Any]) -> bool:
-    """Return whether the program of a container is in its image, and not in the pipeline."""
     return "ephemeral_component.py" not in " ".join(map(str, container.get("command", ())))
 
 
@@ -71,6 +44,32 @@ class Process:
         if self.image.root is None and _needs_image(step.container):
             run = step.constants["pipeline_job_uuid"]
             self.container = re.sub(r"[^\w.-]+", "-", f"podium-{run}-{step.name}")
+
+    @staticmethod
+    def check(name: str, executor: Mapping[str, Any], images: Images) -> None:
+        """Refuse a step that this machine cannot run.
+
+        Raises:
+            InvalidInput: It needs a container, or is none that a cluster of Kubeflow runs.
+        """
+        container = executor.get("container")
+        if container is None:
+            if "importer" not in executor:
+                kind = next(iter(executor), "nothing")
+                raise InvalidInput(f"step {name} runs {kind}, which only its cloud has")
+            return
+        image = container.get("image", "")
+        if image in (CREATE_VOLUME, DELETE_VOLUME) or images.find(image).root:
+            return
+        if not _needs_image(container) or shutil.which(_PODMAN):
+            return
+        words = " ".join(map(str, container.get("command", ())))
+        is_python = EXECUTOR in words or "executor_main" in words
+        holds = "has its code in the image" if is_python else "is a program of the container image"
+        raise InvalidInput(
+            f"step {name} {holds} {image}, and this machine has no podman",
+            f"install podman, or --image-dir {image}=DIR names a directory that stands in for it",
+        )
 
     def prepare(
         self, given: Mapping[str, str], mounts: Mapping[str, Path], scratch: Path
@@ -229,7 +228,7 @@ def _command_in(
 
 
 def _qualified(image: str) -> str:
-    """Return the name of an image as Kubernetes' nodes read it."""
+    # As Kubernetes' nodes read it.
     host, slash, _ = image.partition("/")
     if slash and ("." in host or ":" in host or host == "localhost"):
         return image

@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +94,12 @@ class StepRunner:
                 if isinstance(error, PodiumError):
                     trace, said = "", error.message
                 left.write_text(json.dumps({"error": said, "fix": {}}))
-                StepLog(self.reporter, step.name).line(f"{trace}error: {said}")
+                self.reporter.log(step.name, f"{trace}error: {said}")
                 code, outputs = None, None
             if outputs is not None or pause is None or self.reporter.stopping:
                 break
             why = "" if code is None else f"exit code {code}: "
-            StepLog(self.reporter, step.name).line(f"{why}it is tried again in {pause:g} s")
+            self.reporter.log(step.name, f"{why}it is tried again in {pause:g} s")
             self.reporter.wait(pause)
         ended = "failure" if outputs is None else "success"
         self.reporter.report(ended, step=step.name, code=code if outputs is None else None)
@@ -138,11 +139,12 @@ class StepRunner:
 
     def _prepared(self, step: Step, name_of: NameOf) -> tuple[Process, list[str], dict[str, str]]:
         settings = self.compiled.kubernetes(step.component)
-        provided = self.provider.provide(settings, step.name, name_of)
+        variables = self.provider.variables(settings, step.name, name_of)
+        mounts = self.provider.mounts(settings, step.name, name_of)
         process = Process(step, self.images, self._python(step))
         command, env = process.prepare(
-            {**provided.env, FAILURE: str(failure_file(self.directory, step.name))},
-            provided.mounts,
+            {**variables, FAILURE: str(failure_file(self.directory, step.name))},
+            mounts,
             self.reporter.scratch / f"packages-{step.name}",
         )
         for notice in process.notices:
@@ -159,12 +161,11 @@ class StepRunner:
         self.reporter.stop()
 
     def _python(self, step: Step) -> Path | None:
-        """Return the directory with the programs of a step's own environment; None for podium's."""
         wanted = Environment.of(step.container)
         if wanted is None:
             return None
-        log = StepLog(self.reporter, step.name)
-        return wanted.made(Path(self.order.environments), step.name, log.line)
+        say = partial(self.reporter.log, step.name)
+        return wanted.made(Path(self.order.environments), step.name, say)
 
     def _volume(self, step: Step, *, create: bool) -> Values:
         given = step.inputs.parameters

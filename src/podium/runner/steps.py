@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from podium.code.reference import FOLDER, SUFFIX
-from podium.components.images import STEPS_IMAGE, TRAINER_IMAGE
 from podium.errors import Failed, InvalidInput
 from podium.files.documents import read_json, with_whole_numbers
 from podium.files.drafts import appearing
 from podium.runner.compiled import Constants, command_of, resolved, resolved_within
+from podium.system.settings import STEPS_IMAGE, TRAINER_IMAGE
 
 OUTPUT = "executor_output.json"
 """File that KFP's executor writes."""
@@ -174,7 +173,7 @@ class Step:
 
 
 def _collect(custom: str, uri: str) -> None:
-    """Copy an artifact that a step wrote to a path of its own to where others look for it."""
+    # Where others look for an artifact that a step wrote to a path of its own.
     if custom and os.path.exists(custom) and not os.path.exists(uri) and "://" not in uri:
         copy = shutil.copytree if os.path.isdir(custom) else shutil.copy2
         copy(custom, uri)
@@ -321,18 +320,3 @@ def _files_at(place: str) -> Iterator[str]:
 
 def _inputs(step: Step) -> str:
     return json.dumps(vars(step.inputs), sort_keys=True, default=str)
-
-
-def open_shell(folder: Path, env: Mapping[str, str]) -> int:
-    """Give a shell in a step's place; return its exit code.
-
-    Args:
-        env: What the step's environment has beyond podium's.
-    """
-    shell = os.environ.get("SHELL") or "/bin/sh"
-    (folder / "packages").mkdir(exist_ok=True)
-    given = {**os.environ, **env}
-    if "PIP_TARGET" in env:  # that of the run is gone
-        given["PIP_TARGET"] = str(folder / "packages")
-        given["PYTHONPATH"] = env["PYTHONPATH"].replace(env["PIP_TARGET"], given["PIP_TARGET"])
-    return subprocess.call([shell], cwd=folder, env=given)

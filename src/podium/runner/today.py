@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from podium.code.bundle import Bundle, changed_files
+from podium.code.bundle import Bundle
 from podium.code.reference import Code
 from podium.display.text import one_line
 from podium.errors import NotFound, PodiumError
@@ -84,11 +84,9 @@ def _code_changed(run: RunRecord, code: Mapping[str, str], begin: str, said: lis
 
 
 def _changed_files(before: Any, now: Bundle) -> list[str]:
-    """Return the files by which code differs from what a run has packed; empty where that is
-    gone."""
     with suppress(PodiumError, OSError, EOFError, tarfile.TarError):
         code = Code.parse(str(before))
-        return changed_files(connect(code.storage).get(code.key), now.content)
+        return now.changed_since(connect(code.storage).get(code.key))
     return []
 
 

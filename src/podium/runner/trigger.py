@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from podium.display.text import plural
 from podium.errors import Conflict, InvalidInput, PodiumError
 from podium.files.documents import parse, read_json
 from podium.files.drafts import appearing
@@ -17,42 +18,21 @@ from podium.storage import Entry, Storage, connect, is_slip, local_path
 CHANGED = "the data changed; waiting until they stay the same"
 
 
-class WatchedData:
-    """A file, a directory, an object or all below a prefix.
-
-    Args:
-        uri: A path, or the URL of a storage or of an object in it.
-    """
-
-    def __init__(self, uri: str) -> None:
-        self.uri = uri
-        connect(
-            uri if is_slip(uri) else _parent(uri)[0]
-        )  # a URL that is none is refused now, not at the first look
-
-    def look(self) -> tuple[str, str]:
-        """Return a fingerprint of keys, sizes, etags and times, and a description; empty if there
-        are no data.
-
-        Raises:
-            PodiumError: The storage does not answer.
-        """
-        entries = self._entries()
-        if not entries:
-            return "", "nothing there yet"
-        digest = sha256()
-        for entry in entries:
-            digest.update(
-                f"{entry.key}\t{entry.size}\t{entry.etag}\t{entry.modified.isoformat()}\n".encode()
-            )
-        files = f"{len(entries)} file" + ("" if len(entries) == 1 else "s")
-        return digest.hexdigest(), f"{files}, {sum(entry.size for entry in entries):,} bytes"
-
-    def _entries(self) -> list[Entry]:
-        parent, name = _parent(self.uri)
-        if name and (entry := _head(connect(parent), name)):
-            return [entry]
-        return list(connect(self.uri).list())
+def _look(uri: str) -> tuple[str, str]:
+    """Return a fingerprint of keys, sizes, etags and times, and a description; empty if there are
+    no data."""
+    parent, name = _parent(uri)
+    found = name and _head(connect(parent), name)
+    entries = [found] if found else list(connect(uri).list())
+    if not entries:
+        return "", "nothing there yet"
+    digest = sha256()
+    for entry in entries:
+        digest.update(
+            f"{entry.key}\t{entry.size}\t{entry.etag}\t{entry.modified.isoformat()}\n".encode()
+        )
+    size = sum(entry.size for entry in entries)
+    return digest.hexdigest(), f"{plural(len(entries), 'file')}, {size:,} bytes"
 
 
 def _parent(uri: str) -> tuple[str, str]:
@@ -86,16 +66,19 @@ class Trigger:
     """Polls data and reports when a command is due. Its state is stored: a restart loses no change.
 
     Args:
+        uri: A file, a directory, an object or all below a prefix: a path, or a URL.
         directory: Directory of the state.
         command: Words of the command; another command has a state of its own.
         now: Whether data that are there at the first look of all count as changed.
     """
 
     def __init__(
-        self, data: WatchedData, directory: Path, command: tuple[str, ...], *, now: bool = False
+        self, uri: str, directory: Path, command: tuple[str, ...], *, now: bool = False
     ) -> None:
-        key = sha256(json.dumps([data.uri, str(Path.cwd()), *command]).encode()).hexdigest()[:16]
-        self.data, self.now = data, now
+        # A URL that is none is refused now, not at the first look.
+        connect(uri if is_slip(uri) else _parent(uri)[0])
+        key = sha256(json.dumps([uri, str(Path.cwd()), *command]).encode()).hexdigest()[:16]
+        self.uri, self.now = uri, now
         self.file = directory / f"{key}.json"
 
     @contextmanager
@@ -110,7 +93,7 @@ class Trigger:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                text = f"{self.data.uri} is being watched for this command by another process"
+                text = f"{self.uri} is being watched for this command by another process"
                 raise Conflict(text, "end that one first") from None
             yield
 
@@ -121,10 +104,10 @@ class Trigger:
         Raises:
             PodiumError: The storage does not answer.
         """
-        fingerprint, words = self.data.look()
+        fingerprint, words = _look(self.uri)
         state = self._read()
         if state is None:
-            say(f"watching {self.data.uri}: {words}")
+            say(f"watching {self.uri}: {words}")
             self._write(_State(seen=fingerprint, handled="" if self.now else fingerprint))
             return ""
         settled = fingerprint == state.seen
@@ -187,4 +170,4 @@ class Trigger:
     def _write(self, state: _State) -> None:
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with appearing(self.file) as draft:
-            draft.write_text(json.dumps({"uri": self.data.uri, **asdict(state)}) + "\n")
+            draft.write_text(json.dumps({"uri": self.uri, **asdict(state)}) + "\n")

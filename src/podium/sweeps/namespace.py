@@ -29,7 +29,7 @@ from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import DURATION_SECONDS, Leadership, is_led
 from podium.cluster.kubernetes.pods import JobPods, not_run
-from podium.cluster.kubernetes.store_access import find_access, grant_access
+from podium.cluster.kubernetes.store_access import Access, grant_access
 from podium.cluster.local.cluster import Supervisor
 from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable
 from podium.manifests.experiment import Experiment, check
@@ -53,7 +53,7 @@ from podium.sweeps.pool_store import PoolStore
 from podium.sweeps.records import Records
 from podium.system.background import Background
 from podium.system.pod import POD_NAME, pod_namespace
-from podium.system.settings import STORAGE, Settings
+from podium.system.settings import STEPS_IMAGE, STORAGE, Settings
 
 _log = logging.getLogger("podium")
 
@@ -325,7 +325,7 @@ class _Loops(LocalSweeps):
             return given
         api, name, namespace = self.namespace.api, os.environ.get(POD_NAME), pod_namespace()
         if not name or not namespace:
-            return "podium-steps:0.1.0"
+            return STEPS_IMAGE
         pod = api.call(f"read pod {name}", api.core.read_namespaced_pod, name, namespace)
         return str(
             next(container.image for container in pod.spec.containers if container.name == "main")
@@ -675,7 +675,7 @@ def detach(namespace: Cluster, experiment: Experiment) -> str:
         job = place(job, Pods(service_account=_ACCOUNT, env=env))
         kept.loops.keep(experiment)
         try:
-            namespace.create(grant_access(job, find_access(namespace.url)))
+            namespace.create(grant_access(job, Access.find(namespace.url)))
         except BaseException:
             kept.loops.delete("Experiment", name)
             raise

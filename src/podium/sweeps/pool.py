@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import Leadership
-from podium.cluster.kubernetes.store_access import find_access
+from podium.cluster.kubernetes.store_access import Access
 from podium.errors import Conflict, Failed, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.pool import as_workers_run, pool_job, pool_name
@@ -148,7 +148,7 @@ class Pool(Executor):
         return _PooledRun(self, trial, save, stopping)
 
     def _create(self) -> None:
-        access = None if local_path(self._store.url) else find_access(self._cluster.url)
+        access = None if local_path(self._store.url) else Access.find(self._cluster.url)
         experiment = self._experiment
         owners = [experiment.as_owner] if self._is_served else experiment.owners
         job = pool_job(experiment, self._store.url, access.env() if access else (), owners).manifest

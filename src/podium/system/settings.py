@@ -1,4 +1,4 @@
-"""Default directories on this machine, read once from the environment."""
+"""Default directories on this machine, read once from the environment, and podium's images."""
 
 import os
 from dataclasses import dataclass
@@ -6,6 +6,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 from podium.errors import InvalidInput
+
+STEPS_IMAGE = "podium-steps:0.1.0"
+"""Runs the steps: kfp, kubernetes, minio, pyarrow and onnxruntime, no torch."""
+
+TRAINER_IMAGE = "podium-trainer:0.1.0"
+"""Runs the trainer: torch as well. In an Experiment it stands for the image that the pipeline was
+compiled with."""
 
 STORAGE = "PODIUM_STORAGE"
 """Variable with the URL of the storage that is used where none is given."""
@@ -16,6 +23,9 @@ CLUSTER = "PODIUM_CLUSTER"
 PUBLIC_KEY = "PODIUM_PUBLIC_KEY"
 """Variable with the path of the public key that versions must be signed with; empty asks for no
 signature."""
+
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT", "MINIO_ENDPOINT")
+"""Variables with the address of an S3 server, the strongest first."""
 
 FAILURE = "PODIUM_STEP_FAILURE"
 """File in which a step of `podium run` leaves the error it ends with."""

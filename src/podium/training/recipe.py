@@ -25,8 +25,9 @@ from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.shell import run_by_shell
 from podium.manifests.workload import Workload, role_of
 from podium.metrics.goals import less_is_better
+from podium.system.settings import TRAINER_IMAGE
 from podium.training.identity import RunIdentity
-from podium.training.target import DEADLINE, KEPT, TRAINER_IMAGE, LaunchTarget
+from podium.training.target import DEADLINE, KEPT, LaunchTarget
 
 TRAINER = ("python", "-m", "podium.trainer")
 

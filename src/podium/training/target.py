@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from podium.cluster.base import Cluster
-from podium.cluster.kubernetes.store_access import Access, find_access, grant_access
+from podium.cluster.kubernetes.store_access import Access, grant_access
 from podium.cluster.traits import traits_of
 from podium.code.reference import Code
-from podium.code.wrap import with_code
 from podium.errors import Conflict, Denied, InvalidInput, PodiumError, Unavailable
 from podium.manifests.experiment import Experiment
+from podium.manifests.experiment.trainer import run_by
+from podium.manifests.job_editor import JobEditor
 from podium.manifests.labels import RUN_NAMESPACE
 from podium.manifests.placement import Pods, place
 from podium.manifests.resource import Resource
@@ -21,14 +22,11 @@ from podium.manifests.workload import Workload
 from podium.storage import local_path as path_here, path_of
 from podium.system.interrupts import Terminated
 from podium.system.pod import pod_namespace
-from podium.system.settings import CLUSTER
+from podium.system.settings import CLUSTER, TRAINER_IMAGE
 from podium.training.base import require_at_least, say
 from podium.training.identity import StepContext
 
 T = TypeVar("T", bound=Resource)
-
-TRAINER_IMAGE = "podium-trainer:0.1.0"
-"""In an Experiment it stands for the image that the pipeline was compiled with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +106,33 @@ class LaunchTarget:
             resource, self.code, install_requirements=self.install_requirements, container=container
         )
         return place(coded, Pods.read(self.pods))
+
+
+def with_code(
+    resource: T, uri: str, *, install_requirements: bool = False, container: str | None = None
+) -> T:
+    """Return a job, or an Experiment's trials, whose containers fetch code and run their command in
+    it.
+
+    Args:
+        uri: URI of the code; empty changes nothing.
+        install_requirements: Whether to install the code's requirements.txt first.
+        container: Name of the containers; None for all.
+
+    Raises:
+        InvalidInput: The URI is not one of code, or a container leaves its command to the image.
+    """
+    if not uri:
+        return resource
+    code = Code.parse(uri)
+    options = ["--install-requirements"] if install_requirements else []
+    prefix = ["python", "-m", "podium.code", code.uri, "--digest", code.digest, *options, "--"]
+
+    def change(editor: JobEditor) -> None:
+        for _, body in editor.containers(container):
+            run_by(body, prefix)
+
+    return resource.changed_job(change)
 
 
 def data_url(data: str, step: StepContext, cluster: Cluster) -> str:
@@ -230,8 +255,8 @@ def _access(cluster: Cluster, resource: "Workload | Experiment") -> Access | Non
     only.
     """
     asked = not cluster.traits.shares_files and (pod_namespace() or resource.opens_store)
-    there = find_access(cluster.url) if asked else None
-    return there or find_access()
+    there = Access.find(cluster.url) if asked else None
+    return there or Access.find()
 
 
 def _create_or_adopt(cluster: Cluster, resource: "Workload | Experiment") -> None:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -22,7 +22,7 @@ from podium.errors import (
     UnknownKind,
 )
 from podium.files.documents import load_json
-from podium.manifests.conditions import Manifest
+from podium.manifests.conditions import Manifest, timestamp
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 from podium.manifests.labels import TRAINER_API
 from podium.system.pod import load_configuration, pod_namespace
@@ -171,7 +171,6 @@ def is_passing(error: Any) -> bool:
 
 
 def _translate(error: Any, doing: str, kind: str | None) -> PodiumError:
-    """Turn an ApiException into the error a user reads, see Api.error."""
     message, is_status = _reason_of(error)
     text = f"cannot {doing}: {message}"
     if error.status == 404 and kind and not is_status:
@@ -216,7 +215,7 @@ class Unreachable(Unavailable):
 
 
 @dataclass
-class Silence:
+class _Silence:
     """Failures of a server, known to every copy of an Api: time.monotonic() of each."""
 
     since: float | None = None
@@ -252,7 +251,7 @@ class Api:
         )
         self.budget = float("inf")  # seconds that all calls together may spend on repeating
         self.asking = ""  # what the last call tries
-        self.silence = Silence()
+        self.silence = _Silence()
 
     def call(
         self,
@@ -303,8 +302,7 @@ class Api:
         return min(next(limits) if self.answered else 3.0, self.budget)
 
     def _denies_for_a_moment(self, error: Any) -> bool:
-        """Return whether a server denies that was away just now: it has started, and knows no roles
-        yet (observed for 0.3 s)."""
+        # It has just started, and knows no roles yet (observed for 0.3 s).
         since = time.monotonic() - self.silence.last
         return getattr(error, "status", None) == 403 and since < _ROLES_SECONDS
 
@@ -538,7 +536,7 @@ class Api:
     def tell(self, kind: str, name: str, uid: str, reason: str, message: str) -> None:
         """Write an Event about an object, which `kubectl describe` and `kubectl get events` show
         for an hour."""
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = timestamp()
         resource = api_resource(kind)
         version = f"{resource.group}/{resource.version}"
         about = {

@@ -113,13 +113,12 @@ class Leadership:
         if not self.is_held:
             raise Conflict(f"{self.holder} does not lead any more (Lease {self._name})")
 
-    def release(self) -> None:
-        """Give the leadership up, so that the next one need not wait."""
-        self._give_up()
+    def release(self) -> str:
+        """Give the leadership up, so that the next one need not wait.
 
-    def _give_up(self) -> str:
-        """Return the resourceVersion of the Lease that nobody holds now; empty if that is not
-        known."""
+        Returns:
+            resourceVersion of the Lease that nobody holds now; empty if that is not known.
+        """
         self._closed.set()
         version = ""
         if self._thread:
@@ -133,7 +132,7 @@ class Leadership:
 
     def delete(self) -> None:
         """Give the leadership up for good: its purpose has ended."""
-        if version := self._give_up():
+        if version := self.release():
             delete = self._api.coordination.delete_namespaced_lease
             with suppress(PodiumError):  # another process has taken it meanwhile
                 self._api.call(
@@ -267,5 +266,5 @@ def _read(api: Api, name: str, **how: Any) -> Any:
 
 
 def _micro_time(moment: datetime) -> str:
-    """Format a time as the API server requires it in a Lease: always with microseconds."""
+    # The API server requires microseconds in a Lease.
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -8,7 +8,7 @@ from typing import Any
 
 from podium.cluster.base import MOST_LINE
 from podium.cluster.kubernetes.api import Api, is_passing
-from podium.cluster.kubernetes.pods import JobPods, by_replica, cannot_start
+from podium.cluster.kubernetes.pods import JobPods, Trouble, by_replica, statuses_of
 from podium.errors import Denied, NotFound, Unavailable
 from podium.manifests.conditions import SteadyTime
 
@@ -23,7 +23,7 @@ _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d
 
 
 def _moment(stamp: re.Match[str]) -> tuple[datetime, str]:
-    """Return a line's time as lines are ordered: by nanoseconds, in whatever zone its node is."""
+    # By nanoseconds, in whatever zone its node is.
     return datetime.fromisoformat(stamp[1] + stamp[3]), (stamp[2] or "").ljust(9, "0")
 
 
@@ -48,15 +48,13 @@ def _container_of(pod: Any) -> str:
 
 
 def _container_names(pod: Any) -> list[str]:
-    """Return the names of a pod's containers; the engine's collector is an init container that
-    keeps running (a sidecar)."""
+    # The engine's collector is an init container that keeps running (a sidecar).
     return [
         container.name for container in (*pod.spec.containers, *(pod.spec.init_containers or []))
     ]
 
 
 def _find(api: Api, kind: str, name: str, replica: str | None) -> Any | None:
-    """Return the newest pod of a replica, or None if it has none now."""
     pods = JobPods(api, kind, name).read()
     chosen = (
         _reporting(pods)
@@ -74,20 +72,18 @@ def _has_started(pod: Any, container: str) -> bool:
 
 
 def _status_of(pod: Any, container: str) -> Any | None:
-    statuses = (*(pod.status.container_statuses or []), *(pod.status.init_container_statuses or []))
-    return next((status for status in statuses if status.name == container and status.state), None)
+    named = (each for each in statuses_of(pod) if each.name == container and each.state)
+    return next(named, None)
 
 
 def _start_of(pod: Any, container: str) -> tuple[str, int]:
-    """Identify one start of a container: the pod's uid and the number of restarts."""
     status = _status_of(pod, container)
     return str(pod.metadata.uid), int(status.restart_count or 0) if status else 0
 
 
 def _is_coming(pod: Any | None) -> bool:
-    """Return whether a pod will have a log: a job is over with its master, when a worker may not
-    even have started."""
-    return pod is not None and pod.status.phase == "Pending" and cannot_start(pod) is None
+    # A job is over with its master, when a worker may not even have started.
+    return pod is not None and pod.status.phase == "Pending" and Trouble.of_start(pod) is None
 
 
 def _split(chunks: Iterator[bytes]) -> Iterator[str]:

@@ -88,6 +88,83 @@ class Trouble:
     restarted: bool = False
     """Whether it is of the container before its last restart."""
 
+    @classmethod
+    def of_refusal(cls, event: Any, waits: Waits) -> "Trouble":
+        """Describe a pod that could not be created.
+
+        An event has no field for the status code of the refusal: the text the API server puts before
+        every error 500 tells a webhook that is away for a moment from a rule that holds.
+        """
+        message = str(event.message or "").strip()
+        head, refused, _ = message.partition(_JOBSET_AS_JSON)
+        message = head + refused
+        grace = waits.patience if _INTERNAL in message else waits.refused_grace
+        return cls(reason=event.reason, message=message, hint=refusal_hint(message), grace=grace)
+
+    @classmethod
+    def of_start(cls, pod: Any, waits: Waits = USUAL_WAITS) -> "Trouble | None":
+        """Say why a pod has not started and will not by itself, or None."""
+        name = pod.metadata.name
+        for status in statuses_of(pod):
+            waiting = status.state and status.state.waiting
+            if waiting and waiting.reason in _NEVER_STARTS:
+                reason, message = (
+                    waiting.reason,
+                    (waiting.message or "").strip() or f"image {status.image}",
+                )
+                hint = _ROOT if _NON_ROOT.search(message) else _NEVER_STARTS[reason]
+                return cls(
+                    pod=name,
+                    container=status.name,
+                    reason=reason,
+                    message=message,
+                    hint=hint,
+                    grace=waits.image_grace,
+                )
+        for condition in pod.status.conditions or []:
+            if (
+                condition.type == "PodScheduled"
+                and condition.status == "False"
+                and condition.reason == "Unschedulable"
+            ):
+                message = condition.message or ""
+                return cls(
+                    pod=name,
+                    reason="Unschedulable",
+                    message=message,
+                    hint=_NO_NODE,
+                    grace=waits.schedule_grace,
+                )
+        return None
+
+    @classmethod
+    def of_end(cls, pod: Any) -> "Trouble | None":
+        """Say how a pod, or its container before the last restart, ended badly, or None."""
+        name, reason = pod.metadata.name, pod.status.reason
+        if pod.status.phase == "Failed" and reason:
+            return cls(
+                pod=name, reason=reason, message=pod.status.message or "", hint=_ENDED.get(reason)
+            )
+        for status in statuses_of(pod):
+            for state in (status.state, status.last_state):
+                if state and (ended := state.terminated) and ended.exit_code != 0:
+                    reason, message = (
+                        ended.reason or "Error",
+                        f"container {status.name}, exit code {ended.exit_code}",
+                    )
+                    hint = _ENDED.get(reason) or (
+                        "it was killed from outside" if ended.exit_code == 137 else None
+                    )
+                    return cls(
+                        pod=name,
+                        container=status.name,
+                        reason=reason,
+                        message=message,
+                        hint=hint,
+                        restarted=state is status.last_state,
+                    )
+        return None
+
     def __str__(self) -> str:
         return (
             (f"pod {self.pod}: " if self.pod else "")
@@ -106,19 +183,6 @@ class Trouble:
         except PodiumError:
             return []
         return [f"{mark}{line}" for line in str(text).splitlines()]
-
-
-def _refusal_of(event: Any, waits: Waits) -> Trouble:
-    """Describe a pod that could not be created.
-
-    An event has no field for the status code of the refusal: the text the API server puts before
-    every error 500 tells a webhook that is away for a moment from a rule that holds.
-    """
-    message = str(event.message or "").strip()
-    head, refused, _ = message.partition(_JOBSET_AS_JSON)
-    message = head + refused
-    grace = waits.patience if _INTERNAL in message else waits.refused_grace
-    return Trouble(reason=event.reason, message=message, hint=refusal_hint(message), grace=grace)
 
 
 def refusal_hint(message: str) -> str:
@@ -184,6 +248,7 @@ _ROOT = (
     'the image runs as root: give the pods another user, pods={"run_as_user": 1000} or securityContext.runAsUser; '
     'or let root in, pods={"security": "baseline"} or securityContext.runAsNonRoot: false'
 )
+_NO_NODE = "ask for less (cpu, memory, gpu), change node selector or tolerations, or add nodes"
 _START = "check the container's command, security context and mounts"
 _NEVER_STARTS = {
     "ErrImagePull": _IMAGE,
@@ -243,7 +308,7 @@ def _replica_status(name: str, pod: Any) -> ReplicaStatus:
     before = [status.last_state for status in statuses if status.last_state]
     ends = [state.terminated for state in (*states, *before) if state.terminated]
     starts = [begun.started_at for state in states if (begun := state.running or state.terminated)]
-    trouble = bad_end(pod) or cannot_start(pod)
+    trouble = Trouble.of_end(pod) or Trouble.of_start(pod)
     return ReplicaStatus(
         name=name,
         phase=pod.status.phase or "Pending",
@@ -260,73 +325,6 @@ def _replica_status(name: str, pod: Any) -> ReplicaStatus:
 def statuses_of(pod: Any) -> list[Any]:
     """Return the status of every container of a pod, init containers first."""
     return [*(pod.status.init_container_statuses or []), *(pod.status.container_statuses or [])]
-
-
-def cannot_start(pod: Any, waits: Waits = USUAL_WAITS) -> Trouble | None:
-    """Say why a pod has not started and will not by itself, or None."""
-    name = pod.metadata.name
-    for status in statuses_of(pod):
-        waiting = status.state and status.state.waiting
-        if waiting and waiting.reason in _NEVER_STARTS:
-            reason, message = (
-                waiting.reason,
-                (waiting.message or "").strip() or f"image {status.image}",
-            )
-            hint = _ROOT if _NON_ROOT.search(message) else _NEVER_STARTS[reason]
-            return Trouble(
-                pod=name,
-                container=status.name,
-                reason=reason,
-                message=message,
-                hint=hint,
-                grace=waits.image_grace,
-            )
-    for condition in pod.status.conditions or []:
-        if (
-            condition.type == "PodScheduled"
-            and condition.status == "False"
-            and condition.reason == "Unschedulable"
-        ):
-            hint = (
-                "ask for less (cpu, memory, gpu), change node selector or tolerations, or add nodes"
-            )
-            message = condition.message or ""
-            return Trouble(
-                pod=name,
-                reason="Unschedulable",
-                message=message,
-                hint=hint,
-                grace=waits.schedule_grace,
-            )
-    return None
-
-
-def bad_end(pod: Any) -> Trouble | None:
-    """Say how a pod, or its container before the last restart, ended badly, or None."""
-    name, reason = pod.metadata.name, pod.status.reason
-    if pod.status.phase == "Failed" and reason:
-        return Trouble(
-            pod=name, reason=reason, message=pod.status.message or "", hint=_ENDED.get(reason)
-        )
-    for status in statuses_of(pod):
-        for state in (status.state, status.last_state):
-            if state and (ended := state.terminated) and ended.exit_code != 0:
-                reason, message = (
-                    ended.reason or "Error",
-                    f"container {status.name}, exit code {ended.exit_code}",
-                )
-                hint = _ENDED.get(reason) or (
-                    "it was killed from outside" if ended.exit_code == 137 else None
-                )
-                return Trouble(
-                    pod=name,
-                    container=status.name,
-                    reason=reason,
-                    message=message,
-                    hint=hint,
-                    restarted=state is status.last_state,
-                )
-    return None
 
 
 def _ended_at(pod: Any) -> str:
@@ -375,7 +373,7 @@ class JobPods:
             pods = sorted(self.read(), key=_ended_at)
         except PodiumError as error:
             return Failed(f"{text}\nits pods cannot be read: {error.message}", error.hint)
-        for trouble in (bad_end(pod) or cannot_start(pod) for pod in pods):
+        for trouble in (Trouble.of_end(pod) or Trouble.of_start(pod) for pod in pods):
             if trouble:
                 lines = trouble.last_lines(self.api)
                 return Failed("\n".join([text, str(trouble), *lines]), trouble.hint)
@@ -384,7 +382,7 @@ class JobPods:
     def last_words(self) -> tuple[str, list[str]]:
         """Return how the replica that failed first ended, and its last lines; empty where its pod
         is gone."""
-        ends = map(bad_end, sorted(self.read(), key=_ended_at))
+        ends = map(Trouble.of_end, sorted(self.read(), key=_ended_at))
         trouble = next((trouble for trouble in ends if trouble), None)
         return (str(trouble), trouble.last_lines(self.api, mark="")) if trouble else ("", [])
 
@@ -432,7 +430,7 @@ class Watchman:
 
     def _starting(self, pods: list[Any]) -> Iterator[tuple[Trouble, tuple[str, str]]]:
         for pod in pods:
-            if trouble := cannot_start(pod, self.api.waits):
+            if trouble := Trouble.of_start(pod, self.api.waits):
                 # ErrImagePull and ImagePullBackOff take turns: one clock for a pod.
                 yield (
                     trouble,
@@ -476,7 +474,7 @@ class Watchman:
         services = self.api.pods(f"{SUGGESTION}={name}")
         yield from self._starting(services)
         if not services and (events := self._refusals(lambda: _service_events(self.api, resource))):
-            yield _refusal_of(events[-1], self.api.waits), (name, "service")
+            yield Trouble.of_refusal(events[-1], self.api.waits), (name, "service")
 
     def _refusal(
         self, job: str, uid: str | None, made_by: str, created: datetime | None
@@ -498,7 +496,7 @@ class Watchman:
                 or event_time(event) >= created
             )
         ]
-        return _refusal_of(news[-1], self.api.waits) if news else None
+        return Trouble.of_refusal(news[-1], self.api.waits) if news else None
 
     def _refusals(self, ask: Callable[[], list[Any]]) -> list[Any]:
         """Return the events about refused pods; empty where events may not be listed, which is
@@ -518,8 +516,7 @@ class Watchman:
 
 
 def _lost_patches(resource: Resource) -> bool:
-    """Return whether a TrainJob that a queue has admitted has no runtimePatches: podium's always
-    have some."""
+    # podium's own always have some.
     if not isinstance(resource, Workload) or resource.kind != TRAINJOB:
         return False
     admitted = bool(resource.queue) and not resource.suspended

@@ -143,8 +143,7 @@ class Queues:
         return [_explained(trial, reasons) if trial.name in names else trial for trial in trials]
 
     def _jobs(self, like: Workload) -> list[Workload]:
-        """Return the jobs of a kind in a queue: a trial's job has its name, but no label of it
-        (Katib 0.19)."""
+        # A trial's job has its name, but no label of it (Katib 0.19).
         return [
             Workload.parse(manifest)
             for manifest in self.api.objects(like.kind, f"{QUEUE}={like.queue}")
@@ -202,8 +201,6 @@ def _explained(resource: Resource, reasons: dict[str, tuple[str, Condition]]) ->
 
 
 def _unexplained(job: Workload, hint: str) -> Condition:
-    """Return the reason why a job waits where Kueue's record of it cannot be read: the job's own
-    condition."""
     own = job.condition("Suspended")
     message = f"{own.message} ({hint})" if own and own.message else hint
     return _condition(WAITING, own.reason if own else "", message, own)

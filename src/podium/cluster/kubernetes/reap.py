@@ -28,7 +28,7 @@ _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=
 
 
 @dataclass(frozen=True, kw_only=True)
-class Orphan:
+class _Orphan:
     """A job or experiment that runs though its run does not."""
 
     kind: str
@@ -49,7 +49,7 @@ class _Look:
     seen: int = 0
     """Unfinished objects that a step launched."""
 
-    orphans: list[Orphan] = field(default_factory=list)
+    orphans: list[_Orphan] = field(default_factory=list)
     errors: dict[str, PodiumError] = field(default_factory=dict)
     """Failed reads by their subject: nothing that depends on one is called an orphan."""
 
@@ -81,7 +81,7 @@ def look(cluster: KubernetesCluster) -> _Look:
                 continue
             if why := over[run_id, home]:
                 found.orphans.append(
-                    Orphan(
+                    _Orphan(
                         kind=kind,
                         name=launched.name,
                         created=launched.created,
@@ -94,7 +94,7 @@ def look(cluster: KubernetesCluster) -> _Look:
     return found
 
 
-def reap(cluster: KubernetesCluster, orphaned: Sequence[Orphan]) -> None:
+def reap(cluster: KubernetesCluster, orphaned: Sequence[_Orphan]) -> None:
     """Delete orphans; returns when their pods are gone."""
     for orphan in orphaned:
         cluster.api.delete(
@@ -170,7 +170,7 @@ class Reaper:
         except PodiumError as error:
             self.runs, found.errors["the count of runs"] = {}, error
 
-    def _delete(self, orphan: Orphan) -> None:
+    def _delete(self, orphan: _Orphan) -> None:
         self.cluster.api.delete(orphan.kind, orphan.name)
         self.deleted += 1
         why = f"run {orphan.run_id} is over: {orphan.why}"

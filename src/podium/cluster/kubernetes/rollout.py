@@ -8,8 +8,6 @@ from podium.cluster.kubernetes.api import Api, event_time
 from podium.cluster.kubernetes.pods import (
     CONFIG_MISSING,
     Trouble,
-    bad_end,
-    cannot_start,
     refusal_hint,
     statuses_of,
 )
@@ -80,10 +78,9 @@ class Rollout:
         served = self._read(self._kind, self._name)
         if self._kind != "Deployment" and not (_is_current(served) and served.condition("Ready")):
             return False
-        return rolled_out(self._read("Deployment", self._deployment))
+        return _rolled_out(self._read("Deployment", self._deployment))
 
     def _hopeless(self) -> Trouble | None:
-        """Return a problem that has lasted longer than its grace period."""
         now, before, self._since = time.monotonic(), self._since, {}
         for trouble in self._troubles():
             key = f"{trouble.pod} {trouble.container}"
@@ -101,11 +98,11 @@ class Rollout:
             ):
                 continue
             ended = (
-                bad_end(pod)
+                Trouble.of_end(pod)
                 if any((status.restart_count or 0) >= _TRIES for status in statuses)
                 else None
             )
-            if trouble := ended or cannot_start(pod, waits) or self._unmounted(pod):
+            if trouble := ended or Trouble.of_start(pod, waits) or self._unmounted(pod):
                 yield trouble
         if refused := self._read("Deployment", self._deployment).condition("ReplicaFailure"):
             hint = refusal_hint(refused.message)
@@ -132,7 +129,7 @@ class Rollout:
         )
 
 
-def rolled_out(deployment: Resource) -> bool:
+def _rolled_out(deployment: Resource) -> bool:
     """Return whether all pods of a Deployment are those of its present template, and answer."""
     want, status = deployment.spec.get("replicas", 1), deployment.status
     pods = ("replicas", "updatedReplicas", "availableReplicas")
@@ -140,6 +137,5 @@ def rolled_out(deployment: Resource) -> bool:
 
 
 def _is_current(stored: Resource) -> bool:
-    """Return whether the status of an object is of its present spec."""
     seen = integer(stored.status.get("observedGeneration")) or 0
     return seen >= (integer(stored.metadata.get("generation")) or 0)

@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 from podium.errors import InvalidInput, NotFound
 from podium.manifests.job_editor import JobEditor, set_env
 from podium.manifests.resource import Resource
-from podium.storage.s3.config import ENDPOINTS
 from podium.system.pod import pod_namespace, team_namespace
-from podium.system.settings import CLUSTER, STORAGE
+from podium.system.settings import CLUSTER, ENDPOINTS, STORAGE
 
 _CONFIG_MAP = "podium-storage"
 SECRET = "mlpipeline-minio-artifact"
@@ -55,6 +54,50 @@ class Access:
     storage: str = ""
     """URL under which models are kept where a pipeline names none; empty for the bucket of the
     run's artifacts."""
+
+    @classmethod
+    def find(cls, cluster: str = "") -> "Access | None":
+        """Read the ConfigMap of a namespace; None where there is none.
+
+        Args:
+            cluster: URL of the cluster; empty for the namespace of this pod's team, else the one it
+                runs in, and for nothing outside of pods.
+
+        Raises:
+            PodiumError: It cannot be read.
+            InvalidInput: It does not say where the store is.
+        """
+        if not cluster:
+            namespace = team_namespace() or pod_namespace()
+            if namespace is None:
+                return None
+            cluster = f"kubernetes://{namespace}"
+        from podium.cluster.kubernetes.api import api_of
+
+        with closing(api_of(cluster)) as api:
+            try:
+                doing = f"read ConfigMap {_CONFIG_MAP}"
+                config_map = api.call(
+                    doing, api.core.read_namespaced_config_map, _CONFIG_MAP, api.namespace
+                )
+            except NotFound:
+                return None
+            data = config_map.data or {}
+            if not data.get("endpoint"):
+                raise InvalidInput(
+                    f"ConfigMap {_CONFIG_MAP} in namespace {api.namespace} has no endpoint",
+                    f"kubectl -n {api.namespace} edit configmap {_CONFIG_MAP}",
+                )
+        names = (
+            "endpoint",
+            "region",
+            "secret",
+            "jobs-secret",
+            "access-key",
+            "secret-key",
+            "storage",
+        )
+        return cls(**{name.replace("-", "_"): data[name] for name in names if data.get(name)})
 
     def take(self, environ: MutableMapping[str, str], namespace: str | None = None) -> None:
         """Let this process use the store: the storage reads the Secret by its name when it is
@@ -108,42 +151,6 @@ def _keys(
     ]
 
 
-def find_access(cluster: str = "") -> Access | None:
-    """Read the ConfigMap of a namespace; None where there is none.
-
-    Args:
-        cluster: URL of the cluster; empty for the namespace of this pod's team, else the one it
-            runs in, and for nothing outside of pods.
-
-    Raises:
-        PodiumError: It cannot be read.
-        InvalidInput: It does not say where the store is.
-    """
-    if not cluster:
-        namespace = team_namespace() or pod_namespace()
-        if namespace is None:
-            return None
-        cluster = f"kubernetes://{namespace}"
-    from podium.cluster.kubernetes.api import api_of
-
-    with closing(api_of(cluster)) as api:
-        try:
-            doing = f"read ConfigMap {_CONFIG_MAP}"
-            config_map = api.call(
-                doing, api.core.read_namespaced_config_map, _CONFIG_MAP, api.namespace
-            )
-        except NotFound:
-            return None
-        data = config_map.data or {}
-        if not data.get("endpoint"):
-            raise InvalidInput(
-                f"ConfigMap {_CONFIG_MAP} in namespace {api.namespace} has no endpoint",
-                f"kubectl -n {api.namespace} edit configmap {_CONFIG_MAP}",
-            )
-    names = ("endpoint", "region", "secret", "jobs-secret", "access-key", "secret-key", "storage")
-    return Access(**{name.replace("-", "_"): data[name] for name in names if data.get(name)})
-
-
 def take_access(environ: MutableMapping[str, str] | None = None) -> None:
     """Let this process use the cluster's store, unless its environment says where and who already.
 
@@ -161,7 +168,7 @@ def take_access(environ: MutableMapping[str, str] | None = None) -> None:
     own = any(env.get(name) for name in OWN_CREDENTIALS)
     if own and any(env.get(name) for name in ENDPOINTS):
         return
-    access = find_access()
+    access = Access.find()
     if access and access.storage:
         env.setdefault(STORAGE, access.storage)
     if access and own:

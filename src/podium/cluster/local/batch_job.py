@@ -36,10 +36,9 @@ class JobController(Controller):
         self._failures = 0
 
     @property
-    def next_look(self) -> float | None:
-        deadline, pod = super().next_look, self._not_before
-        due = [pod] if pod > time.monotonic() else []
-        return min(due if deadline is None else [*due, deadline], default=None)
+    def next_look(self) -> float:
+        pod = self._not_before
+        return min(pod, self.deadline) if pod > time.monotonic() else self.deadline
 
     @staticmethod
     def check(job: Workload) -> None:
@@ -74,7 +73,7 @@ class JobController(Controller):
         limit, failed = self.job.backoff_limit or 0, self.status.get("failed", 0)
         if failed > limit or (restarts > 0 and restarts >= limit):
             self.fail("BackoffLimitExceeded", "Job has reached the specified backoff limit")
-        elif self.past_deadline:
+        elif now >= self.deadline:
             self.fail("DeadlineExceeded", "Job was active longer than specified deadline")
         elif self._is_complete():
             self._complete()

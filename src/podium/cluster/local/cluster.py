@@ -332,7 +332,7 @@ def _replica_status(record: Mapping[str, Any], alive: bool) -> ReplicaStatus:
 
 
 def _check_environment(plans: Mapping[str, PodPlan]) -> None:
-    """Raise the errors of an environment before anything is stored."""
+    # Its errors are raised before anything is stored.
     for plan in plans.values():
         for container in (*plan.init, plan.main):
             container_environment(container, _NOBODY, {}, 1, str)

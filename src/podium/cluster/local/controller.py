@@ -1,6 +1,7 @@
 """Base of the controllers of jobs: a thread that reconciles, its pods as processes, restarted in
 place as a kubelet does it, and the records of these."""
 
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -312,15 +313,15 @@ class Controller(ABC):
         return self.job.ttl_seconds_after_finished
 
     @property
-    def next_look(self) -> float | None:
-        """Time at which reconcile has something to do even if no event arrives: the deadline."""
+    def deadline(self) -> float:
+        """Time by time.monotonic() at which the job was active for too long; infinite for none."""
         seconds = self.job.active_deadline_seconds
-        return None if seconds is None else self.started + seconds
+        return math.inf if seconds is None else self.started + seconds
 
     @property
-    def past_deadline(self) -> bool:
-        seconds = self.job.active_deadline_seconds
-        return seconds is not None and time.monotonic() >= self.started + seconds
+    def next_look(self) -> float:
+        """Time at which reconcile has something to do even if no event arrives."""
+        return self.deadline
 
     def start_pod(
         self,
@@ -443,7 +444,7 @@ class Controller(ABC):
         # A deletion asked for by another process is a file: there is no other way to notice it.
         now = time.monotonic()
         due = [look for pod in self.pods if (look := pod.next_look) is not None]
-        due += [self.next_look] if self.next_look is not None and self.finished is None else []
+        due += [self.next_look] if self.finished is None else []
         return max(0.0, min([POLL_SECONDS, *(look - now for look in due)]))
 
     def _end_pods(self) -> None:

@@ -37,6 +37,33 @@ class PodIdentity:
 
     annotations: Mapping[str, str] = field(default_factory=dict)
 
+    def value_of(self, field_path: str, path: str) -> str:
+        """Return a field as the downward API names it.
+
+        Args:
+            path: The field of the manifest that asks for it, for the error.
+
+        Raises:
+            InvalidInput: There is no such field here.
+        """
+        plain = {
+            "metadata.name": self.name,
+            "metadata.namespace": self.namespace,
+            "metadata.uid": self.uid,
+            "spec.nodeName": socket.gethostname(),
+            "spec.serviceAccountName": "default",
+            "status.hostIP": "127.0.0.1",
+            "status.podIP": "127.0.0.1",
+        }
+        if field_path in plain:
+            return plain[field_path]
+        if keyed := re.fullmatch(r"metadata\.(labels|annotations)\['([^']+)'\]", field_path):
+            named = self.labels if keyed[1] == "labels" else self.annotations
+            return str(named.get(keyed[2], ""))
+        raise InvalidInput(
+            f"{path}: one of {', '.join(plain)}, labels or annotations, not {field_path!r}"
+        )
+
 
 MOST_PROCESSES = 1000
 """A typing error in replicas or parallelTrialCount must not take the machine down."""
@@ -105,7 +132,7 @@ def container_environment(
         value: str | None = translate(expand(variable.value, declared))
         if "fieldRef" in variable.source:
             path = f"{plan.path}.env[{number}].valueFrom.fieldRef.fieldPath"
-            value = from_field(variable.source["fieldRef"].get("fieldPath") or "", path, pod)
+            value = pod.value_of(variable.source["fieldRef"].get("fieldPath") or "", path)
         elif variable.source:
             value = plan.values.get(variable.name)
         if value is not None:
@@ -137,30 +164,3 @@ def translator(mounts: Iterable[tuple[str, Path]]) -> Callable[[str], str]:
         return text
 
     return translate
-
-
-def from_field(field_path: str, path: str, pod: PodIdentity) -> str:
-    """Return a field of a pod, as the downward API names it.
-
-    Args:
-        path: The field of the manifest that asks for it, for the error.
-
-    Raises:
-        InvalidInput: There is no such field here.
-    """
-    plain = {
-        "metadata.name": pod.name,
-        "metadata.namespace": pod.namespace,
-        "metadata.uid": pod.uid,
-        "spec.nodeName": socket.gethostname(),
-        "spec.serviceAccountName": "default",
-        "status.hostIP": "127.0.0.1",
-        "status.podIP": "127.0.0.1",
-    }
-    if field_path in plain:
-        return plain[field_path]
-    if keyed := re.fullmatch(r"metadata\.(labels|annotations)\['([^']+)'\]", field_path):
-        return str((pod.labels if keyed[1] == "labels" else pod.annotations).get(keyed[2], ""))
-    raise InvalidInput(
-        f"{path}: one of {', '.join(plain)}, labels or annotations, not {field_path!r}"
-    )

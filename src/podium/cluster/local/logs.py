@@ -90,7 +90,6 @@ class Logs:
         return self.folder / f"{replica}.log"
 
     def _records(self) -> list[Any]:
-        """Return what is recorded of the pods; nothing before the first one."""
         try:
             return read_json(self.folder.with_name("pods.json"), list)
         except FileNotFoundError:
@@ -145,13 +144,12 @@ class Logs:
         )
 
     def _is_over(self, replica: str) -> bool | None:
-        """Return whether a pod has ended; None if nothing is recorded of it."""
+        # None: nothing is recorded of it.
         record = next((each for each in self._records() if each["replica"] == replica), None)
         ended = ("Succeeded", "Failed", "Stopped")
         return record and record["phase"] in ended and not record["pid"]
 
     def _after(self, replica: str) -> str:
-        """Return the pod that began after this one if this one is over, else this one."""
         with suppress(NotFound):
             names = [*self.replicas(), replica]  # its log may have gone to the trial meanwhile
             later = names[: names.index(replica)]

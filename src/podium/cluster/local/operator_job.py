@@ -119,14 +119,13 @@ class _OperatorJobController(Controller):
         if self.finished is not None:
             self._clean_up()
         elif self.job.suspended:
-            if self.state.phase != "Suspended":
-                self._set("Suspended", f"{self.kind} {self.name} is suspended.")
+            self._set("Suspended", f"{self.kind} {self.name} is suspended.")
         elif self._past_backoff_limit():
             self.fail(
                 "Failed",
                 f"Job {self.name} has failed because it has reached the specified backoff limit",
             )
-        elif "startTime" in self.status and self.past_deadline:
+        elif "startTime" in self.status and now >= self.deadline:
             text = (
                 f"Job {self.name} has failed because it was active longer than specified deadline"
             )
@@ -351,7 +350,7 @@ class _TrainJobController(Controller):
                 "FailedJobs",
                 f"jobset failed due to one or more job failures (first failed job: {first})",
             )
-        elif self.past_deadline:
+        elif now >= self.deadline:
             self.fail("DeadlineExceeded", "TrainJob exceeded its active deadline")
         elif all(pod.phase == "Succeeded" for pod in self.pods):
             self._count(succeeded=1)
@@ -372,7 +371,7 @@ class _TrainJobController(Controller):
         return cannot_start or sum(pod.restarts for pod in self.pods if pod.active) >= BACKOFF_LIMIT
 
     def _count(self, **counts: int) -> None:
-        """Write the number of Jobs of the JobSet in each state; there is one Job."""
+        # There is one Job of the JobSet.
         zero = dict.fromkeys(("ready", "succeeded", "failed", "active", "suspended"), 0)
         self.status["jobsStatus"] = [{"name": self.nodes.replicated_job, **zero, **counts}]
 

@@ -212,7 +212,6 @@ class _Endpoint:
                 serve(self._listening, self._is_called, self._boxes, self._folder)
 
     def _is_called(self) -> bool:
-        """Wait for a connection and return True; False once this is closed."""
         with selectors.DefaultSelector() as selector:
             for each in (self._listening, self._ending):
                 selector.register(each, selectors.EVENT_READ)

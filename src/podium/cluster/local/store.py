@@ -7,6 +7,7 @@ leaving a file beside it.
 
 import fcntl
 import json
+import math
 import os
 import secrets
 import shlex
@@ -47,13 +48,6 @@ def read_json(path: Path, kind: type[T]) -> T:
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    """Read a file that holds an object as Kubernetes would show it, with all the fields that lists
-    need.
-
-    Raises:
-        FileNotFoundError, NotADirectoryError: There is none.
-        Damaged: It holds something else.
-    """
     value = read_json(path, dict)
     return value if _is_object(value) else _refuse(path)
 
@@ -142,7 +136,6 @@ class _Lease:
 
 
 def _is_held(path: Path) -> bool:
-    """Return whether the holder of a lease is alive."""
     try:
         with path.open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -154,8 +147,7 @@ def _is_held(path: Path) -> bool:
 
 
 def _drop_dead(directory: Path) -> None:
-    """Remove the leases that killed processes left; to be called alone: a new one is not held for a
-    moment."""
+    # To be called alone: a new one is not held for a moment.
     for path in directory.glob("*"):
         if not _is_held(path):
             path.unlink(missing_ok=True)
@@ -176,7 +168,7 @@ def _joined(folder: Path, name: str) -> Path:
     return folder / name
 
 
-class Supervision:
+class _Supervision:
     """The processes that supervise objects: a file beside each object names its supervisor's lease.
 
     Args:
@@ -278,7 +270,7 @@ class Store:
         )
         self._lock = threading.RLock()
         self._changed: dict[tuple[str, str], threading.Condition] = {}
-        self.supervision = Supervision(directory, self.path, self._lock)
+        self.supervision = _Supervision(directory, self.path, self._lock)
 
     def path(self, kind: str, name: str) -> Path:
         """Return the directory of an object, whether it exists or not.
@@ -298,7 +290,6 @@ class Store:
         return _joined(self._folders[kind], name)
 
     def _file(self, kind: str, name: str) -> Path:
-        """Return the file of an object."""
         return _joined(self.path(kind, name), "object.json")
 
     def create(self, manifest: Manifest) -> Manifest:
@@ -460,7 +451,7 @@ class Store:
         """Take a stop back: the object continues."""
         (self.path(kind, name) / "stop").unlink(missing_ok=True)
 
-    def wait_for_change(self, kind: str, name: str, seen: Token, timeout: float) -> Token:
+    def _wait_for_change(self, kind: str, name: str, seen: Token, timeout: float) -> Token:
         """Wait until an object differs from what was seen, and return the new token.
 
         Args:
@@ -483,7 +474,7 @@ class Store:
             NotFound: There is none at the start.
             Failed: The timeout passed.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
         manifest, token = self.read(kind, name), None
         while True:
             new = self._token(kind, name)
@@ -494,13 +485,13 @@ class Store:
                 except NotFound:
                     return
                 yield manifest
-            if deadline is not None and time.monotonic() >= deadline:
+            if time.monotonic() >= deadline:
                 raise Failed(
                     f"{kind} {name} did not end within {timeout:g} s",
                     "raise the timeout or look at its logs",
                 )
-            left = POLL_SECONDS * 5 if deadline is None else max(0.0, deadline - time.monotonic())
-            self.wait_for_change(kind, name, token, min(POLL_SECONDS * 5, left))
+            left = max(0.0, deadline - time.monotonic())
+            self._wait_for_change(kind, name, token, min(POLL_SECONDS * 5, left))
 
     def _notify(self, kind: str, name: str) -> None:
         if changed := self._changed.get((kind, name)):

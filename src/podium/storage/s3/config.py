@@ -31,11 +31,11 @@ from urllib.parse import urlsplit
 from podium.errors import InvalidInput, PodiumError
 from podium.files.documents import foreign
 from podium.system.pod import load_configuration
+from podium.system.settings import ENDPOINTS
 
 if TYPE_CHECKING:
     from minio.credentials import Provider
 
-ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT", "MINIO_ENDPOINT")
 _PAIRS = (
     ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
     ("MINIO_ACCESS_KEY", "MINIO_SECRET_KEY"),

@@ -59,7 +59,7 @@ class Process:
         self._owner = owner
         self._number = number
         self._on_exit = on_exit
-        self._started, self._ended = threading.Event(), threading.Event()
+        self.has_started, self._ended = threading.Event(), threading.Event()
 
     @property
     def running(self) -> bool:
@@ -81,18 +81,15 @@ class Process:
 
     def started(self, pid: int | None, error: str | None) -> None:
         self.pid, self.error = pid or 0, error
-        self._started.set()
+        self.has_started.set()
         if error is not None:
             self._ended.set()
 
     def ended(self, code: int) -> None:
         self.exit_code = code
-        self._started.set()
+        self.has_started.set()
         self._ended.set()
         self._on_exit()
-
-    def wait_until_started(self, timeout: float) -> bool:
-        return self._started.wait(timeout)
 
 
 class Launcher:
@@ -164,7 +161,7 @@ class Launcher:
             "log": str(command.log),
         }
         self.send(op="start", id=number, **request)
-        if not self.alive or not process.wait_until_started(START_TIMEOUT) or not process.pid:
+        if not self.alive or not process.has_started.wait(START_TIMEOUT) or not process.pid:
             why = process.error or self.unfit or "the launcher ended"
             raise Failed(
                 f"cannot start {command.argv[0]}: {why}",
@@ -440,7 +437,6 @@ def _find_source(module: str, folders: Sequence[str]) -> Path | None:
 
 
 def _hides(folder: Path, modules: Set[str]) -> bool:
-    """Return whether a folder has a module of one of these names."""
     try:
         there = {*os.listdir(folder)}
     except OSError:

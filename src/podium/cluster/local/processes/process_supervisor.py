@@ -91,7 +91,8 @@ class ProcessSupervisor:
             self._signal(signal.SIGKILL)
         for pid, code in _ended():
             if pid == self.process:
-                self._end_descendants()
+                self._signal(signal.SIGKILL)
+                kill_children()
                 self.process = 0
                 if self.launcher:
                     self.launcher.send(exit=code)
@@ -134,10 +135,6 @@ class ProcessSupervisor:
         if self.process:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process, number)
-
-    def _end_descendants(self) -> None:
-        self._signal(signal.SIGKILL)
-        kill_children()
 
 
 def _become(request: dict[str, Any], ready: int) -> NoReturn:

@@ -26,7 +26,7 @@ def _find_database(module: "Any") -> None:
 
 
 def _find_namespace(module: "Any") -> None:
-    """Katib's SDK reads a file of the service account before it reports anything."""
+    # Katib's SDK reads a file of the service account before it reports anything.
     if "PODIUM_DB_MANAGER" in os.environ:
         module.get_current_k8s_namespace = lambda: "default"
 
