@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from webhooks import webhook
 
 from podium.cli import app, notify
-from podium.cli.notify import Command, Notice, _Webhook, notified, parse_target
+from podium.cli.notify import Notice, Notifier, _Command, _Webhook, parse_target
 from podium.errors import Failed, InvalidInput
 
 
@@ -213,16 +213,18 @@ def test_no_webhook_keeps_or_fails_a_command(
 
 def test_a_target_is_a_url_or_a_command() -> None:
     assert parse_target("https://hooks.example/T0/B0") == _Webhook("https://hooks.example/T0/B0")
-    assert parse_target("sh -c 'cat > x://y'") == Command(("sh", "-c", "cat > x://y"))
+    assert parse_target("sh -c 'cat > x://y'") == _Command(("sh", "-c", "cat > x://y"))
 
 
-def test_a_command_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_command_that_hangs_is_killed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(notify, "END", 0.3)
-    said: list[str] = []
-    slow = Command(("sh", "-c", f"(sleep 1; touch {tmp_path}/late) & wait"))
-    with notified([slow], Notice(what="run"), said.append):
+    slow = _Command(("sh", "-c", f"(sleep 1; touch {tmp_path}/late) & wait"))
+    with Notifier((slow,)).about("run"):
         pass
-    assert said == ["warning: no notification was sent: sh did not end within 0 s"]
+    said = capsys.readouterr().err
+    assert said == "warning: no notification was sent: sh did not end within 0 s\n"
     time.sleep(1.2)
     assert not (tmp_path / "late").exists()
 
@@ -236,9 +238,7 @@ def test_a_new_champion_is_reported_with_its_metrics() -> None:
 
 
 def test_credentials_in_a_reason_are_left_out(hook: tuple[str, list[Any]]) -> None:
-    with (
-        pytest.raises(Failed),
-        notified([parse_target(hook[0])], Notice(what="run"), lambda line: None),
-    ):
+    notifier = Notifier((parse_target(hook[0]),))
+    with pytest.raises(Failed), notifier.about("run"):
         raise Failed("https://me:word@host/x does not answer\n  a log with secrets")
     assert hook[1][0][1]["text"] == "podium: run failed: https://host/x does not answer"

@@ -10,9 +10,9 @@ import click
 
 import podium
 from podium.cli.completion import experiments
+from podium.cli.notify import Notifier
 from podium.cli.options import (
     Commands,
-    Notifier,
     cluster_options,
     experiment_name,
     json_option,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from podium.cli.notify import Notifier
 from podium.cli.options import (
     Commands,
-    Notifier,
     cluster_options,
     json_option,
     named_object,

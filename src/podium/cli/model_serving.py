@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from podium.cli.options import open_registry, read_token, registry_options
+import podium
+from podium.cli.options import read_token, registry_options
 from podium.display.tables import Row, screen_width, table
 from podium.display.terminal import Styled, doing, echo, output, paused
 from podium.display.text import cut
@@ -29,7 +30,7 @@ def _checked_replicas(ctx: click.Context, param: click.Parameter, replicas: str)
     return replicas
 
 
-@click.command()
+@click.command("deploy")
 @click.argument("name")
 @click.argument("ref", metavar="[VERSION]", default="champion")
 @click.option(
@@ -120,7 +121,7 @@ def _checked_replicas(ctx: click.Context, param: click.Parameter, replicas: str)
     help="PEM of the public key that versions must be signed with.",
 )
 @registry_options
-def deploy(
+def _deploy(
     name: str,
     ref: str,
     to: str,
@@ -147,9 +148,7 @@ def deploy(
       podium models deploy churn --to kubernetes --replicas 2..8 --canary v4=5% --record s3://answers
       podium models deploy churn staging --to kserve --name churn-staging --token-secret churn-token
     """
-    from podium.api.deploy import deploy as deployed
-
-    deployment = deployed(name, ref, to=to, storage=storage, name=called, key=key, **settings)
+    deployment = podium.deploy(name, ref, to=to, storage=storage, name=called, key=key, **settings)
     if deployment.version.is_command:
         echo(
             f"{deployment.version.title} is a command: --image must contain the programs it runs",
@@ -169,7 +168,7 @@ _USUAL = 0.2
 """PSI that is called drift where nobody says otherwise."""
 
 
-@click.command()
+@click.command("drift")
 @click.argument("name", metavar="NAME[@VERSION]")
 @click.option(
     "--metrics",
@@ -208,7 +207,7 @@ _USUAL = 0.2
     help="File with the server's bearer token.",
 )
 @registry_options
-def drift(
+def _drift(
     name: str,
     urls: tuple[str, ...],
     data: str | None,
@@ -243,7 +242,7 @@ def drift(
     if since and not urls:
         raise InvalidInput(f"--since {since} is about servers", "--metrics URL")
     model, _, ref = name.partition("@")
-    version = open_registry(storage)[model].version(ref or "champion")
+    version = podium.registry(storage)[model].version(ref or "champion")
     pages = {url: _fetch(url, token_file) for url in urls}
     with doing(f"counting {data}" if data else f"reading {len(pages)} pages"):
         before = None
@@ -323,7 +322,7 @@ def _view(
     )
 
 
-@click.command()
+@click.command("metrics")
 @click.option(
     "--storage", envvar=STORAGE, show_envvar=True, help="As for the other commands of models."
 )
@@ -332,7 +331,7 @@ def _view(
     type=click.IntRange(0, 65535),
     help="Serve /metrics and /healthz on this port.",
 )
-def metrics(storage: str | None, port: int | None) -> None:
+def _metrics(storage: str | None, port: int | None) -> None:
     """Show when each model's champion was promoted, for Prometheus: once, or on a port.
 
     \b
@@ -342,7 +341,7 @@ def metrics(storage: str | None, port: int | None) -> None:
     """
     from podium.system.exposition import serve
 
-    registry = open_registry(storage)
+    registry = podium.registry(storage)
     if port is None:
         echo(_champions(registry), nl=False)
         return
@@ -368,3 +367,6 @@ def _champions(registry: "Registry") -> str:
         "When the champion became it, by promotion or rollback; 0 for a model without one."
     )
     return metric("podium_champion_since_timestamp_seconds", description, since, "model")
+
+
+COMMANDS = (_deploy, _drift, _metrics)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from podium.cli.options import open_registry, registry_options
+import podium
+from podium.cli.options import registry_options
 from podium.display.tables import screen_width, table
 from podium.display.terminal import doing, echo, output, progress_bar
 from podium.display.text import figure, plural, size, when
@@ -45,7 +46,7 @@ def _show(
     output(as_json, moved.to_json(), lambda: text)
 
 
-@click.command()
+@click.command("upload")
 @click.argument("name")
 @click.argument("uri", metavar="DIRECTORY")
 @click.option(
@@ -65,7 +66,7 @@ def _show(
     "--image", default="", help="Container image that its predict command needs on a cluster."
 )
 @registry_options
-def upload(name: str, version: str, storage: str | None, as_json: bool, **source: str) -> None:
+def _upload(name: str, version: str, storage: str | None, as_json: bool, **source: str) -> None:
     """Upload a model directory, wherever it was made, as a version.
 
     DIRECTORY, or its URI, holds model.onnx, or model.json with a predict command. With --data the
@@ -83,7 +84,7 @@ def upload(name: str, version: str, storage: str | None, as_json: bool, **source
     from podium.training.import_model import ModelSource
 
     with doing(f"uploading {source['uri']}"):
-        stored = ModelSource(**source).upload(open_registry(storage).model(name), version)
+        stored = ModelSource(**source).upload(podium.registry(storage).model(name), version)
     if "preprocessing.json" not in stored.files:
         echo(
             f"{stored.version} has no preprocessing.json: podium predict needs --data for it",
@@ -98,7 +99,7 @@ def upload(name: str, version: str, storage: str | None, as_json: bool, **source
     output(as_json, stored.document(), lambda: text)
 
 
-@click.command()
+@click.command("promote")
 @click.argument("name")
 @click.argument("version")
 @click.option(
@@ -121,7 +122,7 @@ def upload(name: str, version: str, storage: str | None, as_json: bool, **source
 @_tracking_option
 @_DRY_RUN
 @registry_options
-def promote(
+def _promote(
     name: str, version: str, rule: str | None, storage: str | None, as_json: bool, **options: Any
 ) -> None:
     """Make a version the champion: unconditionally, or if it beats the current champion by a rule.
@@ -136,7 +137,7 @@ def promote(
     """
     from podium.models import NotPromoted
 
-    model = open_registry(storage)[name]
+    model = podium.registry(storage)[name]
     before = model.aliases().get("champion")
     with doing(f"comparing {version} with the champion" if rule else f"verifying {version}"):
         try:
@@ -149,14 +150,16 @@ def promote(
     _show(promoted.record, before, as_json, dry_run=options["dry_run"])
 
 
-@click.command()
+@click.command("rollback")
 @click.argument("name")
 @click.option("--to", help="The version to return to; the previous champion by default.")
 @click.option("--reason", default="by hand", show_default=True, help="Reason for the history.")
 @_tracking_option
 @_DRY_RUN
 @registry_options
-def rollback(name: str, to: str | None, storage: str | None, as_json: bool, **options: Any) -> None:
+def _rollback(
+    name: str, to: str | None, storage: str | None, as_json: bool, **options: Any
+) -> None:
     """Return to the previous champion, after verifying it.
 
     Rolling back twice goes back two steps. MLflow's alias champion moves as well.
@@ -166,7 +169,7 @@ def rollback(name: str, to: str | None, storage: str | None, as_json: bool, **op
       podium models rollback mnist --dry-run
       podium models rollback mnist --reason "bad at sevens in production"
     """
-    model = open_registry(storage)[name]
+    model = podium.registry(storage)[name]
     before = model.aliases().get("champion")
     with doing("verifying the version to return to"):
         promoted = model.rollback(to, **options)
@@ -181,7 +184,7 @@ _KEY = click.option(
 )
 
 
-@click.command()
+@click.command("approve")
 @click.argument("name")
 @click.argument("version")
 @_SAID
@@ -190,7 +193,7 @@ _KEY = click.option(
     "--data", help="Dataset for the comparison, if the predictions of the two are not stored."
 )
 @registry_options
-def approve(
+def _approve(
     name: str,
     version: str,
     reason: str,
@@ -210,20 +213,20 @@ def approve(
       podium models approve mnist RUN-ID --reason "seen on the shop floor"
       podium models approve mnist RUN-ID --reason "audit 12" --key key.pem
     """
-    promotion = open_registry(storage)[name].approve(version, reason, key=key, data=data)
+    promotion = podium.registry(storage)[name].approve(version, reason, key=key, data=data)
     assert promotion.record
     output(
         as_json, promotion.record.to_json(), lambda: f"{promotion.version} is champion of {name}"
     )
 
 
-@click.command()
+@click.command("reject")
 @click.argument("name")
 @click.argument("version")
 @_SAID
 @_KEY
 @registry_options
-def reject(
+def _reject(
     name: str, version: str, reason: str, key: Path | None, storage: str | None, as_json: bool
 ) -> None:
     """Reject a version that waits for approval; the champion stays.
@@ -232,7 +235,7 @@ def reject(
     Examples:
       podium models reject mnist RUN-ID --reason "worse on sevens"
     """
-    record = open_registry(storage)[name].reject(version, reason, key=key)
+    record = podium.registry(storage)[name].reject(version, reason, key=key)
     output(
         as_json,
         record.to_json(),
@@ -240,13 +243,13 @@ def reject(
     )
 
 
-@click.command()
+@click.command("alias")
 @click.argument("name")
 @click.argument("alias_name", metavar="ALIAS")
 @click.argument("ref")
 @click.option("--reason", default="by hand", show_default=True, help="Reason for the history.")
 @registry_options
-def alias(
+def _alias(
     name: str, alias_name: str, ref: str, reason: str, storage: str | None, as_json: bool
 ) -> None:
     """Point your own alias at a version, or at the target of another alias.
@@ -255,13 +258,13 @@ def alias(
     Examples:
       podium models alias mnist staging champion
     """
-    model = open_registry(storage)[name]
+    model = podium.registry(storage)[name]
     before = model.aliases().get(alias_name)
     model.alias(alias_name, ref, reason)
     _show(model.aliases()[alias_name], before, as_json)
 
 
-@click.command()
+@click.command("sign")
 @click.argument("name")
 @click.argument("ref", metavar="[VERSION]", default="champion")
 @click.option(
@@ -276,7 +279,7 @@ def alias(
     help="Store this model.sig, made elsewhere, after checking it with PODIUM_PUBLIC_KEY.",
 )
 @registry_options
-def sign(
+def _sign(
     name: str, ref: str, key: Path | None, made: Path | None, storage: str | None, as_json: bool
 ) -> None:
     """Sign a version with a local key, in the format of OpenSSF's model_signing, after verifying
@@ -303,7 +306,7 @@ def sign(
         key=key,
         signature=made,
     )
-    version = open_registry(storage)[name].version(ref)
+    version = podium.registry(storage)[name].version(ref)
     if key:
         with doing(f"verifying {version.title}"):
             public = signature.sign(version, key)
@@ -325,7 +328,7 @@ def sign(
     )
 
 
-@click.command()
+@click.command("verify")
 @click.argument("name", required=False)
 @click.argument("ref", metavar="[VERSION]", required=False)
 @click.option(
@@ -347,7 +350,7 @@ def sign(
     "--keep", type=click.IntRange(1), help="Also retire unneeded versions beyond the newest N."
 )
 @registry_options
-def verify(
+def _verify(
     name: str | None,
     ref: str | None,
     key: Path | None,
@@ -387,7 +390,7 @@ def verify(
         version=ref,
     )
     public, age = PublicKey.read(key) if key else None, timedelta(hours=grace)
-    models = open_registry(storage).select(name)
+    models = podium.registry(storage).select(name)
     mended = [done for model in models if fix for done in model.repair()]
     garbage = []
     for model in models if not ref else []:
@@ -445,4 +448,4 @@ def _list(garbage: "list[Garbage]", deleted: bool) -> None:
     echo(f"{plural(len(garbage), 'thing')}, {total}{ending}")
 
 
-COMMANDS = (upload, promote, rollback, approve, reject, alias, sign, verify)
+COMMANDS = (_upload, _promote, _rollback, _approve, _reject, _alias, _sign, _verify)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+import podium
 from podium.cli.model_serving import deploy, drift, metrics
 from podium.cli.model_upkeep import COMMANDS
-from podium.cli.options import Commands, open_registry, read_token, registry_options
+from podium.cli.options import Commands, read_token, registry_options
 from podium.display import tables
 from podium.display.terminal import doing, echo, output, progress_bar
 from podium.display.text import figure
@@ -43,7 +44,7 @@ def _list(name: str | None, storage: str | None, as_json: bool) -> None:
     """
     from podium.models import Overview
 
-    registry, width = open_registry(storage), tables.screen_width()
+    registry, width = podium.registry(storage), tables.screen_width()
     if name:
         of = registry[name].versions
         drawn = partial(
@@ -85,7 +86,7 @@ def _show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
     from podium.cli import model_view as view
     from podium.scoring.comparison import confused_pairs
 
-    model = open_registry(storage)[name]
+    model = podium.registry(storage)[name]
     version = model.version(ref)
     report = version.facts.report
     matrix, classes = report.confusion, report.names
@@ -155,17 +156,14 @@ def _diff(
       podium models diff mnist champion staging --data podium-work/data/mnist --draw 4
     """
     from podium.cli import model_view as view
-    from podium.models.comparison import chosen_metric
-    from podium.models.difference import difference
-    from podium.models.shared_items import predictions
+    from podium.models.difference import of_versions
 
     if draw and data is None:
         raise InvalidInput(f"--draw {draw} needs the pictures of a dataset", "add --data URI")
-    model = open_registry(storage)[name]
+    model = podium.registry(storage)[name]
     versions = model.version(first), model.version(second)
     with doing(f"comparing {first} and {second}"):
-        seen = predictions(versions, data)
-        change = difference(seen, chosen_metric(metric, versions[1], seen.kind))
+        seen, change = of_versions(versions, data, metric)
     called = [
         version.version if version.version == ref else f"{version.version} ({ref})"
         for version, ref in zip(versions, (first, second), strict=True)
@@ -208,7 +206,7 @@ def _history(name: str, storage: str | None, as_json: bool) -> None:
     """
     from podium.cli import model_view as view
 
-    records = open_registry(storage)[name].records()
+    records = podium.registry(storage)[name].records()
     output(
         as_json,
         [record.to_json() for record in records],
@@ -232,7 +230,7 @@ def _lineage(name: str, ref: str, storage: str | None, as_json: bool) -> None:
     from podium.models.lineage import Lineage
     from podium.serving.announced import servers_of
 
-    model = open_registry(storage)[name]
+    model = podium.registry(storage)[name]
     version = model.version(ref)
     found = Lineage.of(model, version, servers_of(version))
     output(
@@ -261,7 +259,7 @@ def _card(name: str, ref: str, storage: str | None) -> None:
     """
     from podium.models.card import card as card_of
 
-    echo(card_of(open_registry(storage)[name].version(ref)).rstrip())
+    echo(card_of(podium.registry(storage)[name].version(ref)).rstrip())
 
 
 class _Form(click.Choice[str]):
@@ -346,7 +344,7 @@ def _export(
         token = read_token(token_file) if token_file else None
         return _export_to_hub(name, ref, hub, token, storage, as_json)
     if (directory is None) == (target is None):
-        model = open_registry(storage)[name]
+        model = podium.registry(storage)[name]
         state, _ = model.ledger.read()
         known = ref in {CHAMPION, *state.versions, *state.aliases}
         words = f"{ref} -o DIRECTORY" if known else f"-o {shlex.quote(ref)}"
@@ -355,7 +353,7 @@ def _export(
     if tracking and form != "mlflow":
         raise InvalidInput(f"--tracking {tracking} registers a model of MLflow", "add --to mlflow")
     check_tracking(tracking, here=True)
-    model, place = open_registry(storage)[name], directory or target
+    model, place = podium.registry(storage)[name], directory or target
     version = model.version(ref)
     assert place
     value = {"directory": str(place), **version.document()}
@@ -391,7 +389,7 @@ def _export_to_hub(
     from podium.models.export_hub import check_address, register
 
     check_address(hub)
-    model = open_registry(storage)[name]
+    model = podium.registry(storage)[name]
     version, champion = model.version(ref), model.champion_id
     with doing(f"registering {version.title} at {hub}"):
         number = register(version, hub, champion=champion, token=token)
@@ -422,7 +420,7 @@ def _sbom(name: str, ref: str, storage: str | None) -> None:
     """
     from podium.models.sbom import bill_of_materials
 
-    version = open_registry(storage)[name].version(ref)
+    version = podium.registry(storage)[name].version(ref)
     echo(json.dumps(bill_of_materials(version), indent=1))
 
 
@@ -459,7 +457,7 @@ def _power(
     """
     from podium.models.power import of_model
 
-    model = open_registry(storage)[name]
+    model = podium.registry(storage)[name]
     with doing(f"computing the power of {name}"):
         found = of_model(model, rule, metric, against=against, data=data)
     rows = [[figure(better), f"{share:.1%}"] for better, share in found.power]
@@ -469,5 +467,5 @@ def _power(
     output(as_json, {"name": name, **found.to_json()}, lambda: f"{found}\n\n{drawn}")
 
 
-for command in (*COMMANDS, deploy, drift, metrics):
+for command in (*model_upkeep.COMMANDS, *model_serving.COMMANDS):
     models.add_command(command)

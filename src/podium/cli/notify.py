@@ -12,12 +12,13 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from podium.display.terminal import echo
 from podium.display.text import figure, one_line
 from podium.errors import InvalidInput, PodiumError, Unavailable
 from podium.files.documents import foreign
@@ -129,7 +130,7 @@ class _Webhook:
 
 
 @dataclass(frozen=True)
-class Command:
+class _Command:
     """A program that reads JSON from stdin."""
 
     words: tuple[str, ...]
@@ -197,7 +198,7 @@ def parse_target(text: str) -> Target:
             f"there is no command {words[0] if words else ''!r} to notify",
             "give a URL, or a command line",
         )
-    return Command(tuple(words))
+    return _Command(tuple(words))
 
 
 def _webhook(text: str) -> Target:
@@ -230,34 +231,40 @@ def _check_url(url: str) -> None:
         )
 
 
-@contextmanager
-def notified(
-    targets: Sequence[Target], notice: Notice, warn: Callable[[str], None]
-) -> Iterator[Notice]:
-    """Send a notice when the context ends: of a failure if an error leaves it, else as the context
-    filled it in.
+@dataclass(frozen=True)
+class Notifier:
+    """Who is told at the end."""
 
-    Args:
-        warn: Called with a line for each target that failed.
-    """
-    try:
-        yield notice
-    except KeyboardInterrupt:
-        notice.fail("stopped", "")
-        raise
-    except BaseException as error:
-        notice.fail(
-            "failed", error.message if isinstance(error, PodiumError) else type(error).__name__
-        )
-        raise
-    finally:
-        body = json.dumps(notice.body(), default=str).encode()
-        for target in targets:
-            try:
-                target.send(body)
-            except PodiumError as error:
-                warn(f"warning: no notification was sent: {error.message}")
-            except Exception as error:
-                if not (words := blame(error)):
-                    raise
-                warn(f"warning: no notification was sent: {words}")
+    targets: tuple[Target, ...] = ()
+    texts: tuple[str, ...] = ()
+    """The values of --notify that name them."""
+
+    @contextmanager
+    def about(self, what: str, **known: Any) -> Iterator[Notice]:
+        """Notify when the context ends: of a failure if an error leaves it, else as the context
+        filled in the notice. A target that fails is a warning.
+
+        Args:
+            what: ``run``, ``Experiment``, ``job``.
+        """
+        notice = Notice(what=what, **known)
+        try:
+            yield notice
+        except KeyboardInterrupt:
+            notice.fail("stopped", "")
+            raise
+        except BaseException as error:
+            notice.fail(
+                "failed", error.message if isinstance(error, PodiumError) else type(error).__name__
+            )
+            raise
+        finally:
+            body = json.dumps(notice.body(), default=str).encode()
+            for target in self.targets:
+                try:
+                    target.send(body)
+                except Exception as error:
+                    why = error.message if isinstance(error, PodiumError) else blame(error)
+                    if not why:
+                        raise
+                    echo(f"warning: no notification was sent: {why}", err=True)

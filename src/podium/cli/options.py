@@ -4,8 +4,7 @@ notifications."""
 import functools
 import shlex
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,18 +13,16 @@ import click
 
 import podium
 from podium.cli.completion import run_names
-from podium.display.terminal import echo
+from podium.cli.notify import Notifier, parse_target
 from podium.errors import InvalidInput, PodiumError
 from podium.system.settings import STORAGE
 
 if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec
-    from podium.cli.notify import Notice, Target
     from podium.cluster.base import Cluster
     from podium.kfp.client import Server
     from podium.kfp.runs import ServerRuns
     from podium.kfp.schedules import Schedules
-    from podium.models import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -299,13 +296,6 @@ def registry_options(command: F) -> F:
     )(json_option(command))
 
 
-def open_registry(storage: str | None) -> "Registry":
-    """Open the registry at --storage."""
-    from podium.models import open_registry as open_
-
-    return open_(storage)
-
-
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
     """Which Kubeflow Pipelines server, and who asks."""
@@ -392,28 +382,6 @@ def listen(
         raise PodiumError(problem, hint) from None
 
 
-@dataclass(frozen=True)
-class Notifier:
-    """Who is told at the end."""
-
-    targets: "tuple[Target, ...]" = ()
-    texts: tuple[str, ...] = ()
-
-    @contextmanager
-    def about(self, what: str, **known: Any) -> "Iterator[Notice]":
-        """Notify when the context ends; it fills in the notice as more becomes known.
-
-        Args:
-            what: ``run``, ``Experiment``, ``job``.
-        """
-        from podium.cli.notify import Notice, notified
-
-        with notified(
-            self.targets, Notice(what=what, **known), lambda line: echo(line, err=True)
-        ) as notice:
-            yield notice
-
-
 def notify_option(command: F) -> F:
     """Add --notify, for commands that run something to its end; the command gets ``notifier``."""
 
@@ -426,11 +394,7 @@ def notify_option(command: F) -> F:
     )
     @functools.wraps(command)
     def with_notifier(*args: Any, targets: tuple[str, ...], **options: Any) -> Any:
-        notifier = Notifier()
-        if targets:
-            from podium.cli.notify import parse_target
-
-            notifier = Notifier(tuple(map(parse_target, targets)), targets)
+        notifier = Notifier(tuple(map(parse_target, targets)), targets)
         return command(*args, notifier=notifier, **options)
 
     return with_notifier  # type: ignore[return-value]

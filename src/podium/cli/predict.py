@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import podium
-from podium.cli.options import open_registry, registry_options
+from podium.cli.options import registry_options
 from podium.display.terminal import doing, echo
 from podium.display.text import plural
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
@@ -106,7 +106,7 @@ def predict(
     if file:
         title, model = str(file), podium.open_model(file)
     else:
-        version = _version(open_registry(storage), name, alias)
+        version = _version(podium.registry(storage), name, alias)
         title, model = version.title, version.opened
     if model.threshold:
         echo(f"{title} decides for {model.threshold}", err=True)

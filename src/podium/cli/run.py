@@ -11,8 +11,8 @@ import click
 
 import podium
 from podium.cli.completion import parameters as parameters_, pipelines, run_names
+from podium.cli.notify import Notifier
 from podium.cli.options import (
-    Notifier,
     image_dir_option,
     json_option,
     notify_option,

@@ -14,14 +14,13 @@ from click.core import ParameterSource
 
 import podium
 from podium.cli.completion import run_and_sweep_names, run_names
+from podium.cli.notify import Notifier
 from podium.cli.options import (
     Commands,
-    Notifier,
     ServerOptions,
     json_option,
     next_command,
     notify_option,
-    open_registry,
     registry_options,
     server_options,
 )
@@ -475,7 +474,7 @@ def _report(
     else:
         from podium.runner.comparison import compare_versions
 
-        compare_versions(open_registry(storage)[model], names, known, file)
+        compare_versions(podium.registry(storage)[model], names, known, file)
     output(as_json, {"compared": list(names), "report": str(file)}, lambda: str(file))
 
 

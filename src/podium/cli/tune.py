@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.experiment import follow_to_end
+from podium.cli.notify import Notifier
 from podium.cli.options import (
     TYPED,
-    Notifier,
     WithCommand,
     cluster_options,
     experiment_name,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium import __version__
-from podium.cli.options import ServerOptions, open_registry, registry_options, server_options
+import podium
+from podium.cli.options import ServerOptions, registry_options, server_options
 from podium.display.terminal import output
 from podium.display.text import plural
 
@@ -36,18 +36,18 @@ def upgrade(check: bool, storage: str | None, as_json: bool, server: ServerOptio
     """
     from podium.kfp.upgrades import Pinned
 
-    models = open_registry(storage).select()
+    models = podium.registry(storage).select()
     findings = [finding for model in models for finding in model.verify(contents=False)]
     schedules = Pinned.on(server.open()) if server.host else []
     value = {
-        "podium": __version__,
+        "podium": podium.__version__,
         "findings": [asdict(finding) for finding in findings],
         "schedules": [asdict(schedule) | {"advice": schedule.advice} for schedule in schedules],
     }
     counts = plural(len(findings), "finding") if findings else "no findings"
     listed = plural(len(schedules), "schedule") if server.host else "not looked at: no --host"
     lines = [
-        f"podium {__version__}",
+        f"podium {podium.__version__}",
         f"registry   {plural(len(models), 'model')}, {counts}",
         *(f"  {finding.where}\n    {finding.what}" for finding in findings),
         f"schedules  {listed}",

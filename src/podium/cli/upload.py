@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from podium.cli.completion import parameters as parameters_, pipelines
+from podium.cli.notify import Notifier
 from podium.cli.options import (
     GROUP,
-    Notifier,
     ServerOptions,
     json_option,
     notify_option,

@@ -9,7 +9,8 @@ import time
 
 import click
 
-from podium.cli.options import Notifier, notify_option
+from podium.cli.notify import Notifier
+from podium.cli.options import notify_option
 from podium.display.terminal import echo, paused
 from podium.errors import Failed, InvalidInput, suggestion
 

@@ -175,14 +175,11 @@ class Look:
         first, second: ids or aliases such as champion. gained and lost: what the second does better
         and worse, some of each; items_gained and items_lost: how many.
         """
-        from podium.models.comparison import chosen_metric
-        from podium.models.difference import difference
-        from podium.models.shared_items import predictions
+        from podium.models.difference import of_versions
 
         shown = podium.registry(self.storage)[model]
         versions = shown.version(first), shown.version(second)
-        seen = predictions(versions, None)
-        change = difference(seen, chosen_metric("", versions[1], seen.kind)).to_json()
+        change = of_versions(versions)[1].to_json()
         change |= {way: change[way][:MOST_ITEMS] for way in ("gained", "lost")}
         return {"first": versions[0].version, "second": versions[1].version, **change}
 

@@ -1,12 +1,14 @@
 """A second version of a model against a first, on the test items that they share, as people look
 at it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from podium.models.comparison import chosen_metric
 from podium.models.rule import figures
-from podium.models.shared_items import SharedItems
+from podium.models.shared_items import SharedItems, predictions
+from podium.models.version import Version
 from podium.scoring import Comparison, Metric, compare, score_predictions
 from podium.scoring.changes import Changes
 from podium.scoring.comparison import by_class
@@ -51,6 +53,19 @@ class Difference:
             "items_lost": self.changes.items_lost,
             "notes": list(self.notes),
         }
+
+
+def of_versions(
+    versions: Sequence[Version], data: str | None = None, metric: str = ""
+) -> tuple[SharedItems, Difference]:
+    """Compare the second of two versions with the first, on the items that they share.
+
+    Args:
+        data: Dataset to run both on; None for the predictions that are stored.
+        metric: What is tested; the second version's own if empty.
+    """
+    seen = predictions(versions, data)
+    return seen, difference(seen, chosen_metric(metric, versions[1], seen.kind))
 
 
 def difference(seen: SharedItems, metric: Metric) -> Difference:

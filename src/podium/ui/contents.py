@@ -344,21 +344,16 @@ def _form(version: Version | None) -> Form | None:
 
 
 def _compared(model: Model, first: str, second: str) -> dict[str, Any]:
-    if not (first and second):
-        return {"difference": None, "trouble": ""}
-    from podium.models.comparison import chosen_metric
-    from podium.models.difference import difference
-    from podium.models.shared_items import predictions
+    compared, trouble = None, ""
+    if first and second:
+        from podium.models.difference import of_versions
 
-    versions = model.version(first), model.version(second)
-    try:
-        seen = predictions(versions, None)
-        return {
-            "difference": difference(seen, chosen_metric("", versions[1], seen.kind)),
-            "trouble": "",
-        }
-    except PodiumError as error:
-        return {"difference": None, "trouble": str(error)}
+        versions = model.version(first), model.version(second)
+        try:
+            _, compared = of_versions(versions)
+        except PodiumError as error:
+            trouble = str(error)
+    return {"difference": compared, "trouble": trouble}
 
 
 def _version(sources: Sources, request: Request) -> View:
