@@ -30,7 +30,7 @@ from podium.serving.challenger import Answered
 from podium.serving.form import Form
 from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Loaded, Served
-from podium.serving.service import GONE, LARGE, Limits, Refused, Service
+from podium.serving.service import GONE, Limits, Refused, Service
 from podium.serving.tensors import MOST_NAME, InferRequest
 
 if TYPE_CHECKING:
@@ -196,21 +196,12 @@ class Server:
             body: bytes, limit: asyncio.Timeout
         ) -> tuple[bytes, list[tuple[bytes, bytes]]]:
             size = headers.get(b"inference-header-content-length")
-            small = len(body) < LARGE
-            request = (
-                InferRequest.read(body, size)
-                if small
-                else await service.apart(InferRequest.read, body, size)
-            )
+            request = await service.beside(len(body), InferRequest.read, body, size)
             called = service.id_of(request.id, _header(headers, b"x-request-id"))
             key = _header(headers, b"podium-sticky")
-            answers, outputs = await service.run(
-                name, version, key, called, request.inputs, len(body), limit
+            return await service.infer(
+                name, version, key, called, request.inputs, len(body), limit, request.answer
             )
-            head = {"model_name": name, "model_version": answers, "id": called}
-            if sum([array.nbytes for array in outputs.values()]) < LARGE:
-                return request.answer(head, outputs)
-            return await service.apart(request.answer, head, outputs)
 
         return await service.limited(lambda: name, partial(self._body, receive), answer)
 
@@ -223,8 +214,7 @@ class Server:
 
         async def answer(body: bytes, limit: asyncio.Timeout) -> Response:
             given = body, asked.headers.get("content-type", "")
-            small = len(body) < LARGE
-            media, raw = read_raw(*given) if small else await service.apart(read_raw, *given)
+            media, raw = await service.beside(len(body), read_raw, *given)
 
             async def ask(now: Loaded, threads: Executor | None) -> Answered:
                 until = time.monotonic() + service.limits.seconds

@@ -20,7 +20,7 @@ from podium.files.documents import foreign
 from podium.files.protobuf import make_messages
 from podium.scoring.families import Array
 from podium.serving.served import Served
-from podium.serving.service import LARGE, Refused, Service
+from podium.serving.service import Refused, Service
 from podium.serving.tensors import (
     MOST_JSON,
     MOST_NAME,
@@ -250,20 +250,15 @@ class RpcServer:
 
         async def answer(content: bytes, limit: asyncio.Timeout) -> bytes:
             nonlocal name
-            small = len(content) < LARGE
-            asked = self._read(content) if small else await service.apart(self._read, content)
-            message, request = asked
+            message, request = await service.beside(len(content), self._read, content)
             version = message.model_version or None
             name = service.find(message.model_name, version).name  # a figure of it, if there is one
             called = service.id_of(request.id, _text(headers, "x-request-id"))
             key = _text(headers, "podium-sticky")
-            answers, outputs = await service.run(
-                name, version, key, called, request.inputs, len(content), limit
+            write = partial(self._write, request)
+            return await service.infer(
+                name, version, key, called, request.inputs, len(content), limit, write
             )
-            head = {"model_name": name, "model_version": answers, "id": called}
-            if sum([array.nbytes for array in outputs.values()]) < LARGE:
-                return self._write(head, outputs, request)
-            return await service.apart(self._write, head, outputs, request)
 
         return await service.limited(lambda: name, body, answer)
 
@@ -311,7 +306,7 @@ class RpcServer:
         )
 
     def _write(
-        self, head: Mapping[str, str], outputs: Mapping[str, Array], request: InferRequest
+        self, request: InferRequest, head: Mapping[str, str], outputs: Mapping[str, Array]
     ) -> bytes:
         """Write an answer, raw where the request was, or where a datatype has no other form."""
         request.check_outputs(outputs)

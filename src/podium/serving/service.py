@@ -29,7 +29,7 @@ from podium.system.machine import cores
 GONE = 499
 """Status of a request whose client hung up, as proxies count it."""
 
-LARGE = 64 << 10
+_LARGE = 64 << 10
 """Bytes that are read or written beside the event loop."""
 
 T = TypeVar("T")
@@ -197,7 +197,7 @@ class Service:
         """Return the first id that a client gave its request, else a new one."""
         return next(filter(None, given), "") or f"{random.getrandbits(128):032x}"
 
-    async def run(
+    async def infer(
         self,
         model: str,
         version: str | None,
@@ -206,8 +206,13 @@ class Service:
         inputs: Mapping[str, Array],
         size: int,
         limit: asyncio.Timeout,
-    ) -> tuple[str, dict[str, Array]]:
-        """Return the version that answers, and its outputs; arguments as of ask."""
+        write: Callable[[Mapping[str, str], Mapping[str, Array]], T],
+    ) -> T:
+        """Return the answer of the version that has to answer; other arguments as of ask.
+
+        Args:
+            write: Makes it of its members beside the outputs, and of these.
+        """
 
         async def ask(now: Loaded, threads: Executor | None) -> Answered:
             outputs = await now.batcher.ask(inputs)
@@ -215,7 +220,9 @@ class Service:
             return Answered(version=now.version, said=outputs, rows=lambda: (rows(), [inputs]))
 
         answered = await self.ask(model, version, key, called, ask, size, limit)
-        return answered.version, answered.said
+        head = {"model_name": model, "model_version": answered.version, "id": called}
+        written = sum([array.nbytes for array in answered.said.values()])
+        return await self.beside(written, write, head, answered.said)
 
     async def ask(
         self,
@@ -254,6 +261,10 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(
             threads or self._threads, work, *given
         )
+
+    async def beside(self, size: int, work: Callable[..., T], *given: Any) -> T:
+        """Run what reads or writes so many bytes: beside the event loop if they are many."""
+        return work(*given) if size < _LARGE else await self.apart(work, *given)
 
     async def limited(
         self,
