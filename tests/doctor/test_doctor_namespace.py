@@ -17,7 +17,7 @@ from test_doctor_manifests import GOOD
 
 from podium.cluster.kubernetes.pods import Trouble
 from podium.doctor.namespace import NAMESPACE_RULES, examine_namespace
-from podium.doctor.probes import RIGHTS, Controller, NamespaceSnapshot
+from podium.doctor.probes import RIGHTS, NamespaceSnapshot, _Controller
 from podium.doctor.report import Report
 from podium.doctor.store import answers
 from podium.errors import PodiumError
@@ -49,7 +49,7 @@ def test_the_label_must_be_enabled() -> None:
 
 
 def test_katibs_own_namespace_is_a_dangerous_place_for_trials() -> None:
-    (katib,) = controllers = [Controller(name="katib-controller", namespace="team", ready=1)]
+    (katib,) = controllers = [_Controller(name="katib-controller", namespace="team", ready=1)]
     assert levels(labels={INJECTION: "enabled"}, controllers=controllers)["guards-itself"] == "warn"
     assert "guards-itself" not in levels(labels={}, controllers=controllers)
     found = apply(
@@ -67,7 +67,7 @@ def test_every_kind_must_be_known() -> None:
 
 
 def test_a_cluster_without_katib_is_well() -> None:
-    operator = [Controller(name="training-operator", namespace="kubeflow", ready=1)]
+    operator = [_Controller(name="training-operator", namespace="kubeflow", ready=1)]
     found = levels(katib=False, labels={}, controllers=operator, engine=True)
     assert "injection-label" not in found
     assert (found["kinds-known"], found["controllers-run"], found["experiments-run"]) == (
@@ -86,7 +86,7 @@ def test_a_cluster_without_katib_is_well() -> None:
 
 
 def test_an_engine_elsewhere_runs_nothing_of_a_namespace() -> None:
-    engine = [Controller(name="podium-engine", namespace="kubeflow", ready=1)]
+    engine = [_Controller(name="podium-engine", namespace="kubeflow", ready=1)]
     assert levels(katib=False, controllers=engine, engine=False)["experiments-run"] == "warn"
     assert levels(katib=False, engine=None)["experiments-run"] == "note", "it may not be read"
     assert "experiments-run" not in levels(katib=True, engine=False)
@@ -97,21 +97,21 @@ def test_one_kind_of_distributed_job_is_enough(kind: str) -> None:
     assert levels(unknown_kinds=[kind])["kinds-known"] == "pass"
     assert levels(unknown_kinds=["PyTorchJob", "TrainJob"])["kinds-known"] == "fail"
     katib = [
-        Controller(name=name, namespace="kubeflow", ready=1)
+        _Controller(name=name, namespace="kubeflow", ready=1)
         for name in ("katib-controller", "katib-db-manager")
     ]
     other = "kubeflow-trainer-controller-manager" if kind == "PyTorchJob" else "training-operator"
-    running = Controller(name=other, namespace="kubeflow-system", ready=1)
+    running = _Controller(name=other, namespace="kubeflow-system", ready=1)
     assert levels(unknown_kinds=[kind], controllers=[*katib, running])["controllers-run"] == "pass"
     assert levels(unknown_kinds=[kind], controllers=katib)["controllers-run"] == "warn"
 
 
 def test_controllers_must_be_ready() -> None:
     ready = [
-        Controller(name=name, namespace="kubeflow", ready=1)
+        _Controller(name=name, namespace="kubeflow", ready=1)
         for name in ("katib-controller", "katib-db-manager")
     ]
-    operator = Controller(name="training-operator", namespace="kubeflow", ready=0)
+    operator = _Controller(name="training-operator", namespace="kubeflow", ready=0)
     assert levels(controllers=ready)["controllers-run"] == "warn", "one is not found"
     assert levels(controllers=[*ready, operator])["controllers-run"] == "fail"
     assert levels(controllers=None)["controllers-run"] == "note"

@@ -14,7 +14,7 @@ import click
 
 from podium.cli.options import WithCommand, json_option
 from podium.display.terminal import console, doing, echo, echo_json, paused, printing
-from podium.doctor.reading import STDOUT, STRATEGIES, Reader, guess_reader
+from podium.doctor.reading import STRATEGIES, Reader, guess_reader
 from podium.doctor.report import Report, show
 from podium.errors import InvalidInput
 from podium.files.documents import read_text
@@ -146,14 +146,10 @@ def _examine_file(file: str, reading: dict[str, Any]) -> tuple[list[Report], lis
 def _examine_command(command: Sequence[str], reading: dict[str, Any], seconds: float) -> Report:
     from podium.doctor.command import examine_command
 
-    subject, experiment = shlex.join(command), reading["experiment"]
+    subject, choose = shlex.join(command), partial(_choose_reader, **reading)
     echo(f"running for at most {seconds:g} s: {subject}", err=True)
-    choose = partial(_choose_reader, **reading)
-    collector = _read_experiment(experiment).collector if experiment else STDOUT
     with doing(f"running {command[0]}"):
-        return examine_command(
-            command, choose, seconds=seconds, subject=subject, collector=collector
-        )
+        return examine_command(command, choose, seconds=seconds, subject=subject)
 
 
 def _is_manifest(file: str, lines: Sequence[str]) -> bool:
@@ -185,15 +181,6 @@ def _read_stdin() -> bytes:
         return sys.stdin.buffer.read()
 
 
-def _read_experiment(source: str) -> Reader:
-    """Read from an Experiment how its trials' metrics are collected.
-
-    Raises:
-        InvalidInput: Katib would refuse it.
-    """
-    return Reader.of(admit(load(source)))
-
-
 def _choose_reader(
     lines: Sequence[str],
     *,
@@ -205,7 +192,9 @@ def _choose_reader(
     form: str | None,
     experiment: str | None,
 ) -> Reader:
-    base = _read_experiment(experiment) if experiment else guess_reader(lines, metric, objective)
+    base = (
+        Reader.of(admit(load(experiment))) if experiment else guess_reader(lines, metric, objective)
+    )
     names = (metric or base.objective, *(additional or base.additional))
     return replace(
         base,

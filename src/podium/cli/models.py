@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 import podium
-from podium.cli.model_serving import deploy, drift, metrics
-from podium.cli.model_upkeep import COMMANDS
+from podium.cli import model_serving, model_upkeep
 from podium.cli.options import Commands, read_token, registry_options
 from podium.display import tables
 from podium.display.terminal import doing, echo, output, progress_bar

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from podium.doctor.log import examine_events, examine_given, examine_log
-from podium.doctor.reading import STDOUT, Reader
+from podium.doctor.reading import Reader
 from podium.doctor.report import Report
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment.experiment import Collector, Experiment
@@ -118,7 +118,6 @@ def examine_command(
     *,
     seconds: float,
     subject: str,
-    collector: Collector = STDOUT,
 ) -> Report:
     """Run a command and report what Katib would read.
 
@@ -127,10 +126,9 @@ def examine_command(
 
     Args:
         words: The program and its arguments.
-        choose: Returns a reader for the printed lines.
+        choose: Returns a reader for the printed lines. The path of its collector, where a word
+            names it, is replaced by a temporary one.
         seconds: Time limit of the command.
-        collector: Katib's collector. Its path, where a word names it, is replaced by a temporary
-            one.
 
     Raises:
         InvalidInput: There is no command, or no time.
@@ -138,6 +136,7 @@ def examine_command(
     if not words:
         raise InvalidInput("there is no command to run", "podium doctor -- python train.py")
     require(seconds > 0, "seconds > 0", seconds=seconds)
+    collector = choose(()).collector
     broken = [
         replace(finding, where=finding.where.rpartition(".")[2])
         for finding in apply(SHELL_RULES, _trial(words))
@@ -201,7 +200,7 @@ def _execute(
     folder: Path,
     *,
     wrapped: bool,
-    collector: Collector = STDOUT,
+    collector: Collector,
 ) -> tuple[_CommandRun, Path]:
     """Run words with their output in a file, as in a pod; stop all their processes at the limit.
 

@@ -40,7 +40,7 @@ it does not."""
 
 KINDS = ("PyTorchJob", TRAINJOB, "Experiment", "Trial", "Job")
 TRAINERS = {"PyTorchJob": "training-operator", TRAINJOB: "kubeflow-trainer-controller-manager"}
-"""Controller by kind of distributed job; one of the kinds is enough."""
+"""_Controller by kind of distributed job; one of the kinds is enough."""
 
 KATIB = ("katib-controller", "katib-db-manager")
 CONTROLLERS = (*KATIB, *TRAINERS.values())
@@ -48,7 +48,7 @@ CONFIG_MAP = "podium-storage"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Controller:
+class _Controller:
     """A Deployment that does the work."""
 
     name: str
@@ -80,7 +80,7 @@ class NamespaceSnapshot:
     engine: bool | None = None
     """Whether a podium-engine leads in this namespace."""
 
-    controllers: Sequence[Controller] | None = None
+    controllers: Sequence[_Controller] | None = None
     """Those of CONTROLLERS that were found."""
 
     who: str = "you"
@@ -173,14 +173,14 @@ def _look_for_engine(api: Api) -> bool | None:
         return None
 
 
-def _find_controllers(api: Api) -> list[Controller] | None:
+def _find_controllers(api: Api) -> list[_Controller] | None:
     """Return the controllers in any namespace; None if Deployments may not be listed there."""
     from kubernetes import client
 
     apps = client.AppsV1Api(api.client)
     deployments = _ask(api, "list deployments", apps.list_deployment_for_all_namespaces)
     return deployments and [
-        Controller(
+        _Controller(
             name=each.metadata.name,
             namespace=each.metadata.namespace,
             ready=(each.status and each.status.ready_replicas) or 0,
@@ -279,15 +279,14 @@ def _look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool
     return count > 0, f"{where} has {count} pods behind it"
 
 
-def _find_troubles(api: Api) -> list[Trouble]:
+def _pods(api: Api) -> list[Any]:
     try:
-        pods = api.pods("")
+        return list(api.pods(""))
     except PodiumError:
         return []
-    return [trouble for pod in pods if (trouble := Trouble.of_start(pod))]
 
 
-def _find_refusals(api: Api) -> list[_Refusal] | None:
+def _find_refusals(api: Api, pods: Sequence[Any]) -> list[_Refusal] | None:
     """Return the pods that were refused, from the events of the last hour; None if events may not
     be listed."""
     read, name = api.core.list_namespaced_event, api.namespace
@@ -300,14 +299,11 @@ def _find_refusals(api: Api) -> list[_Refusal] | None:
         (event.involved_object.kind, event.involved_object.name): event
         for event in sorted(events, key=event_time)
     }
-    try:
-        pods = [(pod.metadata.name, pod.metadata.creation_timestamp) for pod in api.pods("")]
-    except PodiumError:
-        pods = []
+    made = [(pod.metadata.name, pod.metadata.creation_timestamp) for pod in pods]
     return [
         _Refusal(kind, name, str(event.message or "").strip())
         for (kind, name), event in latest.items()  # a pod made since then says that it is over
-        if not any(pod.startswith(f"{name}-") and made > event_time(event) for pod, made in pods)
+        if not any(pod.startswith(f"{name}-") and since > event_time(event) for pod, since in made)
         and not _is_over(api, kind, name, event_time(event))
     ]
 
@@ -401,7 +397,7 @@ def see(
     storage = _read_data(api, "ConfigMap", api.core.read_namespaced_config_map, CONFIG_MAP)
     name = (storage or {}).get("secret")
     secret = _read_data(api, "Secret", api.core.read_namespaced_secret, name) if name else None
-    unknown_kinds = _find_unknown_kinds(api)
+    unknown_kinds, pods = _find_unknown_kinds(api), _pods(api)
     return NamespaceSnapshot(
         namespace=api.namespace,
         exists=exists,
@@ -416,8 +412,8 @@ def see(
         secret_keys=None if secret is None else sorted(secret),
         endpoint=_look_at_endpoint(api, storage),
         bucket=ask_for_bucket(api, storage or {}, secret or {}),
-        refusals=_find_refusals(api),
+        refusals=_find_refusals(api, pods),
         bare=_find_bare(api, manifests),
-        troubles=_find_troubles(api),
+        troubles=list(filter(None, map(Trouble.of_start, pods))),
         admitted=dict(_dry_run(api, manifest) for manifest in manifests),
     )
