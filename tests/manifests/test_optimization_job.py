@@ -209,3 +209,15 @@ def test_migrate_names_what_an_optimizationjob_loses(
         podium("migrate", str(tmp_path / "job.yaml"), "--to", "experiment").stdout
     )
     assert check(Experiment.parse(back))
+
+
+def test_migrate_leaves_other_kinds_than_those_it_is_asked_for(
+    tmp_path: Path, podium: Callable[..., Result]
+) -> None:
+    source = Path(__file__).parents[2] / "experiments/tpe.yaml"
+    both = [*yaml.safe_load_all(source.read_text()), optimization_job()]
+    (tmp_path / "both.yaml").write_text(yaml.safe_dump_all(both))
+    done = podium("migrate", str(tmp_path / "both.yaml"), "--to", "experiment")
+    kinds = [document["kind"] for document in yaml.safe_load_all(done.stdout)]
+    assert kinds == ["Experiment", "Experiment"]
+    assert "Experiment tpe stays as it is" in done.stderr

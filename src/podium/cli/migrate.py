@@ -72,7 +72,10 @@ def migrate_(file: Any, output: str, runtime: str, to: str) -> None:
         kinds = ", ".join(str(manifest.get("kind")) for manifest in manifests) or "nothing"
         raise InvalidInput(f"{file.name} must hold {wanted}, but holds {kinds}")
     change = _migrate if to == "trainjob" else _convert
-    changed = [change(manifest, file.name, runtime) for manifest in manifests]
+    changed = [
+        (change if manifest.get("kind") in known else _keep)(manifest, file.name, runtime)
+        for manifest in manifests
+    ]
     written = _yaml(changed)
     if output == "-":
         echo(written, nl=False)
@@ -96,6 +99,12 @@ def _yaml(manifests: list[dict[str, Any]]) -> str:
     return yaml.dump_all(manifests, Dumper=Dumper, sort_keys=False)
 
 
+def _keep(manifest: dict[str, Any], origin: str, _: str) -> dict[str, Any]:
+    subject = f"{origin}: {manifest.get('kind')} {Workload.parse(manifest).name}"
+    echo(f"{subject.rstrip()} stays as it is", err=True)
+    return manifest
+
+
 def _migrate(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, Any]:
     kind, name = manifest.get("kind"), Workload.parse(manifest).name
     subject = f"{origin}: {kind} {name}".rstrip()
@@ -103,12 +112,11 @@ def _migrate(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, A
     if experiment and experiment.template.workload.kind != TRAINJOB:
         migrated: Any = migrate(experiment, runtime)
         subject = f"{subject}: its {experiment.template.workload.kind}s become TrainJobs"
-    elif kind in MIGRATED_KINDS:
+    elif experiment:
+        return _keep(manifest, origin, runtime)
+    else:
         migrated = migrate(Workload.parse(manifest), runtime)
         subject = f"{subject} becomes a TrainJob"
-    else:
-        echo(f"{subject} stays as it is", err=True)
-        return manifest
     _say(subject, migrated.notes)
     result: dict[str, Any] = migrated.resource.manifest
     return result
@@ -120,7 +128,7 @@ def _convert(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, A
         changed = as_experiment(manifest, remember=False)
         what = "Katib reads printed lines, not what a trial posts"
         notes = [Violation(what, "spec.objectives", "print the metric as NAME=value")]
-    elif kind == "Experiment":
+    else:
         experiment, notes = Experiment.parse(manifest), []
         if experiment.template.workload.kind == TRAINJOB:
             check(experiment)
@@ -130,9 +138,6 @@ def _convert(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, A
         spec = experiment.defaulted
         changed, lost = as_optimization_job({**experiment.manifest, "spec": spec})
         notes = [*notes, *lost]
-    else:
-        echo(f"{origin}: {kind} {name} stays as it is", err=True)
-        return manifest
     _say(f"{origin}: {kind} {name} becomes an {changed['kind']}", notes)
     return changed
 
