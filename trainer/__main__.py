@@ -71,7 +71,7 @@ def _ending_if_finished(config: TrainConfig, dataset: data.Dataset) -> Iterator[
     def look() -> None:
         while not met.wait(LOOK_SECONDS):
             with suppress(PodiumError):  # the ranks look for themselves once they have met
-                storage, shown = connect(config.output), _shown(config, dataset)
+                storage, shown = connect(config.output), config.shown(dataset.task.kind)
                 lines = output.finished(storage, config, dataset.digest, shown)
                 if lines is not None:
                     if own.rank == 0:
@@ -111,7 +111,7 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
 
     def save(state: dict[str, Any]) -> None:
         if storage:
-            checkpoint.save(storage, {**state, **identity})
+            storage.put(checkpoint.KEY, checkpoint.to_bytes({**state, **identity}))
 
     with Tracking(config if world.rank == 0 else replace(config, track=())) as tracking:
 
@@ -175,11 +175,6 @@ def _write(
         output.write(storage, training, seen, crossed)
 
 
-def _shown(config: TrainConfig, dataset: data.Dataset) -> tuple[str, ...]:
-    shown = objective.of(config, dataset.task).shown
-    return shown + (tuple(f"{name}_se" for name in shown) if config.folds else ())
-
-
 def _look_up(
     storage: Storage | None, config: TrainConfig, dataset: data.Dataset
 ) -> tuple[list[str] | None, Any]:
@@ -192,7 +187,8 @@ def _look_up(
     if storage is None:
         return None, None
     with output.usable(config.output):
-        lines = output.finished_before(storage, config, dataset.digest, _shown(config, dataset))
+        shown = config.shown(dataset.task.kind)
+        lines = output.finished_before(storage, config, dataset.digest, shown)
         return lines, checkpoint.load(storage, config, dataset.digest)
 
 

@@ -21,11 +21,6 @@ KEY = "checkpoint.pt"
 INHERIT_KEY = "inherit.pt"  # in the directory of --inherit
 
 
-def save(storage: Storage, state: dict[str, Any]) -> None:
-    """Write a checkpoint; it appears whole or not at all."""
-    storage.put(KEY, to_bytes(state))
-
-
 def load(storage: Storage, config: TrainConfig, digest: str) -> dict[str, Any] | None:
     """Return the state to resume from, or None to start at the beginning.
 

@@ -8,7 +8,7 @@ import inspect
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
 from typing import Any, NoReturn
@@ -34,6 +34,34 @@ TAKEN_BY = {
     "dropout": (0.0, ("tutorial", "fast", "best", "mlp")),
 }
 """Flags of some networks: the value that all others have, and which take another."""
+
+_LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str, str], ...] = (
+    (
+        ("epochs", "batch_size", "log_interval", "depth", "tree_rounds", "tree_items"),
+        lambda value: value >= 1,
+        ">= 1",
+        "for example 1",
+    ),
+    (("tree_leaves",), lambda value: value >= 2, ">= 2", "for example 31"),
+    (("tree_columns",), lambda value: 0 < value <= 1, "in (0, 1]", "for example 0.5"),
+    (("lr", "gamma", "width", "tree_lr"), lambda value: value > 0, "> 0", ""),
+    (
+        ("momentum", "label_smoothing", "dropout"),
+        lambda value: 0 <= value < 1,
+        "in [0, 1)",
+        "for example 0.1",
+    ),
+    (
+        ("weight_decay", "seed", "threads", "shift", "rotate", "erase", "average", "patience"),
+        lambda value: value >= 0,
+        ">= 0",
+        "for example 0",
+    ),
+    (("folds",), lambda value: value == 0 or value >= 2, ">= 2, or 0", "for example 5"),
+    (("seed",), lambda value: value < 2**32, "< 2**32", "for example 1"),
+)
+"""Flags that are numbers, what holds for them in code and in words, and a hint; where it is empty
+the default is one."""
 
 # These change neither weights nor metrics, so a checkpoint may be resumed with other values of them.
 FREE = frozenset(
@@ -240,39 +268,18 @@ class TrainConfig:
                         f"--{name} takes {', '.join(known)}, but not {word!r}",
                         f"--{name} {known[0]}",
                     )
-        for name in (
-            "epochs",
-            "batch_size",
-            "log_interval",
-            "depth",
-            "tree_rounds",
-            "tree_items",
-        ):
-            self._number(name, getattr(self, name) >= 1, ">= 1", "for example 1")
-        self._number("tree_leaves", self.tree_leaves >= 2, ">= 2", "for example 31")
-        self._number("tree_columns", 0 < self.tree_columns <= 1, "in (0, 1]", "for example 0.5")
-        for name in ("lr", "gamma", "width", "tree_lr"):
-            self._number(
-                name, getattr(self, name) > 0, "> 0", f"the default is {getattr(type(self), name)}"
-            )
-        for name in ("momentum", "label_smoothing", "dropout"):
-            self._number(name, 0 <= getattr(self, name) < 1, "in [0, 1)", "for example 0.1")
-        for name in (
-            "weight_decay",
-            "seed",
-            "threads",
-            "shift",
-            "rotate",
-            "erase",
-            "average",
-            "patience",
-        ):
-            self._number(name, getattr(self, name) >= 0, ">= 0", "for example 0")
-        self._number("folds", self.folds == 0 or self.folds >= 2, ">= 2, or 0", "for example 5")
+        for names, holds, rule, hint in _LIMITS:
+            for name in names:
+                value = getattr(self, name)
+                require(
+                    holds(value) and math.isfinite(value),
+                    f"--{name.replace('_', '-')} {rule}",
+                    hint or f"the default is {getattr(type(self), name)}",
+                    **{name: value},
+                )
         if self.folds and self.inherit:
             problem = "--folds trains from the start, but --inherit names weights to continue with"
             raise InvalidInput(problem, "leave one out")
-        self._number("seed", self.seed < 2**32, "< 2**32", "for example 1")
 
     def _check_model(self) -> None:
         if self.model in networks.TOO_LARGE:
@@ -299,15 +306,6 @@ class TrainConfig:
                     f"leave --{name} out, or give it {fixed:g}",
                 )
 
-    def _number(self, name: str, holds: bool, rule: str, hint: str) -> None:
-        value = getattr(self, name)
-        require(
-            holds and math.isfinite(value),
-            f"--{name.replace('_', '-')} {rule}",
-            hint,
-            **{name: value},
-        )
-
     @property
     def is_own(self) -> bool:
         """Whether the network is one of podium's, not of torchvision."""
@@ -317,6 +315,13 @@ class TrainConfig:
     def augmentations(self) -> tuple[str, ...]:
         """The words of --augment."""
         return tuple(word for word in self.augment.split(",") if word)
+
+    def shown(self, kind: str) -> tuple[str, ...]:
+        """Return the metrics of a metric line about a dataset of a kind, in order."""
+        names: tuple[str, ...] = ("rmse", "r2", "loss")
+        if kind != "regression":
+            names = tuple(dict.fromkeys((self.metric, "accuracy", "loss")))
+        return names + (tuple(f"{name}_se" for name in names) if self.folds else ())
 
     @property
     def decisive(self) -> dict[str, Any]:

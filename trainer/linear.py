@@ -12,15 +12,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podium.data.split import Split
 from podium.errors import InvalidInput
 from podium.trainer.config import TrainConfig
-from podium.trainer.fitted import NO_ITEMS, Fitted, classes_of, to_onnx
+from podium.trainer.fitted import NO_ITEMS, Array, Fitted, classes_of, to_onnx
 from podium.trainer.task import Task
-
-Array = NDArray[Any]
 
 MOST_TERMS = 20_000
 """Terms, the most frequent ones."""

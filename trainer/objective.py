@@ -21,16 +21,20 @@ Record = dict[str, float]
 
 
 class _TrainingObjective(ABC):
-    """Loss and metrics of one kind of dataset, added up over its items."""
+    """Loss and metrics of one kind of dataset, added up over its items.
 
-    shown: tuple[str, ...]
-    """Metrics of a metric line, in order."""
+    Args:
+        device: Where the outputs are; the CPU if None.
+    """
 
     metrics: tuple[str, ...]
     """All metrics of an epoch."""
 
     longest_gradient: float = 0.0
     """Gradients are scaled down to this norm; 0: never."""
+
+    def __init__(self, config: TrainConfig, task: Task, device: torch.device | None) -> None:
+        self.shown = config.shown(task.kind)
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -100,9 +104,7 @@ class _TrainingObjective(ABC):
 
     def line(self, record: Mapping[str, float]) -> str:
         """Return the metric line of an epoch."""
-        errors = [f"{name}_se" for name in self.shown if f"{name}_se" in record]
-        values: dict[str, Any] = {name: record[name] for name in (*self.shown, *errors)}
-        return format_metrics(**values)
+        return format_metrics(**{name: record[name] for name in self.shown if name in record})
 
     def is_better(self, record: Record, other: Record) -> bool:
         """Return whether metrics are better than others; anything is better than none."""
@@ -110,25 +112,15 @@ class _TrainingObjective(ABC):
 
 
 class _Classification(_TrainingObjective):
-    """Cross entropy; the best epoch has the highest metric, then the lowest loss.
+    """Cross entropy; the best epoch has the highest metric, then the lowest loss."""
 
-    Args:
-        classes: How many there are: k.
-        metric: ``accuracy``, or the name of another metric that follows from the confusion matrix.
-        label_smoothing: Probability spread over the wrong classes, in the training loss only.
-        weights: How much each class weighs there [k]; None: alike for each item.
-    """
-
-    def __init__(
-        self,
-        classes: int,
-        metric: str = "accuracy",
-        label_smoothing: float = 0.0,
-        weights: Tensor | None = None,
-    ) -> None:
-        self.classes, self.metric = classes, metric
-        self.label_smoothing, self.weights = label_smoothing, weights
-        self.shown = self.metrics = tuple(dict.fromkeys((metric, "accuracy", "loss")))
+    def __init__(self, config: TrainConfig, task: Task, device: torch.device | None) -> None:
+        super().__init__(config, task, device)
+        self.classes, self.metric = task.outputs, config.metric
+        self.metrics = tuple(dict.fromkeys((config.metric, "accuracy", "loss")))
+        self.label_smoothing = config.label_smoothing
+        weights = _balanced_weights(task.class_counts) if config.balance else None
+        self.weights = None if weights is None else weights.to(device)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         smoothing = self.label_smoothing
@@ -175,18 +167,15 @@ class _Regression(_TrainingObjective):
     """Squared error of the standardized target; the best epoch has the lowest rmse.
 
     Several targets count alike: loss, rmse, mae and r2 are means over them, as scikit-learn's.
-
-    Args:
-        device: Where the outputs are; the CPU if None.
     """
 
-    shown = ("rmse", "r2", "loss")
     metrics = ("rmse", "mae", "r2", "loss")
     longest_gradient = (
         1.0  # unlike that of a cross entropy the gradient grows with the error: SGD would run away
     )
 
-    def __init__(self, task: Task, device: torch.device | None) -> None:
+    def __init__(self, config: TrainConfig, task: Task, device: torch.device | None) -> None:
+        super().__init__(config, task, device)
         self.mean = torch.tensor(task.target_mean, device=device, dtype=torch.float64)
         self.std = torch.tensor(task.target_std, device=device, dtype=torch.float64)
 
@@ -224,10 +213,7 @@ class _Regression(_TrainingObjective):
 
 def of(config: TrainConfig, task: Task, device: torch.device | None = None) -> _TrainingObjective:
     """Return the objective of a task, for outputs on a device (the CPU if None)."""
-    if task.kind == "regression":
-        return _Regression(task, device)
-    weights = _balanced_weights(task.class_counts).to(device) if config.balance else None
-    return _Classification(task.outputs, config.metric, config.label_smoothing, weights)
+    return (_Regression if task.kind == "regression" else _Classification)(config, task, device)
 
 
 def _balanced_weights(counts: Sequence[int]) -> Tensor:

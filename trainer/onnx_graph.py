@@ -175,13 +175,13 @@ def export(model: nn.Sequential, task: Task) -> bytes:
         Failed: torch cannot write a layer that is not known here.
     """
     try:
-        return write(model, task)
+        return _write(model, task)
     except _UnknownLayer:
         return _export_with_torch(model, task)
 
 
 def _export_with_torch(model: nn.Module, task: Task) -> bytes:
-    """Return what torch's exporter makes of a network; for layers that `write` does not know."""
+    """Return what torch's exporter makes of a network; for layers that `_write` does not know."""
     buffer: Any = io.BytesIO()  # typed as a path, but the older exporter takes files
     items = torch.from_numpy(np.zeros((2, *task.info.shape), task.info.dtype))
     axes = {task.input: {0: "n"}, task.output: {0: "n"}}
@@ -211,7 +211,7 @@ def _export_with_torch(model: nn.Module, task: Task) -> bytes:
     return buffer.getvalue()
 
 
-def write(model: nn.Sequential, task: Task) -> bytes:
+def _write(model: nn.Sequential, task: Task) -> bytes:
     """Return the network as ONNX, as `export` does.
 
     Raises:

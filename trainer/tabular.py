@@ -9,10 +9,10 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podium.data import artifact
 from podium.data.schema import DatasetInfo
@@ -23,12 +23,10 @@ from podium.metrics import format_metrics
 from podium.storage import connect
 from podium.trainer import folds, linear, networks, output, ranks, task, trees
 from podium.trainer.config import TrainConfig, check_library, parse
-from podium.trainer.fitted import Fitted
+from podium.trainer.fitted import Array, Fitted
 from podium.trainer.seen import Seen
 from podium.trainer.task import Task
 from podium.trainer.trainjob_status import StatusReporter
-
-Array = NDArray[Any]
 
 CHECKED_ITEMS = 1000
 """Validation items on which model.onnx is compared with scikit-learn's model."""
@@ -73,8 +71,7 @@ def _train(config: TrainConfig, info: DatasetInfo) -> None:
         )
         return
     storage = connect(config.output) if config.output else None
-    shown = ("rmse", "r2", "loss") if info.kind == "regression" else _shown(config)
-    shown += tuple(f"{name}_se" for name in shown) if config.folds else ()
+    shown = config.shown(info.kind)
     if storage:
         with output.usable(config.output):
             lines = output.finished_before(storage, config, info.digest, shown)
@@ -139,14 +136,8 @@ def _cross_validate(config: TrainConfig, info: DatasetInfo) -> folds.CrossValida
         rounds = fitted.facts.get("rounds", 1)
         return folds.Fit([record], [validated.predictions], target, rounds)
 
-    def say(line: str) -> None:
-        print(line, flush=True)
-
+    say = partial(print, flush=True)
     return folds.cross_validate(config, fit, lambda *_: False, say, has_groups=info.has_groups)
-
-
-def _shown(config: TrainConfig) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((config.metric, "accuracy", "loss")))
 
 
 def _validated(learned: Task, fitted: Fitted, target: Array) -> Validated:
@@ -175,5 +166,8 @@ def _measures(
     logs -= np.log(np.exp(logs).sum(1, keepdims=True))
     loss = -float(logs[np.arange(len(target)), target].mean())
     decided = answers.argmax(1)
-    named = {name: METRICS[name].value(target, decided) for name in _shown(config)[:-1]}
+    named = {
+        name: METRICS[name].value(target, decided)
+        for name in dict.fromkeys((config.metric, "accuracy"))
+    }
     return {**named, "loss": loss}

@@ -71,18 +71,14 @@ def readable(config: TrainConfig) -> Iterator[DatasetInfo]:
         raise InvalidInput("--data names no dataset", hint)
     try:
         info = artifact.describe(config.data)
-        _require_name(config, info)
+        if config.dataset not in ("", info.name):
+            raise InvalidInput(
+                f"--data {config.data} holds {info.name}, not {config.dataset}",
+                f"--dataset {info.name}",
+            )
         yield info
     except (NotFound, Damaged) as error:
         raise InvalidInput(error.message, error.hint or hint) from error
-
-
-def _require_name(config: TrainConfig, info: DatasetInfo) -> None:
-    if config.dataset not in ("", info.name):
-        raise InvalidInput(
-            f"--data {config.data} holds {info.name}, not {config.dataset}",
-            f"--dataset {info.name}",
-        )
 
 
 def read(config: TrainConfig, info: DatasetInfo) -> Task:

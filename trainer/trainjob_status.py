@@ -83,16 +83,15 @@ class StatusReporter:
 
     Args:
         environ: Names the server; without one nothing is reported.
-        now: Seconds on a clock that only goes forward.
     """
 
-    def __init__(self, environ: Mapping[str, str] = os.environ, now: float | None = None) -> None:
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         url, token, certificate = (environ.get(name, "") for name in (_SERVER, _TOKEN, _CA))
         given = url and token and certificate
         self.server = (
             _Server(url=url, token=Path(token), certificate=Path(certificate)) if given else None
         )
-        self._started = time.monotonic() if now is None else now
+        self._started = time.monotonic()
         self._reports = 0
         self._warned = False
         self._lock = threading.Lock()
@@ -115,7 +114,7 @@ class StatusReporter:
             return
         self._reports += 1
         each = (time.monotonic() - self._started) / self._reports
-        status = describe(epoch, epochs, metrics, each, done=done)
+        status = _described(epoch, epochs, metrics, each, done=done)
         with self._lock:
             self._next = status
             if self._thread is None:
@@ -153,7 +152,7 @@ class StatusReporter:
             )
 
 
-def describe(
+def _described(
     epoch: int,
     epochs: int | None,
     metrics: Mapping[str, float],

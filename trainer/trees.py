@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podium.data.split import Split
 from podium.trainer.config import TrainConfig
-from podium.trainer.fitted import NO_ITEMS, Fitted, classes_of, to_onnx
+from podium.trainer.fitted import NO_ITEMS, Array, Fitted, classes_of, to_onnx
 from podium.trainer.task import Task
-
-Array = NDArray[Any]
 
 LESS_OR_EQUAL, MEMBER = 0, 6
 """Modes of a node: left if the value is at most the threshold, or one of a set."""

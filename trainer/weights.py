@@ -73,11 +73,13 @@ def fill(model: nn.Module, state: Mapping[str, Tensor], uri: str) -> bool:
     starts = [f"{name}." if name else "" for name in names]
     prefix = max(starts, key=lambda start: sum(start + key in own for key in state))
     given = {prefix + key: value for key, value in state.items() if not key.startswith(AUXILIARY)}
-    head = _last_layer(model)
+    layers = [
+        name for name, each in model.named_modules() if isinstance(each, nn.Linear | nn.Conv2d)
+    ]
     other_head = [
         key
         for key, value in given.items()
-        if key.startswith(head)
+        if key.startswith(f"{layers[-1]}.")
         and key in own
         and value.shape[1:] == own[key].shape[1:]
         and len(value) != len(own[key])
@@ -105,11 +107,3 @@ def fill(model: nn.Module, state: Mapping[str, Tensor], uri: str) -> bool:
         )
     model.load_state_dict({**own, **given})
     return not other_head
-
-
-def _last_layer(model: nn.Module) -> str:
-    return [
-        f"{name}."
-        for name, layer in model.named_modules()
-        if isinstance(layer, nn.Linear | nn.Conv2d)
-    ][-1]

@@ -368,7 +368,7 @@ def _meet(own: Ranks, environ: Mapping[str, str], attempt: str) -> dist.Store:
     deadline = time.monotonic() + TIMEOUT.total_seconds()
     while True:
         try:
-            store = dist.PrefixStore(attempt, open_store(own, environ))
+            store = dist.PrefixStore(attempt, _open_store(own, environ))
             if _beat(store, own.rank) == 1:
                 return store
             store.add(OVER, 1)
@@ -383,7 +383,7 @@ def _meet(own: Ranks, environ: Mapping[str, str], attempt: str) -> dist.Store:
         time.sleep(0.2)
 
 
-def open_store(own: Ranks, environ: Mapping[str, str]) -> dist.Store:
+def _open_store(own: Ranks, environ: Mapping[str, str]) -> dist.Store:
     """Return the store that ranks find each other through.
 
     It has no password and torch lets it listen on every interface. Where all ranks are on this

@@ -65,9 +65,9 @@ def test_a_taken_master_port_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         port = taken.getsockname()[1]
         monkeypatch.setenv(
             "GLOO_SOCKET_IFNAME", "lo"
-        )  # open_store sets it, which must not outlive this test
+        )  # _open_store sets it, which must not outlive this test
         with pytest.raises(worlds.PeerLost, match=f"rank 0 cannot listen on 127.0.0.1:{port}"):
-            worlds.open_store(Ranks(size=2, address="127.0.0.1", port=port), {})
+            worlds._open_store(Ranks(size=2, address="127.0.0.1", port=port), {})
 
 
 def test_a_restarted_rank_waits_for_the_new_store(monkeypatch: pytest.MonkeyPatch) -> None:

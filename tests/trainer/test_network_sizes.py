@@ -44,7 +44,7 @@ def test_the_first_weights_for_digits_stay_the_same(flags: str) -> None:
 
 
 def exported(model: nn.Sequential, task: Task) -> onnxruntime.InferenceSession:
-    made = onnx_graph.write(model, task)
+    made = onnx_graph._write(model, task)
     onnx.checker.check_model(made, full_check=True)
     return onnxruntime.InferenceSession(made)
 

@@ -30,7 +30,7 @@ def test_onnxruntime_and_torch_agree_on_pixels(flags: str) -> None:
         model(images(64))  # moves the running statistics away from their start
         model.eval()
         expected = model(images(5)).numpy()
-    made = onnx_graph.write(model, digits())
+    made = onnx_graph._write(model, digits())
     onnx.checker.check_model(made, full_check=True)
     session = onnxruntime.InferenceSession(made)
     assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [
@@ -46,7 +46,7 @@ def test_an_unknown_layer_is_exported_by_torch(flags: str) -> None:
     model = models.build(parse(flags.split()), digits())
     model = nn.Sequential(*model, nn.Softplus()).eval()
     with pytest.raises(onnx_graph._UnknownLayer, match="Softplus"):
-        onnx_graph.write(model, digits())
+        onnx_graph._write(model, digits())
     blob = onnx_graph.export(model, digits())
     with torch.no_grad():
         output.compare(blob, images(5).numpy(), model(images(5)).numpy(), digits())
@@ -59,7 +59,7 @@ def test_an_unknown_layer_is_exported_by_torch(flags: str) -> None:
 
 def test_an_export_that_differs_from_torch_is_refused() -> None:
     model = models.build(parse([]), digits()).eval()
-    blob = onnx_graph.write(model, digits())
+    blob = onnx_graph._write(model, digits())
     with torch.no_grad():
         logits = model(images(8)).numpy()
     output.compare(blob, images(8).numpy(), logits, digits())

@@ -14,11 +14,10 @@ from safetensors.torch import load_file
 from podium.data import artifact
 from podium.metrics import PACE, parse_line
 from podium.storage import connect
-from podium.trainer import data, loop, models, output, task
+from podium.trainer import data, loop, models, objective, output, task
 from podium.trainer.__main__ import main
 from podium.trainer.config import TrainConfig
 from podium.trainer.loop import TrainingLoop
-from podium.trainer.objective import _Classification
 from podium.trainer.seen import Seen
 from podium.trainer.world import World
 
@@ -211,9 +210,8 @@ def test_evaluation_does_not_depend_on_the_size_of_its_batches(
         logits = model(dataset.validation.inputs[:])
     loss = torch.nn.functional.cross_entropy(logits, dataset.validation.target).item()
     accuracy = (logits.argmax(1) == dataset.validation.target).double().mean().item()
-    metrics = _Classification(logits.shape[1]).evaluate(
-        model, dataset.validation, batch_size, World()
-    )
+    measure = objective.of(config, dataset.task)
+    metrics = measure.evaluate(model, dataset.validation, batch_size, World())
     assert metrics == {"accuracy": accuracy, "loss": pytest.approx(loss, rel=1e-5)}
 
 

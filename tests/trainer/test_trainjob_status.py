@@ -14,7 +14,7 @@ from statusserver import StatusServer, status_server
 
 from podium.trainer import trainjob_status
 from podium.trainer.__main__ import main
-from podium.trainer.trainjob_status import StatusReporter, describe
+from podium.trainer.trainjob_status import StatusReporter, _described
 
 FLAGS = ["--no-cuda", "--threads", "1", "--model", "fast"]
 
@@ -172,15 +172,15 @@ def behind_a_proxy() -> dict[str, str]:
 
 
 def test_without_a_known_end_there_is_no_percentage() -> None:
-    status = describe(3, None, {"loss": 12345678.9}, 1.5)
+    status = _described(3, None, {"loss": 12345678.9}, 1.5)
     assert status.keys() == {"metrics", "lastUpdatedTime"}
     assert status["metrics"] == [{"name": "loss", "value": "1.23457e+07"}]
 
 
 def test_what_is_left_is_counted_in_whole_seconds() -> None:
-    status = describe(1, 3, {}, 0.6)
+    status = _described(1, 3, {}, 0.6)
     assert (status["progressPercentage"], status["estimatedRemainingSeconds"]) == (33, 2)
-    stopped_early = describe(2, 10, {}, 0.6, done=True)
+    stopped_early = _described(2, 10, {}, 0.6, done=True)
     assert (stopped_early["progressPercentage"], stopped_early["estimatedRemainingSeconds"]) == (
         100,
         0,
