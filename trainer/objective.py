@@ -104,7 +104,8 @@ class _TrainingObjective(ABC):
 
     def line(self, record: Mapping[str, float]) -> str:
         """Return the metric line of an epoch."""
-        return format_metrics(**{name: record[name] for name in self.shown if name in record})
+        values: dict[str, Any] = {name: record[name] for name in self.shown if name in record}
+        return format_metrics(**values)
 
     def is_better(self, record: Record, other: Record) -> bool:
         """Return whether metrics are better than others; anything is better than none."""

@@ -14,8 +14,10 @@ import pytest
 import podium
 from podium.api import space
 from podium.api.function_source import returned_names
+from podium.api.passing import Passing
 from podium.api.program import Program
-from podium.api.tune import Goal, TuneSettings, experiment_of
+from podium.api.stopping import Stopping
+from podium.api.tune import Goal, TuneSettings, _experiment_of
 from podium.errors import Failed, InvalidInput
 
 SCRIPT = """
@@ -392,7 +394,17 @@ def test_packed_code_runs_where_its_files_are_not(
     searched, fixed = space.split({"x": [1, 3]})
     packed = Program.of(train, searched, fixed, "gain").packed(str(tmp_path / "store"))
     settings = TuneSettings(goal=Goal.read("gain"), algorithm="grid", trials=2)
-    experiment = experiment_of(packed, searched, settings, output=str(tmp_path / "trials"))
+    experiment = _experiment_of(
+        packed,
+        searched,
+        settings,
+        passing=Passing(),
+        fixed={},
+        stops=Stopping(algorithm="grid", settings={}),
+        name=None,
+        data=None,
+        output=str(tmp_path / "trials"),
+    )
     shutil.rmtree(tmp_path / "project")
     monkeypatch.chdir(tmp_path)
     assert podium.sweep(experiment).best.value == 6

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from podium.cli import app
-from podium.cli.init import TEMPLATES, needed
+from podium.cli.init import TEMPLATES, _needed
 from podium.errors import InvalidInput
 from podium.kfp.versions import read_spec
 from podium.manifests.experiment import Experiment, check
@@ -48,10 +48,10 @@ def test_a_project_says_what_it_trains_with(template: str) -> None:
         "table": ("sklearn", "scikit-learn", " network=trees"),
         "images": ("torch", "torch torchvision", ""),
     }
-    found = needed(Path("mine"), has_torch=False)
+    found = _needed(Path("mine"), has_torch=False)
     assert found == expected.get(template, found)
     assert template in expected or found[0] in ("torch", "")
-    assert needed(Path("mine"), has_torch=True)[2] == ""
+    assert _needed(Path("mine"), has_torch=True)[2] == ""
 
 
 def test_every_command_of_its_readme_parses(template: str) -> None:

@@ -195,7 +195,7 @@ def read_job(job: str | Path | Mapping[str, Any], name: str = "") -> Workload:
     return jobs[0]
 
 
-def read_jobs(documents: Sequence[Any], source: str, name: str = "") -> list[Workload]:
+def read_jobs(documents: Sequence[Any], source: str, name: str) -> list[Workload]:
     """Return the jobs of a file.
 
     Args:

@@ -73,7 +73,7 @@ def _listed(value: Any) -> Any:
     return value.tolist() if getattr(value, "ndim", None) == 1 else plain(value)
 
 
-def prepared(data: Any, target: str = "") -> str:
+def prepared(data: Any, target: str) -> str:
     """Return the path or URI of a dataset; data in memory are prepared first, with this target.
 
     Raises:

@@ -2,8 +2,6 @@
 
 import inspect
 import os
-import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -245,17 +243,3 @@ def _root_of(words: Sequence[str]) -> Path | None:
     ]
     named = [*words, *modules, *(f"{module}.py" for module in modules)]
     return here if any((here / name).exists() and name.strip("./") for name in named) else None
-
-
-def quoted(word: str, risky: bool = False) -> str:
-    """Return a word of a command that Katib hands to a shell: quoted unless it is plain.
-
-    Args:
-        word: May hold a placeholder.
-        risky: Whether what stands for the placeholder may have to be quoted.
-    """
-    bare = re.sub(r"\$\{[\w.-]+\}", "", word)
-    plain = bare == shlex.quote(bare)
-    if plain:
-        return f"'{word}'" if risky else word
-    return shlex.quote(word)

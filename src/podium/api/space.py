@@ -313,7 +313,7 @@ def from_text(name: str, text: str) -> Any:
     """
     if match := _RANGE.fullmatch(text):
         scale, *given = match.groups()
-        low, high, step = (None if number is None else _parsed(number) for number in given)
+        low, high, step = (None if number is None else read_value(number) for number in given)
         if isinstance(low, int) and isinstance(high, int) and isinstance(step, int | None):
             return Int(low, high, step or 1, log=scale == "log")
         return Float(
@@ -347,13 +347,14 @@ def _parts(text: str) -> list[str]:
 
 
 def _number(text: str) -> Any:
-    return _parsed(text) if _PLAIN.fullmatch(text) else text
+    return read_value(text) if _PLAIN.fullmatch(text) else text
 
 
-def _parsed(text: str) -> Any:
+def read_value(text: str) -> Any:
+    """Return the number that a text is; other text stays, and empty text is None."""
     for kind in (int, float):
         try:
             return kind(text)
         except ValueError:
             continue
-    return text
+    return text or None

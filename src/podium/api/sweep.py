@@ -12,6 +12,7 @@ from podium.api import experiments
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
+from podium.api.space import read_value
 from podium.api.sweep_list import sweep_row
 from podium.api.trials import (
     Best,
@@ -20,7 +21,6 @@ from podium.api.trials import (
     failed,
     leaderboard_of,
     model_of,
-    read_value,
 )
 from podium.cluster.base import Cluster
 from podium.display.notebook import LiveCell, Log, data_frame, in_notebook, say
@@ -242,12 +242,10 @@ class Sweep(Launched):
         Raises:
             PodiumError: It cannot be written.
         """
-        from podium.api.sweep_report import path_of_report, write_report
+        from podium.api.sweep_report import write_report
 
-        file = Path(path) if path else path_of_report(self.cluster, self.name)
         with doing(f"writing the report of {self.name}"):
-            write_report(self.cluster, self.name, file)
-        return file
+            return write_report(self.cluster, self.name, Path(path) if path else None)
 
     def to_sdk(self) -> Any:
         """Return the Experiment as a ``V1beta1Experiment`` of Katib's SDK."""

@@ -26,27 +26,24 @@ _LINES = 12
 """Last lines shown of a trial without a result."""
 
 
-def path_of_report(cluster: Cluster, name: str) -> Path:
-    """Return where the report of an Experiment is written: beside it on this machine, else below
-    PODIUM_HOME."""
-    directory = cluster.directory("Experiment", name)
-    if directory is not None:
-        return directory / "report.html"
-    return Settings.from_environment().home / "reports" / f"{name}.html"
-
-
-def write_report(cluster: Cluster, name: str, path: Path) -> None:
-    """Write the report of an Experiment, whole or not at all.
+def write_report(cluster: Cluster, name: str, path: Path | None = None) -> Path:
+    """Write the report of an Experiment, whole or not at all, and return its path.
 
     Args:
         cluster: Runs it, or has run it.
-        path: Path of the HTML file; its directory is created.
+        path: Path of the HTML file, whose directory is created; beside the Experiment if None and
+            that is on this machine, else below PODIUM_HOME.
 
     Raises:
         PodiumError: The file cannot be written.
     """
+    if path is None:
+        directory = cluster.directory("Experiment", name)
+        elsewhere = Settings.from_environment().home / "reports" / f"{name}.html"
+        path = directory / "report.html" if directory else elsewhere
     experiment = cluster.experiment(name)
     write_file(path, render_sweep(_page(cluster, experiment, cluster.judged_trials(experiment))))
+    return path
 
 
 def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> SweepPage:

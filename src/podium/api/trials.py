@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from podium.api.space import read_value
 from podium.cluster.base import Cluster
 from podium.display.notebook import table
 from podium.display.text import plural
@@ -145,7 +146,11 @@ class TrialReader:
         ended, experiment = self.ended(), self.cluster.experiment(self.name)
         best, said = best_trial(ended), self._failures(ended, experiment, logs)
         good = [trial for trial in ended if trial.is_good]
-        names = [name for name in good[0].assignments if _differs(good, name)] if good else []
+        names = [
+            name
+            for name in (good[0].assignments if good else ())
+            if len({trial.assignments.get(name) for trial in good}) > 1
+        ]
         if best and len(good) > 2 and names and len({trial.value for trial in good}) == 1:
             listed = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
             metric = experiment.objective.metric
@@ -176,10 +181,6 @@ class TrialReader:
         return [f"warning: {len(bad)} of {plural(len(ended), 'trial')} failed{ends}", *said, hint]
 
 
-def _differs(trials: Sequence[Trial], name: str) -> bool:
-    return len({trial.assignments.get(name) for trial in trials}) > 1
-
-
 def failed(trials: Sequence[Trial]) -> list[Trial]:
     """Return the trials that failed or have no metrics."""
     return [trial for trial in trials if trial.phase in ("Failed", "MetricsUnavailable")]
@@ -199,6 +200,7 @@ def leaderboard_of(
     experiment: Experiment,
     among: Sequence[Trial] | None = None,
     sure: Standing = UNKNOWN,
+    numbers: Mapping[str, int] | None = None,
 ) -> Leaderboard:
     """Return trials as a table, in their order.
 
@@ -206,9 +208,14 @@ def leaderboard_of(
         among: All trials of the Experiment, where others than the shown ones decide which of them
             are on the front.
         sure: How sure their figures are.
+        numbers: Position in the order of starts by trial, where it is shown.
     """
     on, best = fronts_of(among or trials), best_trial(among or trials)
-    rows = [row_of(trial, experiment, on, sure=sure) for trial in trials]
+    rows = []
+    for trial in trials:
+        known = {"front": on.get(trial.name), "number": (numbers or {}).get(trial.name)}
+        facts = {**trial.to_json(), **known, **sure.to_json(trial.name)}
+        rows.append(LeaderboardRow.read(facts, measured(trial, experiment)))
     names = list(dict.fromkeys(name for trial in trials for name in trial.assignments))
     return Leaderboard(
         rows=rows,
@@ -217,24 +224,6 @@ def leaderboard_of(
         best=best.name if best else "",
         remark=sure.remark,
     )
-
-
-def row_of(
-    trial: Trial,
-    experiment: Experiment,
-    on: Mapping[str, int],
-    number: int | None = None,
-    sure: Standing = UNKNOWN,
-) -> LeaderboardRow:
-    """Return a trial as a row of a table.
-
-    Args:
-        on: Number of the Pareto front by trial.
-        number: Index in the order of starts.
-        sure: How sure the figures of the trials are.
-    """
-    facts = {"front": on.get(trial.name), "number": number, **sure.to_json(trial.name)}
-    return LeaderboardRow.read({**trial.to_json(), **facts}, measured(trial, experiment))
 
 
 def measured(trial: Trial, experiment: Experiment) -> dict[str, str]:
@@ -284,17 +273,14 @@ class TrialProgress:
         for name in changed:
             with suppress(NotFound):
                 trial = self._cluster.trial(name)
-                self._note(trial)
+                if self._ended is not None and trial.has_ended:
+                    self._ended.append(trial)
                 for phase in news(trial, self._phases.get(name, "Pending")):
                     self._phases[name] = phase
                     yield _line(trial, phase, experiment)
         if self._ended and (said := forecast(experiment, self._ended)):
             self._ended = None
             yield said
-
-    def _note(self, trial: Trial) -> None:
-        if self._ended is not None and trial.has_ended:
-            self._ended.append(trial)
 
 
 def _line(trial: Trial, phase: str, experiment: Experiment) -> str:
@@ -374,13 +360,3 @@ def model_of(trial: Trial) -> str | None:
     with suppress(PodiumError, OSError):
         return url if next(iter(connect(url).list()), None) else None
     return None
-
-
-def read_value(text: str) -> float | int | str | None:
-    """Convert Kubernetes' text to a number; other text stays, and empty text is None."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text or None

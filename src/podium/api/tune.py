@@ -14,7 +14,7 @@ from podium.api.cluster_spec import ClusterSpec
 from podium.api.experiments import free_name
 from podium.api.function_source import returned_names
 from podium.api.passing import Passing
-from podium.api.program import Program, Train, quoted
+from podium.api.program import Program, Train
 from podium.api.space import Dimension, Value, parameter, split
 from podium.api.stopping import Stopping
 from podium.api.sweep import Sweep, SweepPlan
@@ -136,22 +136,21 @@ class TuneSettings:
         return list(self.prints.patterns) if self.prints else [STRICT_FORMAT]
 
 
-def experiment_of(
+def _experiment_of(
     program: Program,
     searched: Mapping[str, Dimension],
     settings: TuneSettings,
     *,
-    passing: Passing | None = None,
-    fixed: Mapping[str, str] | None = None,
-    stops: Stopping | None = None,
-    name: str | None = None,
-    data: str | None = None,
+    passing: Passing,
+    fixed: Mapping[str, str],
+    stops: Stopping,
+    name: str | None,
+    data: str | None,
     output: str,
 ) -> Experiment:
     """Return the Experiment that tunes a program.
 
     Args:
-        passing: How the program takes its parameters; as flags if None.
         fixed: Other parameters of its command as text, the same in all trials.
         stops: Changes for early stopping.
         name: metadata.name; the program's if None.
@@ -161,13 +160,12 @@ def experiment_of(
     Raises:
         BrokenRules: A value breaks a rule.
     """
-    stops = stops or Stopping(algorithm=settings.algorithm, settings=settings.settings or {})
     given = {**stops.settings, **present(random_state=settings.seed)}
     job = _job(
         program,
-        passing or Passing(),
+        passing,
         searched,
-        fixed or {},
+        fixed,
         settings.image,
         data,
         f"{output}/${{trialParameters.ownName}}",
@@ -299,10 +297,24 @@ def _quoted(
         choices = searched[name].feasible()[1].get("list", ()) if value in word else ()
         if any("'" in choice for choice in choices):
             variables[f"PODIUM_VALUE_{number}"] = value
-            parts = [quoted(part) if part else "" for part in word.split(value)]
+            parts = [_quote(part) if part else "" for part in word.split(value)]
             return f'"$PODIUM_VALUE_{number}"'.join(parts)
-        risky = risky or any(quoted(choice) != choice for choice in choices)
-    return quoted(word, risky)
+        risky = risky or any(_quote(choice) != choice for choice in choices)
+    return _quote(word, risky)
+
+
+def _quote(word: str, risky: bool = False) -> str:
+    """Return a word of a command that Katib hands to a shell: quoted unless it is plain.
+
+    Args:
+        word: May hold a placeholder.
+        risky: Whether what stands for the placeholder may have to be quoted.
+    """
+    bare = re.sub(r"\$\{[\w.-]+\}", "", word)
+    plain = bare == shlex.quote(bare)
+    if plain:
+        return f"'{word}'" if risky else word
+    return shlex.quote(word)
 
 
 def _with_variables(word: str) -> str:
@@ -598,7 +610,7 @@ def plan(
         root = _remote(storage)
         program = program.packed(root)
     output = f"{root}/trials"
-    experiment = experiment_of(
+    experiment = _experiment_of(
         program,
         searched,
         settings,

@@ -50,7 +50,7 @@ def _create(target: Path, template: str) -> list[Path]:
     return sorted(target.iterdir())
 
 
-def needed(project: Path, *, has_torch: bool) -> tuple[str, str, str]:
+def _needed(project: Path, *, has_torch: bool) -> tuple[str, str, str]:
     """Return a module that a project trains with, the packages that bring it, and the parameters of
     its first run; all empty for a trainer that needs nothing."""
     trainer, experiment = project / "train.py", project / "experiment.yaml"
@@ -82,6 +82,6 @@ def init(name: Path, template: str) -> None:
     """
     files = _create(name, template)
     echo(f"wrote {', '.join(file.name for file in files)} in {name}", err=True)
-    module, packages, parameters = needed(name, has_torch=find_spec("torch") is not None)
+    module, packages, parameters = _needed(name, has_torch=find_spec("torch") is not None)
     install = f"pip install {packages} && " if module and find_spec(module) is None else ""
     echo(f"next: {install}cd {name} && python make_data.py && podium run{parameters}", err=True)

@@ -33,7 +33,7 @@ _SILENCE_SECONDS = 5.0
 less."""
 
 
-class View(ABC):
+class _View(ABC):
     """View of running objects."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -90,7 +90,7 @@ class View(ABC):
         yield Text.from_ansi(drawn, no_wrap=True)
 
 
-def follow(cluster: Cluster, objects: Sequence[ObjectKey], view: View) -> None:
+def follow(cluster: Cluster, objects: Sequence[ObjectKey], view: _View) -> None:
     """Show objects until all have ended; log lines go to stdout, all else to stderr.
 
     Raises:
@@ -105,7 +105,7 @@ def follow(cluster: Cluster, objects: Sequence[ObjectKey], view: View) -> None:
         raise
 
 
-def _show(view: View, screen: "Console | None") -> None:
+def _show(view: _View, screen: "Console | None") -> None:
     if screen:
         view.look()
     else:
@@ -136,7 +136,7 @@ _AROUND = 6
 """Lines of the terminal left for the title, heads, the best trial and the prompt."""
 
 
-class ExperimentView(View):
+class ExperimentView(_View):
     """An Experiment's trials.
 
     Args:
@@ -178,7 +178,7 @@ class ExperimentView(View):
         return leaderboard_of(shown, experiment, trials).text(width=width, title=title)
 
 
-class JobView(View):
+class JobView(_View):
     """Jobs, their replicas, and the log of the replica of each that reports metrics.
 
     Args:

@@ -545,14 +545,10 @@ def _cut(line: str, width: int | None) -> str:
     return harmless(line) if width is None else cut(line, width)
 
 
-def _text(run: "Run", name: str) -> str:
-    value = run.parameters.get(name, "")
-    return value if isinstance(value, str) else json.dumps(value)
-
-
 def _typed(run: "Run", name: str) -> str:
     """Return a value in a line: of a file's text the file that was typed; --json has all of it."""
-    text = _text(run, name)
+    value = run.parameters.get(name, "")
+    text = value if isinstance(value, str) else json.dumps(value)
     typed = dict(pairs(run.record.words)).get(name, text) if "\n" in text else text
     return f"{cut(typed, 60)} ({len(text.splitlines())} lines)" if "\n" in typed else typed
 

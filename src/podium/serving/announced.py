@@ -43,9 +43,13 @@ class Announcement:
     def write(self) -> None:
         """Write which version of each model of a registry answers now."""
         models = [
-            {"storage": model.storage, "name": model.name, "version": model.now.version}
+            {
+                "storage": model.registered.storage.url,
+                "name": model.name,
+                "version": model.now.version,
+            }
             for model in self._served
-            if model.opened and model.storage
+            if model.opened and model.registered
         ]
         if self._file is not None:
             content = json.dumps({"url": self._url, "models": models}).encode()

@@ -161,9 +161,6 @@ class Served:
         self.trouble = ""
         """Why another version should answer, and does not."""
 
-        self.storage = ""
-        """URL of the registry that it is from; empty for a directory."""
-
         self.announce: Callable[[], None] = lambda: None
         """Called when another version answers."""
 
@@ -334,7 +331,7 @@ def find_models(
             model = Served(
                 name, partial(_find_version, registry[name], ref or "champion"), share, processes
             )
-            model.storage, model.registered = registry.url, registry[name]
+            model.registered = registry[name]
         if name in served:
             raise InvalidInput(f"two models would be served as {name!r}", "serve them on two ports")
         served[name] = model

@@ -14,7 +14,7 @@ import podium
 from podium.api.jobs import all_jobs, find_job
 from podium.api.launched import Session
 from podium.api.sweep_list import sweep_rows
-from podium.api.sweep_report import path_of_report, write_report
+from podium.api.sweep_report import write_report
 from podium.display.text import harmless
 from podium.errors import NotFound, PodiumError
 from podium.kfp.runs import ServerRun, ServerRuns
@@ -295,9 +295,7 @@ def _trial_log(sources: Sources, request: Request) -> Response:
 
 def _sweep_report(sources: Sources, request: Request) -> Response:
     followed = _followed(sources, request)
-    path = path_of_report(followed.cluster, followed.name)
-    write_report(followed.cluster, followed.name, path)
-    return _report(path)
+    return _report(write_report(followed.cluster, followed.name))
 
 
 _MOST_RECORDS = 50

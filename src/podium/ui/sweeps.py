@@ -7,14 +7,13 @@ from importlib import import_module
 from typing import Any
 
 from podium.api.sweep_report import command_of
-from podium.api.trials import TrialReader, measured, row_of
+from podium.api.trials import TrialReader, leaderboard_of, measured
 from podium.cluster.base import Cluster
 from podium.errors import NotFound
 from podium.manifests.experiment import (
     Experiment,
     Trial,
     best_trial,
-    fronts_of,
     leaderboard,
     why_none,
 )
@@ -102,7 +101,7 @@ class FollowedSweep:
             NotFound: There is no such Experiment.
         """
         experiment, trials = self.read()
-        ranked, best, on = leaderboard(trials), best_trial(trials), fronts_of(trials)
+        ranked, best = leaderboard(trials), best_trial(trials)
         numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
         chosen = {name for name, number in numbers.items() if str(number) in picked}
         shown = [
@@ -111,13 +110,7 @@ class FollowedSweep:
             if every or at < _MOST_ROWS or not trial.has_ended or trial.name in chosen
         ]
         sure = self._standing_of(experiment, ranked)
-        board = Leaderboard(
-            rows=[row_of(trial, experiment, on, numbers[trial.name], sure) for trial in shown],
-            parameters=[parameter.name for parameter in experiment.space],
-            metrics=experiment.objective.metrics,
-            best=best.name if best else "",
-            remark=sure.remark,
-        )
+        board = leaderboard_of(shown, experiment, trials, sure, numbers)
         counts = {phase: len(names) for phase, names in experiment.trials.items()}
         return View(
             template="sweep.html.jinja",
