@@ -5,7 +5,6 @@ A notification that fails is a warning: what it tells of has ended all the same.
 """
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -13,7 +12,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -23,6 +22,7 @@ from podium.display.text import figure, one_line
 from podium.errors import InvalidInput, PodiumError, Unavailable
 from podium.files.documents import foreign
 from podium.system.plugins import Table, blame
+from podium.system.processes import signal_group
 
 ANSWER = 10.0
 """Seconds a webhook has for everything: to be found, to take the notice, and to answer."""
@@ -158,8 +158,7 @@ class _Command:
             raise PodiumError(f"{name} did not end within {END:.0f} s") from None
         finally:
             if process.poll() is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                signal_group(process.pid, signal.SIGKILL)
                 process.communicate()
         if process.returncode:
             last = said.decode(errors="replace").strip().rpartition("\n")[2]

@@ -17,6 +17,7 @@ from podium.manifests.experiment.experiment import Collector, Experiment
 from podium.manifests.experiment.shell_rules import SHELL_RULES
 from podium.manifests.rules import Finding, Rules, Violation, apply, worst_first
 from podium.manifests.shell import named_folder
+from podium.system.processes import signal_group
 
 PAUSE = 0.05
 
@@ -244,7 +245,7 @@ def _execute(
     try:
         first = _follow(child, file, begin, begin + seconds)
         code, spent = child.poll(), time.monotonic() - begin
-        left = code is not None and _alive(child.pid)
+        left = code is not None and signal_group(child.pid, 0)
     finally:
         _stop(child)
     written = next(
@@ -275,25 +276,15 @@ def _follow(child: "subprocess.Popen[bytes]", file: Path, begin: float, end: flo
         time.sleep(PAUSE)
 
 
-def _alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def _stop(child: "subprocess.Popen[bytes]") -> None:
     """End a process and its group: politely, then not."""
-    for number, grace in ((signal.SIGTERM, GRACE), (signal.SIGKILL, GRACE)):
-        end = time.monotonic() + grace
-        try:
-            os.killpg(child.pid, number)
-        except ProcessLookupError:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        end = time.monotonic() + GRACE
+        if not signal_group(child.pid, number):
             break
         while time.monotonic() < end:
             child.poll()
-            if not _alive(child.pid):
+            if not signal_group(child.pid, 0):
                 return
             time.sleep(PAUSE)
     child.wait(GRACE)

@@ -378,10 +378,7 @@ def _dry_run(api: Api, manifest: Mapping[str, Any]) -> tuple[str, str | None]:
 
 
 def see(
-    api: Api,
-    *,
-    account: str | None = None,
-    manifests: Sequence[Mapping[str, Any]] = (),
+    api: Api, *, account: str | None, manifests: Sequence[Mapping[str, Any]]
 ) -> NamespaceSnapshot:
     """Look at a namespace.
 

@@ -30,6 +30,7 @@ from podium.runner.messages import Event, Order
 from podium.runner.record import STOP, RunRecord, StepRecord, process_of
 from podium.system.background import Background
 from podium.system.interrupts import signals_interrupt
+from podium.system.processes import signal_group
 from podium.system.settings import Settings
 from podium.training.identity import RUN_ID
 
@@ -190,9 +191,9 @@ class RunningPipeline:
     def stop(self) -> None:
         """Stop everything of the run; return when nothing of it runs any more."""
         self._stopping = True
-        _signal(self._child, signal.SIGTERM)
+        signal_group(self._child.pid, signal.SIGTERM)
         if not self._recorder.join(STOP_SECONDS):
-            _signal(self._child, signal.SIGKILL)
+            signal_group(self._child.pid, signal.SIGKILL)
         self._recorder.join()
 
     @property
@@ -228,7 +229,7 @@ class RunningPipeline:
         self._has_steps.set()
 
     def _close(self) -> None:
-        _signal(self._child, signal.SIGKILL)
+        signal_group(self._child.pid, signal.SIGKILL)
         self._child.wait()
         for stream in (self._child.stdin, self._child.stdout):
             if stream:
@@ -309,10 +310,3 @@ def _start_child(order: Order, run: RunRecord) -> subprocess.Popen[str]:
         child.stdin.write(order.to_line())
         child.stdin.flush()  # and left open: the child ends when it closes
     return child
-
-
-def _signal(child: subprocess.Popen[str], number: int) -> None:
-    try:
-        os.killpg(child.pid, number)
-    except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
-        return

@@ -35,6 +35,15 @@ def die_with_parent() -> None:
     _prctl(_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def signal_group(group: int, number: int) -> bool:
+    """Send a signal to a process group, 0 for none; return whether there is such a group."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
+        return False
+    return True
+
+
 def kill_children() -> None:
     """Kill all children of this process and, if it adopts orphans, all descendants, on Linux."""
     deadline = time.monotonic() + 5

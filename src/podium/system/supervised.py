@@ -24,6 +24,7 @@ from podium.system.processes import (
     exit_code,
     kill_children,
     kill_session,
+    signal_group,
 )
 
 
@@ -46,18 +47,18 @@ def _main(words: Sequence[str]) -> int:
 
     def hand_on(number: int) -> None:
         asked.append(number)
-        _signal_group(command.pid, number)
+        signal_group(command.pid, number)
 
     _on_signals(hand_on)
     for number in [*asked]:
-        _signal_group(command.pid, number)
+        signal_group(command.pid, number)
     threading.Thread(target=_kill_when_stdin_closes, args=(command,), daemon=True).start()
     # Not reaped yet, so that its number names no other process when its group is killed.
     os.waitid(os.P_PID, command.pid, os.WEXITED | os.WNOWAIT)
     if not asked:
-        _signal_group(command.pid, signal.SIGKILL)
+        signal_group(command.pid, signal.SIGKILL)
     status = os.waitpid(command.pid, 0)[1]
-    while asked and _signal_group(command.pid, 0):
+    while asked and signal_group(command.pid, 0):
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -89,21 +90,12 @@ def _kill_when_stdin_closes(command: "subprocess.Popen[bytes]") -> None:
             with suppress(BrokenPipeError):  # it reads no more, or has ended
                 command.stdin.write(piece)
                 command.stdin.flush()
-    _signal_group(command.pid, signal.SIGKILL)
+    signal_group(command.pid, signal.SIGKILL)
 
 
 def _on_signals(act: Callable[[int], None]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: act(number))
-
-
-def _signal_group(group: int, number: int) -> bool:
-    """Return whether there is such a group."""
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
-        return False
-    return True
 
 
 if __name__ == "__main__":
