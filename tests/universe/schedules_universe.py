@@ -270,7 +270,7 @@ class SchedulesUniverse:
     def _carried_out(self, wish: Wish) -> bool:
         """Try a command; return whether it is done."""
         name = wish.schedule.name
-        server = {"host": self.services.host, "namespace": None, "token_file": None}
+        server = {"host": self.services.host, "namespace": None, "token": None}
         if wish not in self.wishes:
             self.wishes.append(wish)
             wish.began = self.universe.now

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +22,7 @@ from podium.cli.options import (
     pairs_option,
     process_options,
     queue_options,
+    stacked,
     sweep_options,
 )
 from podium.display.terminal import echo, output
@@ -35,9 +36,7 @@ if TYPE_CHECKING:
     from podium.cluster.base import Cluster
     from podium.manifests.experiment import Trial
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_OPTIONS = [
+_manifest_options = stacked(
     click.option(
         "--name",
         callback=experiment_name,
@@ -82,14 +81,9 @@ _OPTIONS = [
         type=click.Path(path_type=Path),
         help="YAML of the ConfigMap that holds the trial template; it may also be in the Experiment's own file.",
     ),
-]
-
-
-def _manifest_options(function: F) -> F:
-    function = queue_options(sweep_options()(function))
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+    queue_options,
+    sweep_options(),
+)
 
 
 @click.group(cls=Commands)

@@ -2,12 +2,11 @@
 
 import json
 import secrets
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.options import STORAGE, cluster_options, listen, read_token
+from podium.cli.options import cluster_options, listen, storage_option, token_option
 from podium.display.terminal import echo, paused
 from podium.errors import InvalidInput, PodiumError
 
@@ -30,21 +29,15 @@ _LOOPBACK = "127.0.0.1"
     type=click.IntRange(0, 65535),
     help="Serve HTTP on this port of 127.0.0.1 instead of stdin; 0 picks a free one.",
 )
-@click.option(
-    "--token-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with the bearer token that HTTP clients send; by default a new one is printed.",
-)
-@click.option(
-    "--storage", envvar=STORAGE, show_envvar=True, metavar="URL", help="URL of the registry."
-)
+@token_option("File with the bearer token that HTTP clients send; by default a new one is printed.")
+@storage_option
 @cluster_options
 def mcp(
     spec: "ClusterSpec",
     storage: str | None,
     allow_changes: bool,
     port: int | None,
-    token_file: Path | None,
+    token: str | None,
 ) -> None:
     """Offer runs, sweeps and models to a language model, as a server of the Model Context Protocol.
 
@@ -65,25 +58,25 @@ def mcp(
         raise PodiumError(
             f"podium mcp needs {str(error.name).partition('.')[0]}", "pip install 'podium-ml[mcp]'"
         ) from None
-    if token_file and port is None:
+    if token and port is None:
         raise InvalidInput("--token-file is for HTTP clients", "--port 8765")
     server = make_server(spec, storage, allow_changes=allow_changes)
     with paused():
         if port is None:
             server.run("stdio")
         else:
-            _serve(server, port, token_file)
+            _serve(server, port, token)
 
 
-def _serve(server: "MCPServer", port: int, token_file: Path | None) -> None:
+def _serve(server: "MCPServer", port: int, given: str | None) -> None:
     import uvicorn
 
     from podium.mcp.server import Guarded
 
-    token = read_token(token_file) if token_file else secrets.token_urlsafe(24)
+    token = given or secrets.token_urlsafe(24)
     listening = listen(_LOOPBACK, port)  # who reads the next line may connect at once
     url = f"http://{_LOOPBACK}:{listening.getsockname()[1]}/mcp"
-    headers = {"Authorization": f"Bearer {'...' if token_file else token}"}
+    headers = {"Authorization": f"Bearer {'...' if given else token}"}
     echo(json.dumps({"mcpServers": {"podium": {"url": url, "headers": headers}}}), err=True)
     app = Guarded(server.streamable_http_app(host=_LOOPBACK), token)
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)

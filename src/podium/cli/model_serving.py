@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import podium
-from podium.cli.options import read_token, registry_options
+from podium.cli.options import registry_options, storage_option, token_option
 from podium.display.tables import Row, screen_width, table
 from podium.display.terminal import Styled, doing, echo, output, paused
 from podium.display.text import cut
 from podium.errors import InvalidInput, Unavailable
-from podium.system.settings import PUBLIC_KEY, STORAGE
+from podium.system.settings import PUBLIC_KEY
 
 if TYPE_CHECKING:
     from podium.models import Registry
@@ -201,11 +201,7 @@ _USUAL = 0.2
     metavar="FILE",
     help="Judge only the items since the last call; the file keeps the counts.",
 )
-@click.option(
-    "--token-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with the server's bearer token.",
-)
+@token_option("File with the server's bearer token.")
 @registry_options
 def _drift(
     name: str,
@@ -214,7 +210,7 @@ def _drift(
     fail_over: float | None,
     least: int,
     since: Path | None,
-    token_file: Path | None,
+    token: str | None,
     storage: str | None,
     as_json: bool,
 ) -> None:
@@ -243,7 +239,7 @@ def _drift(
         raise InvalidInput(f"--since {since} is about servers", "--metrics URL")
     model, _, ref = name.partition("@")
     version = podium.registry(storage)[model].version(ref or "champion")
-    pages = {url: _fetch(url, token_file) for url in urls}
+    pages = {url: _fetch(url, token) for url in urls}
     with doing(f"counting {data}" if data else f"reading {len(pages)} pages"):
         before = None
         if since and since.exists():
@@ -271,7 +267,7 @@ def _drift(
         sys.exit(_DRIFTED)
 
 
-def _fetch(url: str, token_file: Path | None) -> str:
+def _fetch(url: str, token: str | None) -> str:
     from http.client import HTTPException
     from urllib.request import Request, urlopen
 
@@ -280,7 +276,7 @@ def _fetch(url: str, token_file: Path | None) -> str:
             f"--metrics takes the URL of a server's metrics, not {url!r}",
             "http://127.0.0.1:8080/metrics",
         )
-    headers = {"Authorization": f"Bearer {read_token(token_file)}"} if token_file else {}
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         with urlopen(Request(url, headers=headers), timeout=30) as answer:
             return str(answer.read().decode())
@@ -323,9 +319,7 @@ def _view(
 
 
 @click.command("metrics")
-@click.option(
-    "--storage", envvar=STORAGE, show_envvar=True, help="As for the other commands of models."
-)
+@storage_option
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

@@ -10,12 +10,11 @@ import click
 
 import podium
 from podium.cli import model_serving, model_upkeep
-from podium.cli.options import Commands, read_token, registry_options
+from podium.cli.options import Commands, registry_options, storage_option, token_option
 from podium.display import tables
 from podium.display.terminal import doing, echo, output, progress_bar
 from podium.display.text import figure
 from podium.errors import InvalidInput
-from podium.system.settings import STORAGE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -242,9 +241,7 @@ def _lineage(name: str, ref: str, storage: str | None, as_json: bool) -> None:
 @models.command("card")
 @click.argument("name")
 @click.argument("ref", metavar="[VERSION]", default="champion")
-@click.option(
-    "--storage", envvar=STORAGE, show_envvar=True, help="As for the other commands of models."
-)
+@storage_option
 def _card(name: str, ref: str, storage: str | None) -> None:
     """Print a version's model card in Markdown, from the facts in the registry alone.
 
@@ -290,11 +287,7 @@ class _Form(click.Choice[str]):
     help="MLflow server in whose model registry it is registered as well.",
 )
 @click.option("--hub", default="", metavar="URL", help="Kubeflow's Model Registry, for --to hub.")
-@click.option(
-    "--token-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with the hub's bearer token; in a pod, by default the pod's own.",
-)
+@token_option("File with the hub's bearer token; in a pod, by default the pod's own.")
 @registry_options
 def _export(
     name: str,
@@ -304,7 +297,7 @@ def _export(
     form: str | None,
     tracking: str,
     hub: str,
-    token_file: Path | None,
+    token: str | None,
     storage: str | None,
     as_json: bool,
 ) -> None:
@@ -329,7 +322,7 @@ def _export(
     from podium.models.export import export as write_export
     from podium.models.mlflow import check_tracking
 
-    if (form == "hub") != bool(hub) or (token_file and not hub):
+    if (form == "hub") != bool(hub) or (token and not hub):
         raise InvalidInput(
             "--to hub and --hub URL go together",
             "add --to hub --hub http://127.0.0.1:8080, or leave both out",
@@ -340,7 +333,6 @@ def _export(
                 "--to hub writes no directory and nothing to MLflow",
                 "leave DIRECTORY and --tracking out",
             )
-        token = read_token(token_file) if token_file else None
         return _export_to_hub(name, ref, hub, token, storage, as_json)
     if (directory is None) == (target is None):
         model = podium.registry(storage)[name]
@@ -402,9 +394,7 @@ def _export_to_hub(
 @models.command("sbom")
 @click.argument("name")
 @click.argument("ref", metavar="[VERSION]", default="champion")
-@click.option(
-    "--storage", envvar=STORAGE, show_envvar=True, help="As for the other commands of models."
-)
+@storage_option
 def _sbom(name: str, ref: str, storage: str | None) -> None:
     """Print a version's bill of materials as CycloneDX 1.6: files and data with their sha256,
     packages, figures.

@@ -2,6 +2,7 @@
 notifications."""
 
 import functools
+import inspect
 import shlex
 import socket
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from podium.system.settings import STORAGE
 if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec
     from podium.cluster.base import Cluster
+    from podium.cluster.local.supplies import Supplies
     from podium.kfp.client import Server
     from podium.kfp.runs import ServerRuns
     from podium.kfp.schedules import Schedules
@@ -91,46 +93,65 @@ def pairs_option(
     return click.option(*names, metavar=metavar, multiple=True, callback=read, help=help)
 
 
-def cluster_options(command: F) -> F:
-    """Add --cluster, --dir and --run; the command gets ``spec``."""
+def stacked(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return several options as one decorator, in the order in which a help shows them."""
+    return lambda command: functools.reduce(lambda made, add: add(made), reversed(options), command)
 
-    @click.option(
+
+def _made_of(
+    name: str, make: Callable[..., Any], *options: Callable[[Any], Any]
+) -> Callable[[F], F]:
+    """Return options as one decorator; the command gets one argument in their place.
+
+    Args:
+        name: The argument.
+        make: Makes it; its parameters are what the options give.
+    """
+    taken = inspect.signature(make).parameters
+
+    def add(command: F) -> F:
+        @functools.wraps(command)
+        def made(*args: Any, **given: Any) -> Any:
+            own = {each: given.pop(each) for each in taken}
+            return command(*args, **given, **{name: make(**own)})
+
+        return stacked(*options)(made)  # type: ignore[return-value]
+
+    return add
+
+
+def _spec(cluster: str | None, directory: Path | None, of_run: str | None) -> "ClusterSpec":
+    from podium.api.cluster_spec import ClusterSpec
+
+    given = {"--cluster": cluster, "--dir": directory, "--run": of_run}
+    named = [option for option, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise InvalidInput(f"{' and '.join(named)} name {len(named)} clusters", "give one of them")
+    if of_run is not None:
+        directory = podium.runs()[of_run].record.cluster
+    return ClusterSpec.of(directory) if cluster is None else ClusterSpec(url=cluster)
+
+
+cluster_options = _made_of(
+    "spec",
+    _spec,
+    click.option(
         "--cluster", metavar="URL", help="kubernetes://NAMESPACE or local:///DIR; --dir by default."
-    )
-    @click.option(
+    ),
+    click.option(
         "--dir",
         "directory",
         type=click.Path(path_type=Path),
         help="Directory of the local cluster; podium-work/cluster by default.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--run",
         "of_run",
         metavar="RUN",
         shell_complete=run_names,
         help="Local cluster of this run: an id, or latest.",
-    )
-    @functools.wraps(command)
-    def with_spec(
-        *args: Any, cluster: str | None, directory: Path | None, of_run: str | None, **options: Any
-    ) -> Any:
-        from podium.api.cluster_spec import ClusterSpec
-
-        given = {"--cluster": cluster, "--dir": directory, "--run": of_run}
-        named = [option for option, value in given.items() if value is not None]
-        if len(named) > 1:
-            raise InvalidInput(
-                f"{' and '.join(named)} name {len(named)} clusters", "give one of them"
-            )
-        if of_run is not None:
-            directory = podium.runs()[of_run].record.cluster
-        return command(
-            *args,
-            spec=ClusterSpec.of(directory) if cluster is None else ClusterSpec(url=cluster),
-            **options,
-        )
-
-    return with_spec  # type: ignore[return-value]
+    ),
+)
 
 
 def image_dir_option(*aliases: str) -> Callable[[F], F]:
@@ -146,68 +167,73 @@ def image_dir_option(*aliases: str) -> Callable[[F], F]:
     )
 
 
-def process_options(*aliases: str) -> Callable[[F], F]:
-    """Add --image-dir, also under other names, --entrypoint, --fork-server and those of
-    supply_options to a command with a ``spec``."""
+def _supplies(
+    volume: dict[str, str], secret: dict[str, str], config_map: dict[str, str]
+) -> "Supplies":
+    from podium.cluster.local.supplies import Supplies
 
-    def add(command: F) -> F:
-        @image_dir_option(*aliases)
-        @pairs_option(
-            "--entrypoint",
-            "entrypoints",
-            metavar="IMAGE=COMMAND",
-            example="trainer:1='python train.py'",
-            help="ENTRYPOINT of an image, for containers without a command.",
-        )
-        @click.option(
-            "--fork-server/--no-fork-server",
-            default=True,
-            help="Start python -m from a preloaded process, on this machine.",
-        )
-        @supply_options
-        @functools.wraps(command)
-        def with_processes(
-            *args: Any, spec: "ClusterSpec", entrypoints: dict[str, str], **options: Any
-        ) -> Any:
-            words = {image: _words(image, line) for image, line in entrypoints.items()}
-            here = {name: options.pop(name) for name in ("images", "fork_server", "supplies")}
-            return command(*args, spec=replace(spec, entrypoints=words, **here), **options)
-
-        return with_processes  # type: ignore[return-value]
-
-    return add
+    return Supplies(volume=volume, secret=secret, config_map=config_map).checked()
 
 
-def supply_options(command: F) -> F:
-    """Add --volume, --secret and --config-map; the command gets ``supplies``."""
-
-    @pairs_option(
+supply_options = _made_of(
+    "supplies",
+    _supplies,
+    pairs_option(
         "--volume",
         metavar="NAME=DIR",
         example="data=/srv/data",
         help="Directory that stands in for a volume or a PersistentVolumeClaim.",
-    )
-    @pairs_option(
+    ),
+    pairs_option(
         "--secret",
         metavar="NAME=PLACE",
         example="keys=keys.env",
         help="Secret: a directory with a file for each key, a file (its manifest, or lines "
         "KEY=VALUE), or env for podium's own environment.",
-    )
-    @pairs_option(
+    ),
+    pairs_option(
         "--config-map",
         metavar="NAME=PLACE",
         example="settings=settings.yaml",
         help="ConfigMap, as --secret.",
+    ),
+)
+
+
+def process_options(*aliases: str) -> Callable[[F], F]:
+    """Return --image-dir, also under other names, --entrypoint, --fork-server and supply_options,
+    for a command with a ``spec``."""
+    return _made_of(
+        "spec",
+        _with_processes,
+        image_dir_option(*aliases),
+        pairs_option(
+            "--entrypoint",
+            "entrypoints",
+            metavar="IMAGE=COMMAND",
+            example="trainer:1='python train.py'",
+            help="ENTRYPOINT of an image, for containers without a command.",
+        ),
+        click.option(
+            "--fork-server/--no-fork-server",
+            default=True,
+            help="Start python -m from a preloaded process, on this machine.",
+        ),
+        supply_options,
     )
-    @functools.wraps(command)
-    def with_supplies(*args: Any, **options: Any) -> Any:
-        from podium.cluster.local.supplies import Supplies
 
-        given = {name: options.pop(name) for name in ("volume", "secret", "config_map")}
-        return command(*args, supplies=Supplies(**given).checked(), **options)
 
-    return with_supplies  # type: ignore[return-value]
+def _with_processes(
+    spec: "ClusterSpec",
+    images: dict[str, str],
+    entrypoints: dict[str, str],
+    fork_server: bool,
+    supplies: "Supplies",
+) -> "ClusterSpec":
+    words = {image: _words(image, line) for image, line in entrypoints.items()}
+    return replace(
+        spec, images=images, entrypoints=words, fork_server=fork_server, supplies=supplies
+    )
 
 
 def _words(image: str, command: str) -> tuple[str, ...]:
@@ -219,27 +245,23 @@ def _words(image: str, command: str) -> tuple[str, ...]:
         ) from None
 
 
-def named_object(command: F) -> F:
-    """Add what every command about one object takes: NAME, the cluster, and --json."""
-    return click.argument("name")(cluster_options(json_option(command)))
+named_object = stacked(click.argument("name"), cluster_options, json_option)
+"""What every command about one object takes."""
 
-
-def queue_options(command: F) -> F:
-    """Add --queue and --queue-priority."""
-    command = click.option(
+queue_options = stacked(
+    click.option("--queue", metavar="NAME", default="", help="Kueue's local queue, on a cluster."),
+    click.option(
         "--queue-priority",
         metavar="NAME",
         default="",
         help="Kueue's WorkloadPriorityClass, with --queue.",
-    )(command)
-    return click.option(
-        "--queue", metavar="NAME", default="", help="Kueue's local queue, on a cluster."
-    )(command)
+    ),
+)
 
 
 def sweep_options(*, without: Sequence[str] = (), raised: bool = False) -> Callable[[F], F]:
-    """Add a flag for each setting of a sweep: --max-time, --constraint …; the command gets them by
-    name.
+    """Return a flag for each setting of a sweep: --max-time, --constraint …; the command gets them
+    by name.
 
     Args:
         without: Names of settings that the command has as options of its own.
@@ -247,21 +269,22 @@ def sweep_options(*, without: Sequence[str] = (), raised: bool = False) -> Calla
     """
     from podium.manifests.options import settings
 
-    def add(command: F) -> F:
-        for setting in reversed(settings().values()):
-            if setting.is_result or setting.name in without or (raised and not setting.is_raised):
-                continue
-            command = click.option(
+    return stacked(
+        *(
+            click.option(
                 setting.flag or f"--{setting.name.replace('_', '-')}",
                 setting.name,
                 type=setting.kind if setting.kind in (int, float) else str,
                 multiple=setting.is_list,
                 metavar=setting.metavar,
                 help=setting.help,
-            )(command)
-        return command
-
-    return add
+            )
+            for setting in settings().values()
+            if not setting.is_result
+            and setting.name not in without
+            and (setting.is_raised or not raised)
+        )
+    )
 
 
 def next_command(words: str, cluster: "Cluster") -> str:
@@ -286,14 +309,16 @@ def experiment_name(ctx: click.Context, param: click.Parameter, value: str | Non
     return value
 
 
-def registry_options(command: F) -> F:
-    """Add --storage and --json."""
-    return click.option(
-        "--storage",
-        envvar=STORAGE,
-        show_envvar=True,
-        help="Directory, s3:// or minio:// URL of the registry; podium-work/store by default.",
-    )(json_option(command))
+storage_option = click.option(
+    "--storage",
+    envvar=STORAGE,
+    show_envvar=True,
+    metavar="URL",
+    help="Directory, s3:// or minio:// URL of the registry; podium-work/store by default.",
+)
+
+
+registry_options = stacked(storage_option, json_option)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,14 +327,12 @@ class ServerOptions:
 
     host: str | None
     namespace: str | None
-    token_file: Path | None
+    token: str | None = None
 
     def open(self) -> "Server":
         from podium.kfp.client import Server
 
-        return Server(
-            self.host, self.namespace, read_token(self.token_file) if self.token_file else None
-        )
+        return Server(self.host, self.namespace, self.token)
 
     def runs(self) -> "ServerRuns":
         """Connect to it; return its runs."""
@@ -324,14 +347,22 @@ class ServerOptions:
         return Schedules(self.open())
 
 
-def read_token(file: Path) -> str:
-    """Read a bearer token.
+def token_option(help: str) -> Callable[[F], F]:
+    """Return --token-file; the command gets the bearer token in it as ``token``, None without."""
+    return click.option(
+        "--token-file",
+        "token",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        callback=_read_token,
+        help=help,
+    )
 
-    Raises:
-        InvalidInput: There is none in the file, or a header cannot hold it.
-    """
+
+def _read_token(ctx: click.Context, param: click.Parameter, file: Path | None) -> str | None:
     from podium.files.documents import read_text
 
+    if file is None:
+        return None
     token = read_text(file).strip()
     if not token:
         raise InvalidInput(f"there is no token in {file}", "openssl rand -hex 32 makes one")
@@ -340,29 +371,15 @@ def read_token(file: Path) -> str:
     return token
 
 
-def server_options(command: F) -> F:
-    """Add --host, --namespace and --token-file; the command gets ``server``."""
-
-    @click.option(
+server_options = _made_of(
+    "server",
+    ServerOptions,
+    click.option(
         "--host", envvar="KF_PIPELINES_ENDPOINT", show_envvar=True, help="Address of the server."
-    )
-    @click.option("--namespace", help="Namespace on a multi-user server.")
-    @click.option(
-        "--token-file",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="File with a bearer token; by default the kfp client's credentials.",
-    )
-    @functools.wraps(command)
-    def with_server(
-        *args: Any, host: str | None, namespace: str | None, token_file: Path | None, **given: Any
-    ) -> Any:
-        return command(
-            *args,
-            server=ServerOptions(host=host, namespace=namespace, token_file=token_file),
-            **given,
-        )
-
-    return with_server  # type: ignore[return-value]
+    ),
+    click.option("--namespace", help="Namespace on a multi-user server."),
+    token_option("File with a bearer token; by default the kfp client's credentials."),
+)
 
 
 def listen(
@@ -382,19 +399,19 @@ def listen(
         raise PodiumError(problem, hint) from None
 
 
-def notify_option(command: F) -> F:
-    """Add --notify, for commands that run something to its end; the command gets ``notifier``."""
+def _notifier(targets: tuple[str, ...]) -> Notifier:
+    return Notifier(tuple(map(parse_target, targets)), targets)
 
-    @click.option(
+
+notify_option = _made_of(
+    "notifier",
+    _notifier,
+    click.option(
         "--notify",
         "targets",
         multiple=True,
         metavar="URL|COMMAND",
         help="Send the result as JSON to a webhook or to a command's stdin; may be repeated.",
-    )
-    @functools.wraps(command)
-    def with_notifier(*args: Any, targets: tuple[str, ...], **options: Any) -> Any:
-        notifier = Notifier(tuple(map(parse_target, targets)), targets)
-        return command(*args, notifier=notifier, **options)
-
-    return with_notifier  # type: ignore[return-value]
+    ),
+)
+"""For commands that run something to its end."""

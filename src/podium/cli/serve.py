@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.options import STORAGE, listen, read_token
+from podium.cli.options import listen, storage_option, token_option
 from podium.display.terminal import echo, paused
 from podium.errors import InvalidInput, PodiumError
 
@@ -45,11 +45,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds between checks for a new champion.",
 )
-@click.option(
-    "--token-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with the bearer token that clients have to send.",
-)
+@token_option("File with the bearer token that clients have to send.")
 @click.option(
     "--tls-cert",
     type=click.Path(exists=True, dir_okay=False),
@@ -118,16 +114,14 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 1, min_open=True),
     help="Share of calls that --watch counts; all by default.",
 )
-@click.option(
-    "--storage", envvar=STORAGE, show_envvar=True, metavar="URL", help="URL of the registry."
-)
+@storage_option
 def serve(
     models: tuple[str, ...],
     host: str,
     port: int,
     grpc_port: int | None,
     follow: float,
-    token_file: Path | None,
+    token: str | None,
     tls_cert: str | None,
     tls_key: str | None,
     max_body: int,
@@ -180,7 +174,6 @@ def serve(
     from podium.serving.served import find_models
 
     _check_certificate(tls_cert, tls_key)
-    token = read_token(token_file) if token_file else ""
     if sample is not None and not watch:
         raise InvalidInput(f"--sample {sample:g} needs --watch", "add --watch")
     pool = Processes(count=processes or Processes.count, seconds=timeout)
@@ -192,7 +185,7 @@ def serve(
     served = find_models(models, storage, (sample or 1.0) if watch else None, pool)
     add_challengers(served, splits, record, timeout)
     limits = Limits(body=max_body << 20, requests=max_requests, seconds=timeout)
-    server = Server(served, token=token, limits=limits, follow=follow)
+    server = Server(served, token=token or "", limits=limits, follow=follow)
     config = uvicorn.Config(
         server,
         log_level="warning",

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.options import ServerOptions, cluster_options, listen
+from podium.cli.options import ServerOptions, cluster_options, listen, storage_option
 from podium.display.terminal import echo, paused
 from podium.errors import PodiumError
 from podium.system.background import Background
-from podium.system.settings import STORAGE
 
 if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec
@@ -18,9 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @cluster_options
-@click.option(
-    "--storage", envvar=STORAGE, show_envvar=True, metavar="URL", help="URL of the registry."
-)
+@storage_option
 @click.option(
     "--server",
     "host",
@@ -68,7 +65,7 @@ def ui(
     from podium.ui.sources import Sources
     from podium.ui.sweeps import load_figures
 
-    server = ServerOptions(host=host, namespace=namespace, token_file=None)
+    server = ServerOptions(host=host, namespace=namespace)
     token = secrets.token_urlsafe(24)
     sources = Sources(spec, storage, server.open if host else None)
     app = Pages(sources, token).app
