@@ -116,15 +116,8 @@ _CREDENTIALS = re.compile(r"^AWS_|^MINIO_|^PODIUM_S3_")
 _BUCKET = re.compile(r"\b(?:s3|minio)://")
 
 
-def _ask(
-    api: Api,
-    doing: str,
-    function: Callable[..., Any],
-    *args: Any,
-    absent: Any = None,
-    **options: Any,
-) -> Any:
-    """Call the API; None if this may not be asked.
+def _allowed(ask: Callable[[], Any], absent: Any = None) -> Any:
+    """Ask the API; None if this may not be asked.
 
     Args:
         absent: Returned if it is not there.
@@ -133,13 +126,24 @@ def _ask(
         Unreachable: The server does not answer.
     """
     try:
-        return api.call(doing, function, *args, **options)
+        return ask()
     except NotFound:
         return absent
     except Unreachable:
         raise
     except PodiumError:
         return None
+
+
+def _ask(
+    api: Api,
+    doing: str,
+    function: Callable[..., Any],
+    *args: Any,
+    absent: Any = None,
+    **options: Any,
+) -> Any:
+    return _allowed(lambda: api.call(doing, function, *args, **options), absent)
 
 
 def _look_at_namespace(api: Api) -> tuple[bool | None, dict[str, str] | None]:
@@ -161,16 +165,6 @@ def _serves(api: Api, kind: str, field: str, wanted: str) -> bool | None:
     doing, discover = f"discover {where.group}/{where.version}", api.custom.get_api_resources
     group = _ask(api, doing, discover, where.group, where.version, absent=False)
     return group and any(getattr(known, field) == wanted for known in group.resources)
-
-
-def _look_for_engine(api: Api) -> bool | None:
-    """Return whether an engine leads in the namespace; None if its Lease may not be read."""
-    try:
-        return is_led(api, ENGINE_LEASE, 2 * RENEW_SECONDS)
-    except Unreachable:
-        raise
-    except PodiumError:
-        return None
 
 
 def _find_controllers(api: Api) -> list[_Controller] | None:
@@ -401,7 +395,7 @@ def see(
         labels=labels,
         unknown_kinds=unknown_kinds,
         katib=_serves(api, "Experiment", "name", "suggestions") is not False,
-        engine=_look_for_engine(api),
+        engine=_allowed(lambda: is_led(api, ENGINE_LEASE, 2 * RENEW_SECONDS)),
         controllers=_find_controllers(api),
         who=account or "you",
         missing=_find_missing_rights(api, account, name, unknown_kinds),

@@ -130,14 +130,15 @@ def _through_server(api: Api, path: str, query: str) -> tuple[int, str]:
     return 200, ""
 
 
-def _from_here(url: str) -> tuple[int, str]:
+def _from_here(url: str, method: str = "GET") -> tuple[int, str]:
+    """Return status and body of an answer; 0 and the reason where there is none."""
     try:
-        with urlopen(url, timeout=PATIENCE) as answer:
+        with urlopen(Request(url, method=method), timeout=PATIENCE) as answer:
             return answer.status, ""
     except HTTPError as error:
         return error.code, error.read(2000).decode(errors="replace")
-    except (OSError, ValueError, HTTPException):
-        return 0, ""
+    except (OSError, ValueError, HTTPException) as error:
+        return 0, str(getattr(error, "reason", error))
 
 
 _REASONS = {
@@ -160,10 +161,7 @@ def _verdict(bucket: str, status: int, body: str) -> Answer:
 
 def answers(url: str) -> tuple[bool, str]:
     """Ask an address outside the cluster; any HTTP answer will do."""
-    try:
-        with urlopen(Request(url, method="HEAD"), timeout=PATIENCE) as answer:
-            return True, f"{url} answers {answer.status}"
-    except HTTPError as error:
-        return True, f"{url} answers {error.code}"
-    except (OSError, ValueError, HTTPException) as error:
-        return False, f"{url} does not answer from here: {getattr(error, 'reason', error)}"
+    status, why = _from_here(url, "HEAD")
+    if status:
+        return True, f"{url} answers {status}"
+    return False, f"{url} does not answer from here: {why}"
