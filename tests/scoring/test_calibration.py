@@ -1,6 +1,5 @@
 """The calibration error is what its formula says, and says what chance alone gives."""
 
-
 import numpy as np
 import pytest
 

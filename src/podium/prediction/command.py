@@ -326,6 +326,9 @@ class CommandModel:
     fetch: Callable[[Path], object]
     """Writes its files to a directory that does not exist yet."""
 
+    seconds: float | None = None
+    """For a call, after which it is ended; None waits."""
+
     def predict(self, inputs: Mapping[str, np.ndarray], *, classes: int | None) -> np.ndarray:
         """Run the command once, on all rows; see read_predictions for the result.
 
@@ -344,7 +347,7 @@ class CommandModel:
             self.fetch(model)
             command = PredictCommand.parse((model / FILE).read_bytes(), f"{self.name} {FILE}")
             write_inputs(inputs, folder)
-            run_here(command.predict, model, folder, output, stdout=_STDERR)
+            run_here(command.predict, model, folder, output, stdout=_STDERR, seconds=self.seconds)
             items = len(next(iter(inputs.values())))
             return read_predictions(output, items=items, classes=classes, name=self.name)
 
