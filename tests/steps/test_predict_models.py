@@ -184,13 +184,18 @@ def test_predictions_that_do_not_fit_are_refused(
         judge(tiny_dataset, tmp_path, save(tmp_path / "model", tiny_dataset, result))
 
 
-def leave(script: str, tmp_path: Path) -> np.ndarray:
+def leave(script: str, tmp_path: Path, seconds: float | None = None) -> np.ndarray:
     """Predict ten rows with a shell script, which finds the file to write in $6."""
     model = tmp_path / "model"
     model.mkdir()
     (model / "model.json").write_text(json.dumps({"predict": ["sh", "-c", script, "sh"]}))
-    it = CommandModel(name="it", fetch=lambda copy: shutil.copytree(model, copy))
+    it = CommandModel(name="it", fetch=lambda copy: shutil.copytree(model, copy), seconds=seconds)
     return it.predict({"images": np.zeros((10, 2))}, classes=3)
+
+
+def test_a_command_that_goes_on_ends_at_its_limit(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match=r"did not end within 0\.3 s and was ended"):
+        leave("sleep 60", tmp_path, seconds=0.3)
 
 
 @pytest.mark.parametrize(
