@@ -39,6 +39,9 @@ csv.field_size_limit(max(csv.field_size_limit(), _BLOCK))
 BATCH, _HEAD = 65_536, 1000
 """Rows of Parquet or JSON lines at a time, and of those that show how numbers are written."""
 
+_MOST_CELLS = 1 << 23
+"""Values of JSON lines at a time."""
+
 _Object = dict[str, str | float | bool | None]
 
 _DELIMITERS = {",": "a comma", "\t": "a tab", ";": "a semicolon", "|": "a bar"}
@@ -140,15 +143,16 @@ def open_rows(
 
 def _check_names(names: Sequence[str], file: str) -> tuple[str, ...]:
     trimmed = tuple(unicodedata.normalize("NFC", name.strip()) for name in names)
+    first = dict[str, int]()
     for at, name in enumerate(trimmed, 1):
         if not name:
             raise InvalidInput(
                 f"{file}: column {at} has no name in the header",
                 "name it, or write the file without an index (pandas: index=False)",
             )
-        if name in trimmed[: at - 1]:
+        if first.setdefault(name, at) != at:
             raise InvalidInput(
-                f"{file}: column {at} is called {name!r}, as column {trimmed.index(name) + 1} is",
+                f"{file}: column {at} is called {name!r}, as column {first[name]} is",
                 "every column needs a name of its own",
             )
     return trimmed
@@ -188,10 +192,10 @@ def _named(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Sequence[str]
     if len(names) < 2:
         return names
     filled = {at for row in rows for at, cell in enumerate(row) if at and cell.strip()}
-    named = list(names)
+    named, taken = list(names), set(names)
     for at, name in enumerate(names):
         if not name.strip() and at not in filled:
-            named[at] = f"Unnamed: {at}" + ".1" * (f"Unnamed: {at}" in names)
+            named[at] = f"Unnamed: {at}" + ".1" * (f"Unnamed: {at}" in taken)
     return named
 
 
@@ -557,14 +561,16 @@ def _open_json(path: Path, name: str, decimal: str, thousands: str, usual: str) 
             'a line is an object, for example {"age": 31, "city": "Bonn"}',
         )
     trimmed = _check_names(list(names), name)
+    most = max(1, min(BATCH, _MOST_CELLS // len(names)))  # each row may have names of its own
     texts = [
-        [cell if isinstance(cell, str) else "" for cell in map(value.get, names)] for value in head
+        [cell if isinstance(cell, str) else "" for cell in map(value.get, names)]
+        for value in head[:most]
     ]
     sign = _decimal_of_texts(texts, decimal, usual)
 
     def batches(on_bad: OnProblem | None) -> Iterator[Rows]:
         lines = _json_lines(path, name, on_bad)
-        while several := list(islice(lines, BATCH)):
+        while several := list(islice(lines, most)):
             columns = {}
             for column, short in zip(names, trimmed, strict=True):
                 cells = [value.get(column) for _, value in several]
