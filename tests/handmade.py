@@ -46,7 +46,7 @@ def save(
     nodes: Sequence[Any],
     inputs: dict[str, tuple[int, list[Any]]],
     output: str,
-    width: int,
+    width: int | str,
     *tensors: Any,
 ) -> bytes:
     taken = [

@@ -460,6 +460,27 @@ def test_a_small_file_of_many_rows_is_refused(server: Running, tmp_path: Path) -
     assert (answer.status_code, "at most 100000 items" in answer.json()["error"]) == (400, True)
 
 
+def test_a_text_that_a_dictionary_repeats_is_counted(server: Running, tmp_path: Path) -> None:
+    """Of a million letters once, sixty thousand rows have sixty gigabytes."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    count = 60_000
+    texts = pyarrow.DictionaryArray.from_arrays(
+        pyarrow.array(np.zeros(count, np.int32)), pyarrow.array(["x" * 1_000_000])
+    )
+    table = pyarrow.table({"x": np.zeros(count), "color": texts})
+    parquet.write_table(table, tmp_path / "large.parquet", compression="zstd", store_schema=False)
+    body = (tmp_path / "large.parquet").read_bytes()
+    assert len(body) < 100_000
+    answer = server.http.post(
+        "/v2/models/rows/predict",
+        content=body,
+        headers={"content-type": "application/vnd.apache.parquet"},
+    )
+    assert (answer.status_code, "60000 rows of 6000" in answer.json()["error"]) == (400, True)
+
+
 def test_a_model_goes_before_a_folder_of_its_name(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -839,6 +860,22 @@ def test_too_large_a_request_is_refused(tmp_path: Path) -> None:
             413,
             "a request has at most 1048576 bytes",
         )
+
+
+@pytest.mark.parametrize("width", [1000, "any"])
+def test_too_large_an_answer_is_refused(tmp_path: Path, width: int | str) -> None:
+    """A thousand numbers for one, whether the model says so or not."""
+    weights = numpy_helper.from_array(np.ones((1, 1000), np.float32), "weights")
+    nodes = [helper.make_node("MatMul", ["table", "weights"], ["values"])]
+    made = save(nodes, {"table": (TensorProto.FLOAT, ["n", 1])}, "values", width, weights)
+    (tmp_path / "trained").mkdir()
+    (tmp_path / "trained/model.onnx").write_bytes(made)
+    with serving(tmp_path / "trained", "--max-body", "1") as server:
+        for rows, code in ((1048, 200), (1049, 400)):
+            body = {"inputs": [tensor(np.zeros((rows, 1), np.float32), "table", "FP32")]}
+            answer = server.infer("trained", body)
+            assert answer.status_code == code, answer.text
+        assert answer.json()["error"].startswith("the answer has 4.2 MB, but at most 4.2 MB")
 
 
 REFUSED: dict[str, tuple[Callable[[Path], list[str]], str]] = {

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 
 from podium.data.items import Batch
@@ -137,16 +139,35 @@ def _items(media: str, body: bytes) -> Iterator[Path]:
 
 
 def _check_rows(file: Path) -> None:
-    """Refuse a file whose rows, which take next to no bytes in it, are too many."""
-    with foreign("the request is not readable as Parquet"):
-        held = parquet.read_metadata(file)
-        size = sum(held.row_group(at).total_byte_size for at in range(held.num_row_groups))
+    """Refuse a file whose rows, which take next to no bytes in it, are too many or too large: a
+    text that a dictionary holds once may stand in each of them."""
+    with foreign("the request is not readable as Parquet"), parquet.ParquetFile(file) as opened:
+        held, schema = opened.metadata, opened.schema_arrow
+        groups = [held.row_group(at) for at in range(held.num_row_groups)]
+        widths = [max(8, held.schema.column(at).length or 0) for at in range(held.num_columns)]
+        size = max(sum(group.total_byte_size for group in groups), held.num_rows * sum(widths))
+    if nested := next((each for each in schema if pa.types.is_nested(each.type)), None):
+        raise InvalidInput(f"column {nested.name} of the request holds {nested.type}, not a value")
+    if held.num_rows <= _MOST_ITEMS and size <= _MOST_TABLE:
+        texts = [each.name for each in schema if not pa.types.is_primitive(each.type)]
+        with (
+            foreign("the request is not readable as Parquet"),
+            parquet.ParquetFile(file, read_dictionary=texts) as opened,
+        ):
+            size += sum(map(_text_bytes, opened.iter_batches(columns=texts)))
     if held.num_rows > _MOST_ITEMS or size > _MOST_TABLE:
         raise InvalidInput(
             f"the request has {held.num_rows} rows of {size} bytes, but at most {_MOST_ITEMS} of "
             f"{_MOST_TABLE} are read",
             "send them in several requests",
         )
+
+
+def _text_bytes(batch: pa.RecordBatch) -> int:
+    """Return how many bytes the texts of some rows have once each row holds its own."""
+    known = [values for values in batch.columns if pa.types.is_dictionary(values.type)]
+    sizes = [pc.binary_length(values.dictionary).take(values.indices) for values in known]
+    return sum(pc.sum(size).as_py() or 0 for size in sizes)
 
 
 def _answer(result: Any, place: str) -> dict[str, Any]:

@@ -1,11 +1,14 @@
 """The served model, and the version of it that answers now."""
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from podium.data.profile import Watch
 from podium.errors import InvalidInput, NotFound, PodiumError
@@ -82,6 +85,17 @@ class Loaded:
         await self.batcher.close()
         if pool:
             await asyncio.to_thread(pool.close)
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """Bytes of the outputs for a row, of axes whose size the model says."""
+        model = self.predictor.model
+        tensors = model.outputs if isinstance(model, OnnxModel) else ()
+        return sum(
+            np.dtype(tensor.dtype).itemsize * math.prod(filter(None, tensor.shape[1:]))
+            for tensor in tensors
+            if tensor.dtype in NAMES and tensor.shape[:1] == (None,)
+        )
 
     @cached_property
     def metadata(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from podium.display.text import are
+from podium.display.text import are, size as size_words
 from podium.errors import InvalidInput, NotFound, PodiumError, suggestion
 from podium.prediction import Predictor
 from podium.scoring import OnnxModel
@@ -25,6 +25,10 @@ from podium.serving.figures import Figures
 from podium.serving.served import Loaded, Served
 from podium.system.background import Tries
 from podium.system.machine import cores
+
+_ANSWER = 4
+"""An answer is at most so many times as large as a request may be: a model can make a thousand
+numbers of one byte."""
 
 GONE = 499
 """Status of a request whose client hung up, as proxies count it."""
@@ -215,7 +219,9 @@ class Service:
         """
 
         async def ask(now: Loaded, threads: Executor | None) -> Answered:
+            self._check_answer(len(next(iter(inputs.values()))) * now.row_bytes)
             outputs = await now.batcher.ask(inputs)
+            self._check_answer(sum([array.nbytes for array in outputs.values()]))
             rows = partial(_predicted_rows, now.predictor, outputs)
             return Answered(version=now.version, said=outputs, rows=lambda: (rows(), [inputs]))
 
@@ -223,6 +229,14 @@ class Service:
         head = {"model_name": model, "model_version": answered.version, "id": called}
         written = sum([array.nbytes for array in answered.said.values()])
         return await self.beside(written, write, head, answered.said)
+
+    def _check_answer(self, count: int) -> None:
+        """Refuse a request whose answer has too many bytes."""
+        if count > (most := _ANSWER * self.limits.body):
+            raise InvalidInput(
+                f"the answer has {size_words(count)}, but at most {size_words(most)} are sent",
+                "send fewer rows at once",
+            )
 
     async def ask(
         self,
