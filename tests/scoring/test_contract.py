@@ -15,7 +15,7 @@ from skl2onnx.common.data_types import FloatTensorType
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.metrics import mean_squared_error, roc_auc_score
+from sklearn.metrics import log_loss, mean_squared_error, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
@@ -57,6 +57,23 @@ def test_a_scikit_learn_classifier_gives_its_probabilities(
     assert set(scores.metrics) == {
         name for name, metric in METRICS.items() if metric.kind == "classification"
     }
+
+
+@pytest.mark.parametrize("name", ["dense_1", "logits"])
+def test_a_softmax_of_another_name_is_not_taken_twice(
+    wine: tuple[Array, Array], wine_model: Any, name: str
+) -> None:
+    rows, labels = wine
+    content = convert(wine_model, rows, options={"zipmap": False})
+    model = onnx.ModelProto.FromString(content)
+    model.graph.node.append(helper.make_node("Identity", ["probabilities"], [name]))
+    while model.graph.output:
+        model.graph.output.pop()
+    kind = helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3])
+    model.graph.output.append(kind)
+    scores = score(model.SerializeToString(), {"table": rows}, labels, classes=3)
+    known = log_loss(labels, wine_model.predict_proba(rows))
+    assert (scores.metrics["log_loss"] == pytest.approx(known, abs=1e-4)) == (name != "logits")
 
 
 def test_two_classes_give_the_area_of_scikit_learn() -> None:

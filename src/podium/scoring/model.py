@@ -269,9 +269,11 @@ class OnnxModel:
                 "was it trained on another dataset?",
             )
         self._check_finite(result, output, at)
-        return (
-            self._probabilities(result, at) if output.name == "probabilities" else _softmax(result)
-        )
+        if output.name == "probabilities":
+            return self._probabilities(result, at)
+        if output.name != "logits" and _are_shares(result):  # Keras names a softmax dense_1
+            return floats(result)
+        return _softmax(result)
 
     def _check_finite(self, values: Array, output: Tensor, at: int) -> None:
         bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(1))
@@ -301,6 +303,14 @@ class OnnxModel:
                 "call the output logits if they are scores before the softmax",
             )
         return floats(np.clip(result, 0, 1))
+
+
+def _are_shares(rows: Array) -> bool:
+    """Return whether each row is of numbers from 0 that sum to 1, as far as their dtype tells:
+    among logits, one row in a million is."""
+    close = 1e-3 if rows.dtype == np.float16 else 1e-5
+    sums = rows.sum(1, dtype=np.float64)
+    return bool((rows >= 0).all() and (np.abs(sums - 1) <= close).all())
 
 
 def _softmax(logits: Array) -> Array:
