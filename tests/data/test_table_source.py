@@ -2,6 +2,7 @@
 
 import gzip
 import logging
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,21 @@ def test_ids_constants_and_empty_columns_are_reported(
     assert "column land is always 'DE'" in caplog.text
     assert "column empty has no value and is left out" in caplog.text
     assert "x: number (integer, 1 missing)" in caplog.text
+
+
+@pytest.mark.parametrize("as_parquet", [False, True], ids=["CSV", "Parquet"])
+def test_marks_and_infinite_numbers_are_reported_as_missing(
+    as_parquet: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    path = tmp_path / ("a.parquet" if as_parquet else "a.csv")
+    if as_parquet:
+        cells = pa.array([1.5, math.inf, None, -math.inf, 2.5, math.nan])
+        parquet.write_table(pa.table({"x": cells, "label": list("ababab")}), path)
+    else:
+        path.write_text("x,label\n1.5,a\ninf,b\n,a\n-,b\n2.5,a\nn.d.,b\n")
+    fitted(read(path, tmp_path))
+    assert "x: number (number, 4 missing)" in caplog.text
 
 
 @pytest.mark.parametrize("source", [table.TABLE, text.TEXT], ids=["table", "text"])
@@ -399,6 +415,16 @@ def test_words_among_many_numbers_or_dates_are_named(
     fitted(read(tmp_path / "a.csv", tmp_path))
     said = f"column x is read as 29 categories: it holds {what}, but for 3 values such as {mark!r};"
     assert said in caplog.text
+
+
+def test_a_word_among_numbers_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cells = [*(f"{at}.5" for at in range(97)), *3 * ["<1"]]
+    lines = [f"{value},{'ab'[at % 2]}" for at, value in enumerate(cells)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,label", *lines]))
+    fitted(read(tmp_path / "a.csv", tmp_path))
+    assert "but for 3 values such as '<1', which count as missing" in caplog.text
 
 
 @pytest.mark.parametrize(

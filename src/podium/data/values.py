@@ -561,6 +561,8 @@ class Guess:
 
     def _typed_others(self, values: pa.Array) -> dict[str, int]:
         typed = values.type
+        if pa.types.is_floating(typed):
+            self.marks += pc.sum(pc.is_inf(values)).as_py() or 0
         fits = {
             "boolean": pa.types.is_boolean(typed),
             "integer": pa.types.is_integer(typed),

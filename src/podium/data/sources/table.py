@@ -189,8 +189,10 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
     index = set(seen.file.index) - {*options.roles.values(), *options.drop}
     _log.info("%s: %s rows, read as %s", seen.file.name, f"{seen.count:,}", seen.file.note)
     for name, guess in seen.guesses.items():
-        missing = f", {guess.missing:,} missing" if guess.missing else ""
         if name in chosen:
+            is_number = chosen[name].kind == "number"
+            absent = guess.missing + (guess.marks if is_number else 0)
+            missing = f", {absent:,} missing" if absent else ""
             _log.info("  %s: %s (%s%s)", name, chosen[name].kind, guess.type, missing)
         if not guess.count:
             _log.warning("column %s has no value and is left out", name)
@@ -202,7 +204,7 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
                 name,
                 "dates" if guess.type in DATES else "numbers",
                 plural(guess.others[guess.type], "value"),
-                " and ".join(map(repr, guess.examples[guess.type])),
+                " and ".join(map(repr, dict.fromkeys(guess.examples[guess.type]))),
                 written("categories", name),
             )
         elif name in chosen and guess.huge:
