@@ -417,6 +417,37 @@ def test_words_among_many_numbers_or_dates_are_named(
     assert said in caplog.text
 
 
+def test_a_row_of_units_below_the_header_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = "".join(f"{at}.5,{at + 100},{'ab'[at % 2]}\n" for at in range(60))
+    (tmp_path / "a.csv").write_text(f"weight,height,label\nkg,cm,class\n{rows}")
+    fitted(read(tmp_path / "a.csv", tmp_path))
+    assert "row 1 is probably a second header: 'kg' in weight, 'cm' in height" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("last", "is_named"), [("Total", True), ("Summe", True), ("合計", True), ("north", False)]
+)
+def test_a_row_of_totals_is_named(
+    last: str, is_named: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = "".join(f"{['north', 'south'][at % 2]},{at}.5,{at}.25\n" for at in range(60))
+    (tmp_path / "a.csv").write_text(f"region,x,label\n{rows}{last},1800,1785.5\n")
+    fitted(read(tmp_path / "a.csv", tmp_path))
+    named = f"row 61 is probably a sum or mean of the others: it alone has {last!r} in region"
+    assert (named in caplog.text) is is_named
+
+
+def test_totals_that_many_rows_hold_are_a_category(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = "".join(f"{['part', 'total'][at % 2]},{at}.5,{at}.25\n" for at in range(60))
+    (tmp_path / "a.csv").write_text(f"kind,x,label\n{rows}")
+    fitted(read(tmp_path / "a.csv", tmp_path))
+    assert "sum or mean" not in caplog.text
+
+
 def test_a_word_among_numbers_is_named_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -498,6 +498,9 @@ class Guess:
 
     first: str | None = None
 
+    last: str | None = None
+    """The value of the last row, None where it is missing."""
+
     constant: bool = True
     """All values are equal so far."""
 
@@ -537,7 +540,9 @@ class Guess:
     def add(self, values: pa.Array) -> None:
         """Look at further values."""
         values = _plain(values)
-        present = _trimmed(values, self.missing_values).drop_null()
+        cells = _trimmed(values, self.missing_values)
+        present = cells.drop_null()
+        self.last = cells[-1].as_py() if len(cells) else self.last
         self.missing += len(values) - len(present)
         if len(present) < len(values):
             self._note_words(values)

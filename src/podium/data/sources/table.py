@@ -2,12 +2,13 @@
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from podium.data.contract import Contract
@@ -22,7 +23,7 @@ from podium.data.schema import DATES, NUMBERS, Array, Column, InputDescription
 from podium.data.sources.source import Raw, Source
 from podium.data.sources.tabular import ROWS, Survey, open_table
 from podium.data.suspects import UNIQUE
-from podium.data.values import AFTER, BEFORE, GROUPS, Guess, to_days, to_numbers
+from podium.data.values import AFTER, BEFORE, GROUPS, Guess, to_days, to_numbers, to_text
 from podium.display.text import plural
 from podium.errors import InvalidInput, suggestion
 
@@ -57,6 +58,14 @@ _COUNTED = re.compile(
 
 _LETTERS = set("kKMGTBmglshLWVAJNCF°")
 """Units of one letter."""
+
+_TOTAL = re.compile(
+    r"(?i)((grand|sub)[ -]?)?totals?:?|sum:?|(overall )?(average|mean):?|(gesamt)?summe:?|gesamt:?|mittelwert:?"
+    r"|total général|moyenne|totale|totaal|suma|итого|合計|总计|합계"
+)
+"""How spreadsheets in several languages name a row that sums the others up."""
+
+_EXAMPLES = 3
 
 _CURRENCIES = {
     "$": "USD",
@@ -232,6 +241,8 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
                 name,
                 written("drop", name),
             )
+    _warn_of_second_header([seen.guesses[name] for name in chosen])
+    _warn_of_totals(seen, chosen)
     _warn_of_units([seen.guesses[name] for name in (*chosen, options.target)])
     _warn_of_words([seen.guesses[name] for name in chosen])
     _warn_of_dates(fields, options)
@@ -245,6 +256,34 @@ def _warn_of_dates(fields: Sequence[Field], options: DataOptions) -> None:
             dates[0],
             written("time", dates[0]),
         )
+
+
+def _warn_of_second_header(guesses: Sequence[Guess]) -> None:
+    """Warn of several columns of numbers that begin with a word and hold no other."""
+    words = [
+        guess for guess in guesses if guess.examples.get(guess.type) == [guess.first] != [None]
+    ]
+    if len(words := [guess for guess in words if guess.others[guess.type] == 1]) > 1:
+        _log.warning(
+            "row 1 is probably a second header: %s; remove it",
+            ", ".join(f"{guess.first!r} in {guess.name}" for guess in words[:_EXAMPLES]),
+        )
+
+
+def _warn_of_totals(seen: Survey, names: Iterable[str]) -> None:
+    """Warn of a last row that alone is called a total."""
+    for name in names:
+        last = seen.guesses[name].last
+        if last and seen.guesses[name].type == "text" and _TOTAL.fullmatch(last):
+            named = (to_text(rows.columns[name], seen.missing_values) for rows in seen.file)
+            if sum(pc.sum(pc.equal(texts, last)).as_py() or 0 for texts in named) == 1:
+                _log.warning(
+                    "row %s is probably a sum or mean of the others: it alone has %r in %s; remove it",
+                    f"{seen.count:,}",
+                    last,
+                    name,
+                )
+                return
 
 
 def _warn_of_units(guesses: Sequence[Guess]) -> None:
