@@ -3,7 +3,7 @@ read."""
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from podium.errors import InvalidInput, suggestion
@@ -59,23 +59,16 @@ COLON = Library(
 )
 """Hand-written print statements: ``Accuracy: 0.93``."""
 
-JSON = Library(
+JSON = replace(
+    COLON,
     key="json",
-    name="a program",
-    line=COLON.line,
     patterns=(rf"[\"']([\w/@ .|-]+)[\"']\s*:\s*[\"']?{_CALL}{_NUMBER}",),
     metric="accuracy",
-    training=COLON.training,
 )
 """A dict or JSON a line: ``{"val_acc": 0.93}``."""
 
-WORDS = Library(
-    key="words",
-    name="a program",
-    line=COLON.line,
-    patterns=(rf"([A-Za-z][\w/@-]*){_VERB}[\s:=|]+{_CALL}{_NUMBER}",),
-    metric="accuracy",
-    training=COLON.training,
+WORDS = replace(
+    JSON, key="words", patterns=(rf"([A-Za-z][\w/@-]*){_VERB}[\s:=|]+{_CALL}{_NUMBER}",)
 )
 """Prose: ``loss 0.21 - acc 0.93``, ``test accuracy is 0.93``; a name is one word."""
 
