@@ -13,7 +13,6 @@ from podium.errors import Damaged, InvalidInput
 from podium.models import Model, Record, Registry, open_registry, version as versions
 from podium.models.document import MAX_BYTES, seal
 from podium.models.ledger import State
-from podium.scoring.comparison import confused_pairs
 from podium.storage import connect
 
 NONSENSE: list[Any] = [5, -1, 1e308, 10**400, True, "x", "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00", [],
@@ -65,7 +64,7 @@ def test_nonsense_in_metadata_is_damage_or_can_be_shown(tmp_path: Path) -> None:
             continue
         assert isinstance(version, versions.Version)
         model_view.version(version, {})
-        confused_pairs(version.facts.report.confusion, version.facts.report.names)
+        version.facts.report.most_confused()
         json.dumps(version.document())
         shown += 1
     assert shown > 50

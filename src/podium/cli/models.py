@@ -82,13 +82,12 @@ def _show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
       podium models show mnist champion --json
     """
     from podium.cli import model_view as view
-    from podium.scoring.comparison import confused_pairs
 
     model = podium.registry(storage)[name]
     version = model.version(ref)
     report = version.facts.report
     matrix, classes = report.confusion, report.names
-    pairs = confused_pairs(matrix, classes) if matrix else []
+    pairs = report.most_confused()
 
     output(
         as_json,

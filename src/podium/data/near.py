@@ -113,8 +113,7 @@ class _Space:
                 )
                 continue
             flat = items[name].reshape(len(rest), -1).astype(np.float64) + 0.0  # -0.0 is 0.0
-            for at, codes in self.inputs[name].get("letters", {}).items():
-                flat[:, int(at)] = one_case(flat[:, int(at)], codes)
+            flat = one_case(flat, self.inputs[name].get("letters", {}))
             numbers.append(flat[:, spread > 0] / spread[spread > 0])
             exact = np.ascontiguousarray(flat[:, spread == 0]).view(np.uint64)
             rest = mix(rest + mix(exact) @ _odd(exact.shape[1], 1))
@@ -132,9 +131,17 @@ def letter_cases(described: InputDescription) -> dict[str, list[int]]:
     return found
 
 
-def one_case(values: Points, codes: Sequence[int]) -> Points:
-    """Return categories [n] with those that differ in case as one."""
-    return np.asarray(codes, np.float64)[values.astype(np.int64).clip(0, len(codes) - 1)]
+def one_case(rows: Array, cases: Mapping[str, Sequence[int]]) -> Array:
+    """Return rows [n, columns] with categories that differ in case as one.
+
+    Args:
+        cases: As letter_cases returns them.
+    """
+    rows = rows.copy() if cases else rows
+    for at, codes in cases.items():
+        values = rows[:, int(at)].astype(np.int64).clip(0, len(codes) - 1)
+        rows[:, int(at)] = np.asarray(codes, np.float64)[values]
+    return rows
 
 
 @np.errstate(invalid="ignore")  # what is infinite is refused in words, where it is written

@@ -370,11 +370,8 @@ def _near_duplicates(
                 _sample(part, name, min(_MOST_COMPARED, _MOST_VALUES // len(described.columns) + 1))
                 for part in (train, test)
             ]
-            for at, codes in letter_cases(described).items():
-                sides = [side.copy() for side in sides]
-                for side in sides:
-                    side[:, int(at)] = one_case(side[:, int(at)], codes)
-            said += _near_rows(sides[0], sides[1], described.columns)
+            known, new = (one_case(side, letter_cases(described)) for side in sides)
+            said += _near_rows(known, new, described.columns)
         elif described.meaning == "image":
             count = _near_pictures(train, test, name, described)
             if count:

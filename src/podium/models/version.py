@@ -90,6 +90,10 @@ class _NamedClass:
     name: str
 
 
+_MOST_PAIRS = 5
+"""Pairs of classes that are listed as confused."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _ReportFacts:
     """The confusion matrix of a version on the test part."""
@@ -114,6 +118,22 @@ class _ReportFacts:
     def names(self) -> tuple[str, ...]:
         """Names of the classes."""
         return tuple(item if isinstance(item, str) else item.name for item in self.classes)
+
+    def most_confused(self) -> list[dict[str, Any]]:
+        """Return the most frequent confusions: label, taken_for, items and their share of the
+        label's items."""
+        pairs = [
+            {
+                "label": self.names[row],
+                "taken_for": self.names[column],
+                "items": count,
+                "share": count / sum(counts),
+            }
+            for row, counts in enumerate(self.confusion)
+            for column, count in enumerate(counts)
+            if row != column and count
+        ]
+        return sorted(pairs, key=lambda pair: -pair["items"])[:_MOST_PAIRS]
 
 
 @dataclass(frozen=True, kw_only=True)

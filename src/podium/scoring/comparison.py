@@ -47,9 +47,6 @@ be 12 times as large as the others."""
 _SMALL = 200
 """Test items; the 95 % interval of an accuracy of .90 on so many is 8 points wide."""
 
-_MOST_PAIRS = 5
-"""Pairs of classes that are listed as confused."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
@@ -284,26 +281,3 @@ def by_class(
             "change": round(new - old, 12),
         }
     return classes
-
-
-def confused_pairs(
-    confusion: Sequence[Sequence[int]], classes: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return the most frequent confusions: label, taken_for, items and their share of the label's
-    items.
-
-    Args:
-        confusion: [classes, classes]: rows are the true class, columns the predicted one.
-    """
-    pairs: list[dict[str, Any]] = [
-        {
-            "label": classes[row],
-            "taken_for": classes[column],
-            "items": count,
-            "share": count / sum(counts),
-        }
-        for row, counts in enumerate(confusion)
-        for column, count in enumerate(counts)
-        if row != column and count
-    ]
-    return sorted(pairs, key=lambda pair: -pair["items"])[:_MOST_PAIRS]
