@@ -102,10 +102,10 @@ def test_of_a_pod_that_prints_metrics_a_part_is_held(few: int, followed: bool) -
     printing: Any = _Printing()
     reader = _LogReader(printing, None)
     reader.followed = followed
-    reader.start()
+    reader.thread.start()
     if followed:
         assert sum(1 for _ in reader.follow()) == 2_500
-    assert reader.join(30) is None
+    assert reader.thread.join(30)
     assert len(reader.readings) < 3 * few
     whole = text_readings(printing.read(None, None), ["loss"])
     assert observe(reader.readings, ["loss"]) == observe(whole, ["loss"])

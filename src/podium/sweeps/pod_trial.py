@@ -94,7 +94,7 @@ class _PodTrial(TrialIO):
             if self._trial.uid not in uids:
                 raise
         for reader in self._readers:
-            reader.start()
+            reader.thread.start()
 
     def changes(self) -> Iterator[Workload]:
         with suppress(NotFound):
@@ -127,7 +127,7 @@ class _PodTrial(TrialIO):
     def settle(self) -> None:
         self._pushes.put(None)
         for reader in self._readers:
-            reader.join(_SETTLE_SECONDS)
+            reader.thread.join(_SETTLE_SECONDS)
 
     def last_words(self) -> str:
         end, lines = "", list[str]()
@@ -204,13 +204,7 @@ class _LogReader:
         self._number, self._most = 0, MOST_LINES
         self._changed = threading.Condition()
         self._over = False
-        self._thread = Background(self._read, "podium-trial-log")
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def join(self, timeout: float) -> None:
-        self._thread.join(timeout)
+        self.thread = Background(self._read, "podium-trial-log")
 
     def follow(self) -> Iterator[str]:
         """Yield the lines so far and those to come."""

@@ -210,13 +210,12 @@ def leaderboard(trials: Iterable[Trial]) -> list[Trial]:
 def fronts_of(trials: Iterable[Trial]) -> dict[str, int]:
     """Return of each candidate the number of the Pareto front it is on, 1 the best; nothing for a
     single objective."""
-    known = [
-        (trial, trial.reached) for trial in trials if trial.criteria.several and trial.is_candidate
-    ]
-    costs = [
-        reached.costs(trial.criteria.maximize) for trial, reached in known if reached is not None
-    ]
-    return {trial.name: number for (trial, _), number in zip(known, fronts(costs), strict=True)}
+    costs = {
+        trial.name: trial.reached.costs(trial.criteria.maximize)
+        for trial in trials
+        if trial.criteria.several and trial.is_candidate and trial.reached is not None
+    }
+    return dict(zip(costs, fronts([*costs.values()]), strict=True))
 
 
 def pareto_front(trials: Iterable[Trial]) -> list[Trial]:

@@ -280,28 +280,21 @@ class Spending(Follower):
         running = sum(max(each, now - start) * pods for start, pods in self._running.values())
         pod_seconds = self._pod_seconds + running + each * self._pods * (1 + self._reserved)
         rounds = 1 + math.ceil(self._reserved / self._parallel)
-        return self.budget.holds(self._seconds(now) + each * rounds, pod_seconds)
+        return self.budget.holds(self._used(now)[0] + each * rounds, pod_seconds)
 
     def stops_trials(self) -> str:
         """Return why trials are stopped once they have used more than the budget and its slack."""
-        now = self._now()
-        if self._running and not self.budget.holds(
-            self._seconds(now), self._pod_seconds_until(now), _SLACK
-        ):
+        if self._running and not self.budget.holds(*self._used(self._now()), _SLACK):
             self._is_overrun = True
         return f"the budget of {self.budget} is used up" if self._is_overrun else ""
 
     def end(self, trials: int, most: int | None) -> tuple[str, str]:
         """Report the use and the number of trials: ``1 h 58 min of 2 h; 42 of 60 trials``."""
-        now = self._now()
         count = plural(trials, "trial") if most is None else f"{trials} of {plural(most, 'trial')}"
-        used = self.budget.used(self._seconds(now), self._pod_seconds_until(now))
+        used = self.budget.used(*self._used(self._now()))
         return Budget.ended, f"no other trial fits into its budget. Budget used: {used}; {count}"
 
-    def _seconds(self, now: float) -> float:
-        return self._busy + (now - self._since if self._running else 0.0)
-
-    def _pod_seconds_until(self, now: float) -> float:
-        return self._pod_seconds + sum(
-            (now - start) * pods for start, pods in self._running.values()
-        )
+    def _used(self, now: float) -> tuple[float, float]:
+        seconds = self._busy + (now - self._since if self._running else 0.0)
+        running = sum((now - start) * pods for start, pods in self._running.values())
+        return seconds, self._pod_seconds + running
