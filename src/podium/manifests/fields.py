@@ -113,6 +113,13 @@ class Attribute(Generic[T]):
         return result
 
 
+def with_values(manifest: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of an object's fields with a value."""
+    return frozenset(
+        name for name, value in manifest.items() if value not in (None, [], {}, "", False)
+    )
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ManifestView:
     """An object inside a manifest, with attributes that are read at their first use."""
@@ -128,13 +135,4 @@ class ManifestView:
     def parse_all(cls, value: Any) -> tuple[Self, ...]:
         return tuple(map(cls.parse, items(value)))
 
-    @property
-    def fields(self) -> frozenset[str]:
-        return with_values(self.manifest)
-
-
-def with_values(manifest: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of an object's fields with a value."""
-    return frozenset(
-        name for name, value in manifest.items() if value not in (None, [], {}, "", False)
-    )
+    fields = Attribute("manifest", with_values)

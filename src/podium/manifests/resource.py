@@ -88,10 +88,8 @@ class Resource:
     status = Attribute("manifest.status", mapping)
     """The stored status; empty before the object runs."""
 
-    @property
-    def spec(self) -> Mapping[str, Any]:
-        """The spec as written."""
-        return mapping(self.manifest.get("spec"))
+    spec = Attribute("manifest.spec", mapping)
+    """The spec as written."""
 
     @cached_property
     def state(self) -> State:

@@ -312,10 +312,8 @@ class Experiment(Resource):
             raise InvalidInput(f"{name} must hold an Experiment, but {held}", hint)
         return cls.parse(manifest)
 
-    @property
-    def spec(self) -> Mapping[str, Any]:
-        """The spec with Katib's defaults."""
-        return self.defaulted
+    spec = Attribute("defaulted", mapping)
+    """The spec with Katib's defaults."""
 
     asked = Attribute("annotations", asked)
     """Settings of podium's sweep options by name; empty if the annotation breaks a rule."""
