@@ -9,10 +9,9 @@ import pytest
 from sweep_manifests import SEEDED, job, write_experiment
 
 from podium.errors import Conflict, InvalidInput
-from podium.manifests.shell import METRICS_FILE, join, redirected
+from podium.manifests.shell import METRICS_FILE, _plain_argv, join, redirected
 from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
-from podium.sweeps.local_trial import _plain_argv
 from podium.system.machine import cores
 
 LOSS = "import sys; print('loss=' + sys.argv[1])"

@@ -68,6 +68,47 @@ def redirect(container: dict[str, Any], file: str) -> None:
     container.pop("args", None)
 
 
+def needs_shell(container: dict[str, Any]) -> bool:
+    """Tell whether a shell would do more to a container's command than split it."""
+    words = words_of(container)
+    return bool(container.get("command")) and (
+        takes_script(words) or _plain_argv(join(words)[1]) is None
+    )
+
+
+def wrap_command(container: dict[str, Any]) -> None:
+    """Let a container's command pass through Katib's shell where that makes a difference."""
+    if container.get("command"):
+        shell, script = join(words_of(container))
+        container["command"] = [*shell, script] if needs_shell(container) else _plain_argv(script)
+        container.pop("args", None)
+
+
+_SAFE = re.compile(r"(?:[\w@%+=:,./^{}-]|[ \t]|'[^']*')*")
+_WORD = re.compile(r"[\w@%+:,./-]+", re.ASCII)
+_SHELL_WORD = re.compile(
+    r"if|then|else|elif|fi|for|while|until|do|done|case|esac|in|function|select|time|\.|:|alias|bg|break|cd|command|continue"
+    r"|eval|exec|exit|export|fg|getopts|hash|jobs|local|read|readonly|return|set|shift|source|times|trap|type|ulimit|umask"
+    r"|unalias|unset|wait"
+)
+
+
+def _plain_argv(script: str) -> list[str] | None:
+    """Return the words a shell would make of a command line if it would do nothing but split it;
+    else None.
+
+    Args:
+        script: One line; quotes '…' are understood, everything else that means something to a shell
+            is not.
+    """
+    if not _SAFE.fullmatch(script):
+        return None
+    words = shlex.split(script)
+    if not words or not _WORD.fullmatch(words[0]) or _SHELL_WORD.fullmatch(words[0]):
+        return None
+    return words
+
+
 def named_folder(folder: PurePosixPath, words: Iterable[str]) -> PurePosixPath:
     """Return the folder by which words refer to the content of a folder: itself, else its nearest
     parent that they name.

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import shlex
 import shutil
 import threading
@@ -23,7 +22,7 @@ from podium.manifests.experiment.trial import Trial
 from podium.manifests.job_editor import JobEditor, set_env
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.labels import CPU_SHARE, EXPERIMENT, PBT_PARENT, PUSHES, TRIAL
-from podium.manifests.shell import join, named_folder, redirect, takes_script, words_of
+from podium.manifests.shell import named_folder, needs_shell, redirect, words_of, wrap_command
 from podium.manifests.workload import Workload, role_of
 from podium.metrics import (
     UNAVAILABLE,
@@ -59,15 +58,6 @@ def _prepare(root: Path, trial: Trial) -> Path:
     else:
         own.mkdir(parents=True)
     return own
-
-
-_SAFE = re.compile(r"(?:[\w@%+=:,./^{}-]|[ \t]|'[^']*')*")
-_WORD = re.compile(r"[\w@%+:,./-]+", re.ASCII)
-_SHELL_WORD = re.compile(
-    r"if|then|else|elif|fi|for|while|until|do|done|case|esac|in|function|select|time|\.|:|alias|bg|break|cd|command|continue"
-    r"|eval|exec|exit|export|fg|getopts|hash|jobs|local|read|readonly|return|set|shift|source|times|trap|type|ulimit|umask"
-    r"|unalias|unset|wait"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,22 +120,6 @@ def _wrap(
     return Wrapped(job=Workload(manifest=editor.manifest), metrics=metrics, replicas=replicas)
 
 
-def needs_shell(container: dict[str, Any]) -> bool:
-    """Tell whether a shell would do more to a container's command than split it."""
-    words = words_of(container)
-    return bool(container.get("command")) and (
-        takes_script(words) or _plain_argv(join(words)[1]) is None
-    )
-
-
-def wrap_command(container: dict[str, Any]) -> None:
-    """Let a container's command pass through Katib's shell where that makes a difference."""
-    if container.get("command"):
-        shell, script = join(words_of(container))
-        container["command"] = [*shell, script] if needs_shell(container) else _plain_argv(script)
-        container.pop("args", None)
-
-
 def _redirect(
     container: dict[str, Any], job: Workload, directory: Path, replicas: Sequence[str]
 ) -> tuple[Path, ...]:
@@ -204,22 +178,6 @@ def _check_trials(cluster: LocalCluster, experiment: Experiment, directory: Path
         )
     cluster.plan(wrapped)
     return wrapped
-
-
-def _plain_argv(script: str) -> list[str] | None:
-    """Return the words a shell would make of a command line if it would do nothing but split it;
-    else None.
-
-    Args:
-        script: One line; quotes '…' are understood, everything else that means something to a shell
-            is not.
-    """
-    if not _SAFE.fullmatch(script):
-        return None
-    words = shlex.split(script)
-    if not words or not _WORD.fullmatch(words[0]) or _SHELL_WORD.fullmatch(words[0]):
-        return None
-    return words
 
 
 _TAIL = 0.05

@@ -23,11 +23,17 @@ from podium.manifests.fields import items, present
 from podium.manifests.job_editor import JobEditor, merge, set_env
 from podium.manifests.labels import EXPERIMENT, MANAGED_BY, RUN, RUN_NAMESPACE, TRIAL, TRIAL_UID
 from podium.manifests.options.pool import pool_size
-from podium.manifests.shell import METRICS_FILE, named_folder, redirect, words_of
+from podium.manifests.shell import (
+    METRICS_FILE,
+    named_folder,
+    needs_shell,
+    redirect,
+    words_of,
+    wrap_command,
+)
 from podium.manifests.workload import Workload, role_of
 from podium.metrics import RESUMED, Reading, json_readings, kept_readings, parse_line
 from podium.sweeps.base import Executor, Save, TrialIO
-from podium.sweeps.local_trial import needs_shell, wrap_command
 from podium.sweeps.metrics_collector import MOST_READINGS, observe, shortened
 from podium.sweeps.print_file import KATIB_DATABASE, PUSHED
 from podium.sweeps.trials import TrialRun
