@@ -31,7 +31,6 @@ class Compared:
     """Start or upload time, for people."""
 
     result: str = ""
-    """The result in a few words."""
 
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Its parameters, and the hyperparameters of its model."""
@@ -44,7 +43,6 @@ class Compared:
     """Whether more of that is better."""
 
     epochs: Sequence[Mapping[str, float]] = ()
-    """Metrics of each epoch of its model's training."""
 
     steps: Mapping[str, float] = field(default_factory=dict)
     test: str = ""

@@ -64,7 +64,6 @@ class _SweepResult:
     """Objective of the best trial and the number of trials."""
 
     metadata: dict[str, Any]
-    """Metadata of the table of trials."""
 
 
 def sweep(

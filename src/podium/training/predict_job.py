@@ -37,8 +37,6 @@ class PredictJobs:
     """Where predict commands run."""
 
     step: StepContext
-    """The run that they belong to."""
-
     target: LaunchTarget
 
     def predict(
