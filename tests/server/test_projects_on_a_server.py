@@ -13,7 +13,7 @@ from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.schedule_files import Schedule
 from podium.kfp.schedules import Schedules
-from podium.kfp.versions import choose, upload
+from podium.kfp.versions import ServerPipelines
 
 pytestmark = pytest.mark.whole
 
@@ -38,8 +38,8 @@ def test_a_projects_upload_leaves_the_shared_pipeline_alone(
     assert [pipeline["display_name"] for pipeline in world.pipelines.values()] == ["churn"]
     (project / "podium.yaml").unlink()
     assert invoke(kfp, "upload", "tune_and_promote").exit_code == 0
-    assert choose(Server(kfp.host), "tune_and_promote", None).changes({}) == {}
-    assert choose(Server(kfp.host), "churn", None).ours
+    assert ServerPipelines(Server(kfp.host)).choose("tune_and_promote", None).changes({}) == {}
+    assert ServerPipelines(Server(kfp.host)).choose("churn", None).ours
 
 
 def test_submit_runs_the_projects_pipeline_and_says_so(
@@ -47,7 +47,7 @@ def test_submit_runs_the_projects_pipeline_and_says_so(
 ) -> None:
     invoke(kfp, "upload")
     done = invoke(kfp, "submit", "max_trials=7")
-    version = choose(Server(kfp.host), "churn", None).name
+    version = ServerPipelines(Server(kfp.host)).choose("churn", None).name
     reported = f"pipeline churn {version}, dataset table:s3://data/churn.csv, model churn, "
     assert done.stderr.startswith(reported)
     assert "target=left" in done.stderr
@@ -64,7 +64,7 @@ def test_a_teams_account_images_and_root_stand_in_the_project(
     (project / "podium.yaml").write_text(f"{text}server: {settings}\n")
     for command in (["upload"], ["submit"], ["schedule", "apply"]):
         assert invoke(kfp, *command).exit_code == 0
-    spec = choose(Server(kfp.host), "churn", None).spec
+    spec = ServerPipelines(Server(kfp.host)).choose("churn", None).spec
     executors = spec["deploymentSpec"]["executors"].values()
     assert {executor["container"]["image"] for executor in executors} == {"host/s:1"}
     (run,) = world.runs.values()
@@ -93,17 +93,19 @@ def test_submit_by_name_says_podiums_defaults_plainly(
     monkeypatch.chdir(tmp_path)
     invoke(kfp, "upload", "train_and_promote")
     done = invoke(kfp, "submit", "train_and_promote")
-    version = choose(Server(kfp.host), "train_and_promote", None).name
+    version = ServerPipelines(Server(kfp.host)).choose("train_and_promote", None).name
     assert f"pipeline train-and-promote {version}, dataset mnist\n" in done.stderr
 
 
 def test_a_shared_name_that_holds_a_project_is_refused(
     kfp: KfpServer, world: KfpWorld, project: Path
 ) -> None:
-    upload(Server(kfp.host), compile_pipeline("tune_and_promote", ["model_name=churn"]))
+    ServerPipelines(Server(kfp.host)).upload(
+        compile_pipeline("tune_and_promote", ["model_name=churn"])
+    )
     (project / "podium.yaml").unlink()
     error = invoke(kfp, "submit", "tune_and_promote").exception
-    version = choose(Server(kfp.host), "tune_and_promote", None).name
+    version = ServerPipelines(Server(kfp.host)).choose("tune_and_promote", None).name
     assert isinstance(error, InvalidInput)
     assert f"{version} was uploaded for another model, churn" in error.message
     assert f"--version {version}" in str(error.hint)
@@ -114,7 +116,7 @@ def test_a_shared_name_that_holds_a_project_is_refused(
 
 
 def test_a_schedule_of_the_latest_takes_no_project_unasked(server: Server) -> None:
-    upload(server, compile_pipeline("tune_and_promote", ["model_name=churn"]))
+    ServerPipelines(server).upload(compile_pipeline("tune_and_promote", ["model_name=churn"]))
     nightly = Schedule(name="nightly", pipeline="tune-and-promote", cron="@daily")
     with pytest.raises(InvalidInput, match="uploaded for another model"):
         Schedules(server).plan([nightly])

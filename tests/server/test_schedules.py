@@ -14,7 +14,7 @@ from podium.kfp import schedule_files
 from podium.kfp.client import Server
 from podium.kfp.schedule_files import Schedule
 from podium.kfp.schedules import Change, Schedules
-from podium.kfp.versions import upload
+from podium.kfp.versions import ServerPipelines
 
 NIGHTLY = "name: nightly\npipeline: hello-world\ncron: 0 0 3 * * *\nparameters: {rounds: 5}\n"
 
@@ -36,7 +36,7 @@ def applied(server: Server, schedule: Schedule) -> str:
 def test_applying_twice_changes_nothing_the_second_time(
     server: Server, world: KfpWorld, nightly: Schedule
 ) -> None:
-    version = upload(server, HELLO)
+    version = ServerPipelines(server).upload(HELLO)
     assert applied(server, nightly) == "create"
     assert applied(server, nightly) == "keep"
     (there,) = world.recurring.values()
@@ -49,9 +49,9 @@ def test_applying_twice_changes_nothing_the_second_time(
 def test_latest_is_pinned_and_a_newer_version_is_drift(
     server: Server, world: KfpWorld, nightly: Schedule
 ) -> None:
-    first = upload(server, HELLO)
+    first = ServerPipelines(server).upload(HELLO)
     applied(server, nightly)
-    second = upload(server, HELLO.replace("3", "4"))
+    second = ServerPipelines(server).upload(HELLO.replace("3", "4"))
     (change,) = Schedules(server).plan([nightly])
     assert change.action == "replace"
     assert change.differences == (f"version: {first.name} -> {second.name}",)
@@ -61,15 +61,15 @@ def test_latest_is_pinned_and_a_newer_version_is_drift(
 
 
 def test_a_named_version_stays_whatever_is_uploaded(server: Server) -> None:
-    first = upload(server, HELLO)
-    upload(server, HELLO.replace("3", "4"))
+    first = ServerPipelines(server).upload(HELLO)
+    ServerPipelines(server).upload(HELLO.replace("3", "4"))
     pinned = Schedule(name="nightly", pipeline="hello-world", cron="@daily", version=first.name)
     assert applied(server, pinned) == "create"
     assert applied(server, pinned) == "keep"
 
 
 def test_each_difference_is_shown(server: Server, nightly: Schedule) -> None:
-    upload(server, HELLO)
+    ServerPipelines(server).upload(HELLO)
     applied(server, nightly)
     changed = Schedule(
         name="nightly",
@@ -87,7 +87,7 @@ def test_each_difference_is_shown(server: Server, nightly: Schedule) -> None:
 
 
 def test_another_service_account_is_drift(server: Server, nightly: Schedule) -> None:
-    upload(server, HELLO)
+    ServerPipelines(server).upload(HELLO)
     applied(server, nightly)
     named = Schedule(
         name="nightly",
@@ -105,7 +105,7 @@ def test_another_service_account_is_drift(server: Server, nightly: Schedule) -> 
 def test_a_paused_schedule_is_resumed_not_made_anew(
     server: Server, world: KfpWorld, nightly: Schedule
 ) -> None:
-    upload(server, HELLO)
+    ServerPipelines(server).upload(HELLO)
     applied(server, nightly)
     (before,) = world.recurring
     Schedules(server).pause(nightly.name)
@@ -115,7 +115,7 @@ def test_a_paused_schedule_is_resumed_not_made_anew(
 
 
 def test_two_of_one_name_become_one(server: Server, world: KfpWorld, nightly: Schedule) -> None:
-    version = upload(server, HELLO)
+    version = ServerPipelines(server).upload(HELLO)
     change = Change(
         schedule=nightly, version=version, parameters=nightly.parameters, action="create"
     )
@@ -129,7 +129,7 @@ def test_two_of_one_name_become_one(server: Server, world: KfpWorld, nightly: Sc
 
 
 def test_a_parameter_the_version_lacks_is_refused(server: Server, world: KfpWorld) -> None:
-    upload(server, HELLO)
+    ServerPipelines(server).upload(HELLO)
     for wrong in ({"round": 5}, {"rounds": "5"}):
         with pytest.raises(InvalidInput):
             Schedules(server).plan(

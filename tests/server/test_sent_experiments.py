@@ -11,7 +11,7 @@ from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.runs import ServerRuns
 from podium.kfp.schedules import Schedules
-from podium.kfp.versions import upload
+from podium.kfp.versions import ServerPipelines
 
 pytestmark = pytest.mark.whole
 
@@ -32,7 +32,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_submitted_run_gets_the_text_of_the_experiment(
     server: Server, world: KfpWorld, sweep: Path
 ) -> None:
-    version = upload(server, compile_pipeline("tune_and_promote"))
+    version = ServerPipelines(server).upload(compile_pipeline("tune_and_promote"))
     run = ServerRuns(server).submit(version, [f"experiment={sweep}"], group="podium")
     assert world.runs[run.run_id]["runtime_config"]["parameters"] == {
         "experiment": sweep.read_text()
@@ -45,7 +45,7 @@ def test_a_submitted_run_gets_the_text_of_the_experiment(
 def test_a_schedule_sends_the_experiment_beside_its_file(
     server: Server, world: KfpWorld, sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    upload(server, compile_pipeline("tune_and_promote"))
+    ServerPipelines(server).upload(compile_pipeline("tune_and_promote"))
     file = tmp_path / "nightly.yaml"
     file.write_text(SCHEDULE)
     text = sweep.read_text()
@@ -66,7 +66,7 @@ def test_a_schedule_sends_the_experiment_beside_its_file(
 
 
 def test_a_schedules_values_are_checked_like_a_runs(server: Server, tmp_path: Path) -> None:
-    upload(server, compile_pipeline("tune_and_promote"))
+    ServerPipelines(server).upload(compile_pipeline("tune_and_promote"))
     file = tmp_path / "nightly.yaml"
     file.write_text(SCHEDULE.replace("experiment: mine/sweep.yaml", "max_trials: 0"))
     with pytest.raises(InvalidInput, match=r"nightly: .*max_trials >= 1"):
@@ -78,9 +78,15 @@ def test_a_compiled_path_is_refused_before_the_upload(
 ) -> None:
     compiled = compile_pipeline("tune_and_promote")
     with pytest.raises(InvalidInput, match="experiment is a file's path"):
-        upload(server, compiled.replace("defaultValue: auto\n", f"defaultValue: {sweep}\n"))
+        ServerPipelines(server).upload(
+            compiled.replace("defaultValue: auto\n", f"defaultValue: {sweep}\n")
+        )
     assert not world.pipelines
-    assert upload(server, compile_pipeline("tune_and_promote", [f"experiment={sweep}"])).new
+    assert (
+        ServerPipelines(server)
+        .upload(compile_pipeline("tune_and_promote", [f"experiment={sweep}"]))
+        .new
+    )
 
 
 def test_code_is_stored_when_it_is_sent_and_not_before(
@@ -88,7 +94,9 @@ def test_code_is_stored_when_it_is_sent_and_not_before(
 ) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").write_text("print(1)\n")
-    version = upload(server, compile_pipeline("tune_and_promote", [f"storage={tmp_path}/store"]))
+    version = ServerPipelines(server).upload(
+        compile_pipeline("tune_and_promote", [f"storage={tmp_path}/store"])
+    )
     file = tmp_path / "nightly.yaml"
     file.write_text(SCHEDULE.replace("experiment: mine/sweep.yaml", "code: src"))
     (change,) = Schedules(server).plan(schedule_files.load([file]))

@@ -16,7 +16,7 @@ from podium.kfp.client import Server
 from podium.kfp.runs import ServerRuns
 from podium.kfp.schedule_files import Schedule
 from podium.kfp.schedules import Schedules
-from podium.kfp.versions import upload
+from podium.kfp.versions import ServerPipelines
 
 NIGHTLY = Schedule(
     name="nightly", pipeline="hello-world", cron="0 0 3 * * *", parameters={"rounds": 5}
@@ -32,7 +32,7 @@ def home(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def three(server: Server, world: KfpWorld) -> list[str]:
     """Ids of a run that succeeded, one that failed at its training and one in flight."""
-    version = upload(server, HELLO)
+    version = ServerPipelines(server).upload(HELLO)
     ids = [
         ServerRuns(server)
         .submit(version, [f"rounds={n}"], group="podium", name=f"hello {n}")
@@ -104,7 +104,7 @@ def test_a_run_in_flight_is_stopped_once(kfp: KfpServer, world: KfpWorld, three:
 @pytest.fixture
 def in_flight(server: Server, world: KfpWorld) -> str:
     """Id of the run that the schedule's recurring run has started."""
-    upload(server, HELLO)
+    ServerPipelines(server).upload(HELLO)
     (change,) = Schedules(server).plan([NIGHTLY])
     Schedules(server).apply([change], "podium")
     (recurring,) = world.recurring
@@ -183,7 +183,7 @@ def test_a_refused_change_leaves_the_old_schedule(
 def test_a_refused_service_account_is_named(
     server: Server, world: KfpWorld, rule: str, said: str, hint: str, of: str
 ) -> None:
-    version = upload(server, HELLO)
+    version = ServerPipelines(server).upload(HELLO)
     setattr(world, rule, "steps")
     (change,) = Schedules(server).plan([replace(NIGHTLY, service_account="steps")])
     runs, schedules = ServerRuns(server), Schedules(server)

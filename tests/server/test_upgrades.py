@@ -13,7 +13,7 @@ from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.schedule_files import Schedule
 from podium.kfp.schedules import Schedules
-from podium.kfp.versions import PipelineVersion, upload
+from podium.kfp.versions import PipelineVersion, ServerPipelines
 from podium.models import open_registry
 from podium.models.document import seal, unseal
 
@@ -50,8 +50,7 @@ def old_pipeline() -> str:
 
 
 def test_a_schedule_of_this_podiums_steps_needs_nothing(look: Look, server: Server) -> None:
-    version = upload(
-        server,
+    version = ServerPipelines(server).upload(
         compile_pipeline("train_and_promote", ["epochs=7"], steps_image="host/podium-steps:7"),
     )
     schedule(server, version)
@@ -65,7 +64,7 @@ def test_a_schedule_of_this_podiums_steps_needs_nothing(look: Look, server: Serv
 
 
 def test_a_schedule_of_another_podiums_steps_is_named(look: Look, server: Server) -> None:
-    old = upload(server, old_pipeline())
+    old = ServerPipelines(server).upload(old_pipeline())
     schedule(server, old)
     done = look()
     assert done.exit_code == 1
@@ -74,7 +73,7 @@ def test_a_schedule_of_another_podiums_steps_is_named(look: Look, server: Server
         in done.output
     )
     assert "to do: podium upload train-and-promote, then podium schedule apply" in done.output
-    new = upload(server, compile_pipeline("train_and_promote"))
+    new = ServerPipelines(server).upload(compile_pipeline("train_and_promote"))
     done = look()
     assert f"{old.name}, newest {new.name}: another podium's steps" in done.output
     assert "to do: podium schedule apply" in done.output
@@ -83,7 +82,7 @@ def test_a_schedule_of_another_podiums_steps_is_named(look: Look, server: Server
 def test_a_version_that_is_gone_and_a_foreign_pipeline(
     look: Look, server: Server, world: KfpWorld
 ) -> None:
-    version = upload(server, HELLO)
+    version = ServerPipelines(server).upload(HELLO)
     schedule(server, version)
     assert "not podium's pipeline" in look().output
     (there,) = world.recurring.values()

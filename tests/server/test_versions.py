@@ -16,7 +16,7 @@ from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.definition import Definition
 from podium.kfp.runs import ServerRuns
-from podium.kfp.versions import choose, upload, versions_of
+from podium.kfp.versions import ServerPipelines
 from podium.system import pod
 from podium.training.kept_logs import KeptLogs
 
@@ -34,7 +34,7 @@ schemaVersion: 2.1.0
 
 
 def test_the_same_content_makes_no_second_version(server: Server, world: KfpWorld) -> None:
-    first, second = upload(server, HELLO), upload(server, HELLO)
+    first, second = ServerPipelines(server).upload(HELLO), ServerPipelines(server).upload(HELLO)
     assert first.new
     assert not second.new
     assert first.id == second.id
@@ -43,37 +43,43 @@ def test_the_same_content_makes_no_second_version(server: Server, world: KfpWorl
 
 
 def test_comments_and_order_are_no_change(server: Server) -> None:
-    upload(server, HELLO)
-    assert not upload(
-        server,
-        "# compiled again\nschemaVersion: 2.1.0\n" + HELLO.replace("schemaVersion: 2.1.0", ""),
-    ).new
+    ServerPipelines(server).upload(HELLO)
+    assert (
+        not ServerPipelines(server)
+        .upload(
+            "# compiled again\nschemaVersion: 2.1.0\n" + HELLO.replace("schemaVersion: 2.1.0", ""),
+        )
+        .new
+    )
 
 
 def test_changed_content_is_a_new_version_also_when_reverted(server: Server) -> None:
-    names = [upload(server, text).name[:3] for text in (HELLO, HELLO.replace("3", "4"), HELLO)]
+    names = [
+        ServerPipelines(server).upload(text).name[:3]
+        for text in (HELLO, HELLO.replace("3", "4"), HELLO)
+    ]
     assert names == ["v1-", "v2-", "v3-"]
-    assert choose(server, "hello-world", None).name.startswith("v3-")
+    assert ServerPipelines(server).choose("hello-world", None).name.startswith("v3-")
 
 
 def test_a_list_of_several_pages_is_read_whole(server: Server) -> None:
     for rounds in range(7):
-        upload(server, HELLO.replace("3", str(rounds)))
-    names = [version.name[:2] for version in versions_of(server, "hello-world")]
+        ServerPipelines(server).upload(HELLO.replace("3", str(rounds)))
+    names = [version.name[:2] for version in ServerPipelines(server).versions("hello-world")]
     assert names == ["v7", "v6", "v5", "v4", "v3", "v2", "v1"]
 
 
 def test_a_platform_document_counts_as_content(server: Server) -> None:
     with_platform = HELLO + "---\nplatforms: {kubernetes: {}}\n"
-    assert upload(server, HELLO).new
-    assert upload(server, with_platform).new
-    assert not upload(server, with_platform).new
+    assert ServerPipelines(server).upload(HELLO).new
+    assert ServerPipelines(server).upload(with_platform).new
+    assert not ServerPipelines(server).upload(with_platform).new
 
 
 def test_two_uploads_at_once_end_with_one_version(
     server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = upload(server, HELLO)
+    other = ServerPipelines(server).upload(HELLO)
     hidden = world.versions[other.pipeline_id]
     real = world.upload
 
@@ -83,17 +89,17 @@ def test_two_uploads_at_once_end_with_one_version(
 
     monkeypatch.setattr(world, "upload", late)
     world.versions[other.pipeline_id] = []
-    version = upload(server, HELLO)
+    version = ServerPipelines(server).upload(HELLO)
     assert version.id == other.id
     assert not version.new
 
 
 def test_a_real_pipeline_is_uploaded_and_its_parameters_come_back(server: Server) -> None:
-    assert upload(server, compile_pipeline("train_and_promote")).new
-    assert not upload(server, compile_pipeline("train_and_promote")).new
+    assert ServerPipelines(server).upload(compile_pipeline("train_and_promote")).new
+    assert not ServerPipelines(server).upload(compile_pipeline("train_and_promote")).new
     found = {
         parameter.name: parameter
-        for parameter in choose(server, "train_and_promote", None).parameters()
+        for parameter in ServerPipelines(server).choose("train_and_promote", None).parameters()
     }
     assert found["workers"].type is int
     assert found["hyperparameters"].type is dict
@@ -102,14 +108,14 @@ def test_a_real_pipeline_is_uploaded_and_its_parameters_come_back(server: Server
 
 def test_an_unknown_pipeline_or_version_names_what_there_is(server: Server) -> None:
     with pytest.raises(NotFound, match="no pipeline 'hello'") as nothing:
-        choose(server, "hello", None)
+        ServerPipelines(server).choose("hello", None)
     assert "upload it first" in str(nothing.value.hint)
-    name = upload(server, HELLO).name
+    name = ServerPipelines(server).upload(HELLO).name
     with pytest.raises(NotFound) as other:
-        choose(server, "hello-wrld", None)
+        ServerPipelines(server).choose("hello-wrld", None)
     assert other.value.hint == "did you mean hello-world?"
     with pytest.raises(NotFound, match="no version 'v9'") as version:
-        choose(server, "hello-world", "v9")
+        ServerPipelines(server).choose("hello-world", "v9")
     assert name in str(version.value.hint)
 
 
@@ -173,7 +179,7 @@ def test_a_file_that_is_not_a_compiled_pipeline_is_refused(
     server: Server, world: KfpWorld, text: str
 ) -> None:
     with pytest.raises(InvalidInput):
-        upload(server, text)
+        ServerPipelines(server).upload(text)
     assert not world.pipelines
 
 
@@ -222,7 +228,7 @@ def test_a_server_that_stopped_answering_is_said() -> None:
 
 
 def test_a_run_takes_checked_parameters(server: Server, world: KfpWorld) -> None:
-    version = upload(server, HELLO)
+    version = ServerPipelines(server).upload(HELLO)
     with pytest.raises(InvalidInput, match="no parameter 'round'"):
         ServerRuns(server).submit(version, ["round=5"], group="podium")
     with pytest.raises(InvalidInput, match="rounds is a whole number"):
@@ -271,18 +277,18 @@ def test_the_server_knows_where_a_run_keeps_its_logs(
 def test_bad_values_are_refused_before_a_bundled_pipeline_is_submitted(
     server: Server, world: KfpWorld
 ) -> None:
-    version = upload(server, compile_pipeline("tune_and_promote"))
+    version = ServerPipelines(server).upload(compile_pipeline("tune_and_promote"))
     with pytest.raises(InvalidInput, match="max_trials >= 1"):
         ServerRuns(server).submit(version, ["max_trials=0"], group="podium")
     assert world.runs == {}
-    another = upload(server, HELLO.replace("rounds", "max_trials"))
+    another = ServerPipelines(server).upload(HELLO.replace("rounds", "max_trials"))
     ServerRuns(server).submit(another, ["max_trials=0"], group="podium")
 
 
 def test_a_run_is_followed_task_by_task(
     server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = ServerRuns(server).submit(upload(server, HELLO), [], group="podium")
+    run = ServerRuns(server).submit(ServerPipelines(server).upload(HELLO), [], group="podium")
     world.script = [
         {"state": "RUNNING", "run_details": details(prepare="RUNNING")},
         {"state": "RUNNING", "run_details": details(prepare="SUCCEEDED", train="RUNNING")},
@@ -304,7 +310,7 @@ def test_a_run_is_followed_task_by_task(
 def test_a_failed_or_canceled_run_says_so(
     server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = ServerRuns(server).submit(upload(server, HELLO), [], group="podium")
+    run = ServerRuns(server).submit(ServerPipelines(server).upload(HELLO), [], group="podium")
     world.script = [
         {"state": "FAILED", "run_details": details(prepare="SUCCEEDED", train="FAILED")}
     ]
@@ -331,7 +337,7 @@ def test_a_failed_or_canceled_run_says_so(
 def stored_run(server: Server, world: KfpWorld, folder: Path) -> tuple[Any, KeptLogs]:
     """Submit a run that keeps its logs in a storage that is in reach."""
     run, storage = (
-        ServerRuns(server).submit(upload(server, HELLO), [], group="podium"),
+        ServerRuns(server).submit(ServerPipelines(server).upload(HELLO), [], group="podium"),
         f"file://{folder}/store",
     )
     world.runs[run.run_id]["runtime_config"] = {"parameters": {"storage": storage}}
@@ -391,7 +397,7 @@ def test_a_step_that_never_ran_is_not_quoted(
 
 
 def test_an_exit_handler_hides_no_failure(server: Server, world: KfpWorld) -> None:
-    run = ServerRuns(server).submit(upload(server, HELLO), [], group="podium")
+    run = ServerRuns(server).submit(ServerPipelines(server).upload(HELLO), [], group="podium")
     tasks = {"exit-handler-1": "FAILED", "train": "FAILED", "finish": "SUCCEEDED"}
     world.script = [{"state": "SUCCEEDED", "run_details": details(**tasks)}]
     with pytest.raises(PodiumError, match="failed at exit-handler-1, train"):
@@ -403,7 +409,7 @@ def test_an_exit_handler_hides_no_failure(server: Server, world: KfpWorld) -> No
 def test_a_failed_task_is_named_though_it_is_written_late(
     server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = ServerRuns(server).submit(upload(server, HELLO), [], group="podium")
+    run = ServerRuns(server).submit(ServerPipelines(server).upload(HELLO), [], group="podium")
     late = [{"state": "FAILED", "run_details": details(train="RUNNING")}] * 3
     world.script = [*late, {"state": "FAILED", "run_details": details(train="FAILED")}]
     with pytest.raises(PodiumError, match="failed at train"):

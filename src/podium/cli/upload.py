@@ -20,11 +20,11 @@ from podium.cli.options import (
 from podium.display.terminal import doing, echo, echo_json
 from podium.errors import InvalidInput
 from podium.files.documents import read_text
-from podium.kfp import versions
 from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.definition import is_file
 from podium.kfp.project import Project, choose
+from podium.kfp.versions import ServerPipelines, read_spec
 
 _FREE = {"ignore_unknown_options": True}
 
@@ -60,7 +60,7 @@ def upload(
     pipeline, words, project = choose(pipeline, parameters)
     text = _text(pipeline, words, project, title=name, **images)
     kfp_server = server.open()
-    version = versions.upload(kfp_server, text, name)
+    version = ServerPipelines(kfp_server).upload(text, name)
     link = kfp_server.link(f"pipelines/details/{version.pipeline_id}/version/{version.id}")
     if as_json:
         fields = ("pipeline", "pipeline_id", "name", "id", "created", "digest", "new")
@@ -89,7 +89,7 @@ def _text(
         text = read_text(file)
     except OSError as error:
         raise InvalidInput(f"{pipeline} cannot be read: {error.strerror}") from error
-    versions.read_spec(text, pipeline)
+    read_spec(text, pipeline)
     return text
 
 
@@ -152,11 +152,8 @@ def submit(
     text = _text(pipeline, project=project) if from_file else ""
     runs = server.runs()
     uploaded = project.title if project else pipeline
-    chosen = (
-        versions.upload(runs.server, text)
-        if from_file
-        else versions.choose(runs.server, uploaded, version)
-    )
+    there = ServerPipelines(runs.server)
+    chosen = there.upload(text) if from_file else there.choose(uploaded, version)
     run = runs.submit(
         chosen,
         words,

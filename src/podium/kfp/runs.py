@@ -16,7 +16,7 @@ from podium.kfp.client import Server
 from podium.kfp.code import store_code
 from podium.kfp.project import Project, ServerSettings, read_given
 from podium.kfp.values import PipelineSettings
-from podium.kfp.versions import PipelineVersion, pipeline_names
+from podium.kfp.versions import PipelineVersion, ServerPipelines
 from podium.system.pod import STEPS, has_kubeconfig
 from podium.training.kept_logs import KeptLogs
 
@@ -70,7 +70,7 @@ class ServerRuns:
             NotFound: There is none.
             InvalidInput: Several begin so.
         """
-        return ServerRun.read(self._find(name), pipeline_names(self.server))
+        return ServerRun.read(self._find(name), ServerPipelines(self.server).names())
 
     def _find(self, name: str) -> Any:
         reading, read = f"read run {name}", self.server.runs.run_service_get_run
@@ -93,7 +93,7 @@ class ServerRuns:
 
     def newest(self, limit: int) -> list["ServerRun"]:
         """Return at most so many of the runs, the newest last."""
-        names = pipeline_names(self.server)
+        names = ServerPipelines(self.server).names()
         return [ServerRun.read(run, names) for run in reversed(self._listed(limit))]
 
     def submit(
@@ -316,7 +316,7 @@ class ServerRun:
         """Read a server's answer.
 
         Args:
-            pipelines: Names by id, see pipeline_names.
+            pipelines: Names by id, see ServerPipelines.names.
         """
         reference = run.pipeline_version_reference
         end = (

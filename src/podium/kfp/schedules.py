@@ -19,7 +19,7 @@ from podium.kfp.client import Server
 from podium.kfp.code import store_code
 from podium.kfp.runs import ServerRuns
 from podium.kfp.schedule_files import LATEST, Schedule, check
-from podium.kfp.versions import PipelineVersion, choose, versions_of
+from podium.kfp.versions import PipelineVersion, ServerPipelines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +54,7 @@ class Schedules:
 
     def __init__(self, server: Server) -> None:
         self._server, self._runs = server, ServerRuns(server)
+        self._pipelines = ServerPipelines(server)
 
     def all(self) -> list[dict[str, Any]]:
         """Return each recurring run by name: its ``name``, ``pipeline_id`` and, by the names
@@ -81,8 +82,7 @@ class Schedules:
         ]
 
     def _compare(self, schedule: Schedule, runs: list[Any]) -> Change:
-        version = choose(
-            self._server,
+        version = self._pipelines.choose(
             schedule.pipeline,
             None if schedule.version == LATEST else schedule.version,
         )
@@ -100,7 +100,7 @@ class Schedules:
         wanted, actual = _wanted(change), _settings_of(runs[-1])
         different = [key for key, value in wanted.items() if actual[key] != value]
         if "version" in different:
-            names = {known.id: known.name for known in versions_of(self._server, version.pipeline)}
+            names = {known.id: known.name for known in self._pipelines.versions(version.pipeline)}
             actual["version"], wanted["version"] = (
                 names.get(actual["version"], "of another pipeline"),
                 version.name,

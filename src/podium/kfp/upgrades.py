@@ -8,7 +8,7 @@ from podium.kfp.client import Server
 from podium.kfp.definition import Definition
 from podium.kfp.schedules import Schedules
 from podium.kfp.values import PIPELINES, own_name
-from podium.kfp.versions import PipelineVersion, pipeline_names, versions_of
+from podium.kfp.versions import PipelineVersion, ServerPipelines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +50,12 @@ class Pinned:
         Raises:
             PodiumError: The server does not answer.
         """
-        names, versions, found = pipeline_names(server), dict[str, list[PipelineVersion]](), []
+        pipelines = ServerPipelines(server)
+        names, versions, found = pipelines.names(), dict[str, list[PipelineVersion]](), []
         for schedule in Schedules(server).all():
             pipeline = names.get(schedule["pipeline_id"], "")
             if pipeline and pipeline not in versions:
-                versions[pipeline] = versions_of(server, pipeline)
+                versions[pipeline] = pipelines.versions(pipeline)
             known = versions.get(pipeline, [])
             version = next((each for each in known if each.id == schedule["version"]), None)
             newest = known[0] if known else None

@@ -159,59 +159,6 @@ def _digest_of(spec: Any) -> str:
     ).hexdigest()
 
 
-def pipeline_names(server: Server) -> dict[str, str]:
-    """Return the names of the server's pipelines by id."""
-    listed = server.pages(
-        "list pipelines",
-        server.pipelines.pipeline_service_list_pipelines,
-        "pipelines",
-        namespace=server.namespace,
-    )
-    return {str(known.pipeline_id): str(known.display_name) for known in listed}
-
-
-def _find_pipeline(server: Server, name: str) -> str | None:
-    pipelines = server.pages(
-        f"look for pipeline {name}",
-        server.pipelines.pipeline_service_list_pipelines,
-        "pipelines",
-        namespace=server.namespace,
-        filter=named(name),
-    )
-    return next(
-        (str(pipeline.pipeline_id) for pipeline in pipelines if pipeline.display_name == name), None
-    )
-
-
-def versions_of(server: Server, pipeline: str) -> list[PipelineVersion]:
-    """Return a pipeline's versions, newest first.
-
-    Raises:
-        NotFound: There is no such pipeline; the hint lists those that exist.
-    """
-    for name in (pipeline, pipeline.replace("_", "-")):
-        pipeline_id = _find_pipeline(server, name)
-        if pipeline_id:
-            return _versions(server, name, pipeline_id)
-    names = list(pipeline_names(server).values())
-    hint = suggestion(pipeline, names) if names else "upload it first: podium upload"
-    raise NotFound(f"the server has no pipeline {pipeline!r}", hint)
-
-
-def _versions(server: Server, pipeline: str, pipeline_id: str) -> list[PipelineVersion]:
-    listed = server.pages(
-        f"list versions of {pipeline}",
-        server.pipelines.pipeline_service_list_pipeline_versions,
-        "pipeline_versions",
-        pipeline_id=pipeline_id,
-    )
-    versions = [_version(pipeline, pipeline_id, version) for version in listed]
-    # Two uploads within a second have the same time; the number in the name orders them.
-    return sorted(
-        versions, key=lambda version: (version.created, _number(version.name)), reverse=True
-    )
-
-
 def _version(
     pipeline: str, pipeline_id: str, version: Any, *, new: bool = False
 ) -> PipelineVersion:
@@ -232,60 +179,6 @@ def _number(name: str) -> int:
     return int(match[1]) if match else 0
 
 
-def choose(server: Server, pipeline: str, version: str | None) -> PipelineVersion:
-    """Return a version by its name; None is the newest version.
-
-    Raises:
-        NotFound: There is no such pipeline or version.
-    """
-    versions = versions_of(server, pipeline)
-    names = [known.name for known in versions]
-    if not versions or (version is not None and version not in names):
-        what = f"no version {version!r}" if version else "no version"
-        raise NotFound(
-            f"pipeline {pipeline} has {what}", suggestion(version or "", names) if names else None
-        )
-    return versions[0] if version is None else versions[names.index(version)]
-
-
-def upload(server: Server, text: str, name: str | None = None) -> PipelineVersion:
-    """Upload compiled YAML as a version, unless the newest version has the same content.
-
-    Args:
-        text: The compiled pipeline, one or two YAML documents.
-        name: Name of the pipeline; the compiled one's if None.
-
-    Returns:
-        The version, with new=False if it existed before.
-
-    Raises:
-        InvalidInput: The text is not a compiled pipeline, or the server refuses it.
-    """
-    spec = read_spec(text)
-    pipeline = name or str(_pipeline_spec(spec)["pipelineInfo"]["name"])
-    _check_defaults(_pipeline_spec(spec))
-    pipeline_id = _find_pipeline(server, pipeline) or _make(server, pipeline)
-    present = _versions(server, pipeline, pipeline_id)
-    digest = _digest_of(spec)
-    if present and present[0].digest == digest:
-        return present[0]
-    version = f"v{max((_number(earlier.name) for earlier in present), default=0) + 1}-{digest[:8]}"
-    with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch, "pipeline.yaml")
-        file.write_text(text)
-        try:
-            made = server.call(
-                f"upload {pipeline} {version}",
-                server.uploads.upload_pipeline_version,
-                uploadfile=str(file),
-                name=version,
-                pipelineid=pipeline_id,
-            )
-        except Conflict:  # another process uploaded the same content at the same time
-            return choose(server, pipeline, version)
-    return _version(pipeline, pipeline_id, made, new=True)
-
-
 def _check_defaults(spec: Mapping[str, Any]) -> None:
     """Refuse a file's path as the default of our pipeline's Experiment: the step's pod does not
     have the file."""
@@ -298,13 +191,126 @@ def _check_defaults(spec: Mapping[str, Any]) -> None:
         )
 
 
-def _make(server: Server, pipeline: str) -> str:
-    from kfp_server_api import V2beta1Pipeline
+class ServerPipelines:
+    """The pipelines of a server, and their versions."""
 
-    body = V2beta1Pipeline(display_name=pipeline, name=pipeline, namespace=server.namespace)
-    create = server.pipelines.pipeline_service_create_pipeline
-    try:
-        made = server.call(f"create pipeline {pipeline}", create, pipeline=body)
-    except Conflict:
-        return str(_find_pipeline(server, pipeline))
-    return str(made.pipeline_id)
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def names(self) -> dict[str, str]:
+        """Return the names of the server's pipelines by id."""
+        listed = self.server.pages(
+            "list pipelines",
+            self.server.pipelines.pipeline_service_list_pipelines,
+            "pipelines",
+            namespace=self.server.namespace,
+        )
+        return {str(known.pipeline_id): str(known.display_name) for known in listed}
+
+    def _find(self, name: str) -> str | None:
+        pipelines = self.server.pages(
+            f"look for pipeline {name}",
+            self.server.pipelines.pipeline_service_list_pipelines,
+            "pipelines",
+            namespace=self.server.namespace,
+            filter=named(name),
+        )
+        return next(
+            (str(pipeline.pipeline_id) for pipeline in pipelines if pipeline.display_name == name),
+            None,
+        )
+
+    def versions(self, pipeline: str) -> list[PipelineVersion]:
+        """Return a pipeline's versions, newest first.
+
+        Raises:
+            NotFound: There is no such pipeline; the hint lists those that exist.
+        """
+        for name in (pipeline, pipeline.replace("_", "-")):
+            pipeline_id = self._find(name)
+            if pipeline_id:
+                return self._versions(name, pipeline_id)
+        names = list(self.names().values())
+        hint = suggestion(pipeline, names) if names else "upload it first: podium upload"
+        raise NotFound(f"the server has no pipeline {pipeline!r}", hint)
+
+    def _versions(self, pipeline: str, pipeline_id: str) -> list[PipelineVersion]:
+        listed = self.server.pages(
+            f"list versions of {pipeline}",
+            self.server.pipelines.pipeline_service_list_pipeline_versions,
+            "pipeline_versions",
+            pipeline_id=pipeline_id,
+        )
+        versions = [_version(pipeline, pipeline_id, version) for version in listed]
+        # Two uploads within a second have the same time; the number in the name orders them.
+        return sorted(
+            versions, key=lambda version: (version.created, _number(version.name)), reverse=True
+        )
+
+    def choose(self, pipeline: str, version: str | None) -> PipelineVersion:
+        """Return a version by its name; None is the newest version.
+
+        Raises:
+            NotFound: There is no such pipeline or version.
+        """
+        versions = self.versions(pipeline)
+        names = [known.name for known in versions]
+        if not versions or (version is not None and version not in names):
+            what = f"no version {version!r}" if version else "no version"
+            raise NotFound(
+                f"pipeline {pipeline} has {what}",
+                suggestion(version or "", names) if names else None,
+            )
+        return versions[0] if version is None else versions[names.index(version)]
+
+    def upload(self, text: str, name: str | None = None) -> PipelineVersion:
+        """Upload compiled YAML as a version, unless the newest version has the same content.
+
+        Args:
+            text: The compiled pipeline, one or two YAML documents.
+            name: Name of the pipeline; the compiled one's if None.
+
+        Returns:
+            The version, with new=False if it existed before.
+
+        Raises:
+            InvalidInput: The text is not a compiled pipeline, or the server refuses it.
+        """
+        spec = read_spec(text)
+        pipeline = name or str(_pipeline_spec(spec)["pipelineInfo"]["name"])
+        _check_defaults(_pipeline_spec(spec))
+        pipeline_id = self._find(pipeline) or self._make(pipeline)
+        present = self._versions(pipeline, pipeline_id)
+        digest = _digest_of(spec)
+        if present and present[0].digest == digest:
+            return present[0]
+        version = (
+            f"v{max((_number(earlier.name) for earlier in present), default=0) + 1}-{digest[:8]}"
+        )
+        with tempfile.TemporaryDirectory() as scratch:
+            file = Path(scratch, "pipeline.yaml")
+            file.write_text(text)
+            try:
+                made = self.server.call(
+                    f"upload {pipeline} {version}",
+                    self.server.uploads.upload_pipeline_version,
+                    uploadfile=str(file),
+                    name=version,
+                    pipelineid=pipeline_id,
+                )
+            except Conflict:  # another process uploaded the same content at the same time
+                return self.choose(pipeline, version)
+        return _version(pipeline, pipeline_id, made, new=True)
+
+    def _make(self, pipeline: str) -> str:
+        from kfp_server_api import V2beta1Pipeline
+
+        body = V2beta1Pipeline(
+            display_name=pipeline, name=pipeline, namespace=self.server.namespace
+        )
+        create = self.server.pipelines.pipeline_service_create_pipeline
+        try:
+            made = self.server.call(f"create pipeline {pipeline}", create, pipeline=body)
+        except Conflict:
+            return str(self._find(pipeline))
+        return str(made.pipeline_id)
