@@ -18,7 +18,7 @@ from podium.cli import app
 from podium.cluster.local.store import Store
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.manifests.experiment import load
-from podium.runner.record import RunRecord, StepRecord, annotate, locked
+from podium.runner.record import Annotations, RunRecord, StepRecord, locked
 from podium.runner.runs import Runs
 
 EVIL = "\x1b]0;owned\x07\x1b[2J"
@@ -479,7 +479,9 @@ def test_tags_of_many_writers_are_all_kept(home: Path) -> None:
 
     def write(number: int) -> None:
         for turn in range(5):
-            annotate(run.directory, lambda written, tag=f"t{number}-{turn}": written.tagged([tag]))  # type: ignore[misc]
+            Annotations.edit(
+                run.directory, lambda written, tag=f"t{number}-{turn}": written.tagged([tag])
+            )  # type: ignore[misc]
             record.save()
 
     with ThreadPoolExecutor(8) as pool:

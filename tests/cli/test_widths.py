@@ -14,7 +14,7 @@ from podium.cli.runs import _drawn
 from podium.cluster.local.store import Store
 from podium.display.tables import Row, table
 from podium.manifests.experiment import load
-from podium.runner.record import RunRecord, StepRecord, annotate
+from podium.runner.record import Annotations, RunRecord, StepRecord
 
 NAME = "sweep-0449dbba0d-a-long-name"
 PARAMETERS = {
@@ -159,7 +159,7 @@ def two_runs(tmp_path: Path) -> Path:
         RunRecord(id=name, pipeline="own.py", directory=directory, parameters=parameters, state="succeeded",
                   steps={"train": StepRecord(title="Train", state="succeeded", seconds=2.0)},
                   outputs={"summary": "a result in many words, " * 8}).save()  # fmt: skip
-    annotate(
+    Annotations.edit(
         directory,
         lambda written: written.noted("a note of many words " * 9).tagged(
             f"a-long-tag-{n}" for n in range(8)

@@ -20,7 +20,7 @@ from handmade import SHAPES, npy, shapes_model
 import podium
 from podium.api.cluster_spec import ClusterSpec
 from podium.models import open_registry
-from podium.runner.record import RunRecord, StepRecord, annotate
+from podium.runner.record import Annotations, RunRecord, StepRecord
 
 pytestmark = pytest.mark.whole
 
@@ -62,7 +62,7 @@ def home(home: Path) -> Path:
         (directory / "logs" / "train.log").write_text(
             "".join(f"epoch={n}\n" for n in range(300)) + f"{EVIL}\n"
         )
-    annotate(directory, lambda written: written.noted("the better one").tagged(["kept"]))
+    Annotations.edit(directory, lambda written: written.noted("the better one").tagged(["kept"]))
     return home
 
 

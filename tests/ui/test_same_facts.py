@@ -13,7 +13,7 @@ import podium
 from podium.api.cluster_spec import ClusterSpec
 from podium.cli import app
 from podium.mcp.look import Look
-from podium.runner.record import RunRecord, StepRecord, annotate
+from podium.runner.record import Annotations, RunRecord, StepRecord
 
 
 def shell(*words: str) -> Any:
@@ -66,7 +66,7 @@ def test_a_run_is_the_same_everywhere(home: Path, look: Look, visitor: httpx.Cli
     record = RunRecord(id=directory.name, pipeline="own.py", directory=directory, steps=steps)
     record.state, record.parameters = "failed", {"lr": 0.5}
     record.save()
-    annotate(directory, lambda written: written.noted("the better one").tagged(["kept"]))
+    Annotations.edit(directory, lambda written: written.noted("the better one").tagged(["kept"]))
     facts = plain(podium.runs()["latest"].to_json())
     assert facts["result"] == 'ValueError: no such column, in "Train"'
     assert [step["seconds"] for step in facts["steps"].values()] == [2.0, None]

@@ -25,6 +25,7 @@ from podium.kfp import definition
 from podium.runner import child, interpreter, process, record, run as runs, step_process
 from podium.runner.messages import Order
 from podium.runner.record import RunRecord
+from podium.system import processes
 from podium.system.settings import FAILURE
 
 KINDS = (
@@ -474,6 +475,7 @@ class RunsUniverse:
         os = _Os(machine, self.told)
         replaced: list[tuple[Any, str, Any]] = [
             (process, "os", os),
+            (processes, "os", os),
             (process, "subprocess", _Replaced(real_subprocess, Popen=self._start_child)),
             (process, "SimpleQueue", SimpleQueue),
             (process, "atexit", _Replaced(None, register=self._at_exit, unregister=self._no_exit)),

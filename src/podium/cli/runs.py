@@ -274,10 +274,10 @@ def _tag(name: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
       podium runs tag latest baseline
       podium runs tag latest baseline --remove
     """
-    from podium.runner.record import annotate
+    from podium.runner.record import Annotations
 
     run = podium.runs()[name]
-    now = annotate(
+    now = Annotations.edit(
         run.directory, lambda written: written.untagged(tags) if remove else written.tagged(tags)
     ).tags
     output(as_json, {"run": run.id, "tags": now})

@@ -15,12 +15,10 @@ import tarfile
 import tempfile
 import venv
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 from podium.code.reference import MOST_BYTES, MOST_FILES, Code, goes_in_circles
 from podium.errors import Damaged, InvalidInput, PodiumError
-from podium.storage import connect
 
 _REQUIREMENTS = "requirements.txt"
 
@@ -39,8 +37,13 @@ def _main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     try:
         code = Code.parse(options.uri)
-        folder = unpack(fetch(code, options.digest), _new_folder(), options.uri)
-        env = _environment(folder, os.environ)
+        # The working directory goes when a job is deleted.
+        here = Path.cwd() if os.access(".", os.W_OK) else None
+        content = code.fetch(options.digest)  # first: a directory is made for what is there
+        folder = Path(tempfile.mkdtemp(prefix="code-", dir=here))
+        unpack(content, folder, options.uri)
+        path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")]))
+        env = {**os.environ, "PYTHONPATH": path}
         if options.install_requirements:
             env = _install(folder, env)
         os.chdir(folder)
@@ -49,29 +52,6 @@ def _main(argv: Sequence[str]) -> int:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code
     return 0
-
-
-def fetch(code: Code, digest: str) -> bytes:
-    """Return the archive's bytes.
-
-    Raises:
-        NotFound: There is no such archive.
-        Damaged: It is not what was packed.
-    """
-    content = connect(code.storage).get(code.key)
-    actual = sha256(content).hexdigest()
-    if actual != digest:
-        raise Damaged(
-            f"{code.uri} has sha256 {actual}, not {digest}",
-            "pack the code again: name its directory",
-        )
-    return content
-
-
-def _new_folder() -> Path:
-    # The working directory goes when a job is deleted.
-    here = Path.cwd() if os.access(".", os.W_OK) else None
-    return Path(tempfile.mkdtemp(prefix="code-", dir=here))
 
 
 def unpack(content: bytes, folder: Path, name: str) -> Path:
@@ -141,11 +121,6 @@ def _check_link(folder: Path, entry: tarfile.TarInfo, name: str) -> None:
             f"{name} holds the link {entry.name!r}, which {wrong}",
             "pack the code again: name its directory",
         )
-
-
-def _environment(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
-    path = os.pathsep.join(filter(None, [str(folder), env.get("PYTHONPATH", "")]))
-    return {**env, "PYTHONPATH": path}
 
 
 def _install(folder: Path, env: Mapping[str, str]) -> dict[str, str]:

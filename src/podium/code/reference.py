@@ -4,10 +4,12 @@ unpacking."""
 import errno
 import re
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Self
 
-from podium.errors import InvalidInput
+from podium.errors import Damaged, InvalidInput
+from podium.storage import connect
 
 FOLDER = "code"
 """Prefix of the archives in a storage."""
@@ -35,6 +37,25 @@ class Code:
     @property
     def uri(self) -> str:
         return f"{self.storage}/{self.key}"
+
+    def fetch(self, digest: str = "") -> bytes:
+        """Return the archive's bytes.
+
+        Args:
+            digest: sha256 of what was packed; that of the URI if empty.
+
+        Raises:
+            NotFound: There is no such archive.
+            Damaged: It is not what was packed.
+        """
+        content, wanted = connect(self.storage).get(self.key), digest or self.digest
+        actual = sha256(content).hexdigest()
+        if actual != wanted:
+            raise Damaged(
+                f"{self.uri} has sha256 {actual}, not {wanted}",
+                "pack the code again: name its directory",
+            )
+        return content
 
     @classmethod
     def parse(cls, uri: str) -> Self:

@@ -132,8 +132,8 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
     Args:
         values: The parameters of one of podium's pipelines; an older version of it on a server may
             lack some.
-        here: Whether the steps run on this machine, so that a metric of the user's own must be on
-            it.
+        here: Whether the steps run on this machine, so that a metric of the user's own, and MLflow
+            if runs are logged to it, must be on it.
 
     Raises:
         InvalidInput: A value breaks its rule, or there is no such Experiment.
@@ -152,7 +152,7 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
         rule.require_ready()
     _check_bounds(rule, experiment)
     _check_columns(rule, settings.data)
-    check_tracking(values.get("tracking") or "")
+    check_tracking(values.get("tracking") or "", here=here)
     _check_metric(values.get("metric") or "", rule, settings.data, experiment, here=here)
     if values.get("model_name"):
         check_name("model name", values["model_name"])

@@ -10,7 +10,7 @@ from podium.mcp.look import Answer, Look
 from podium.models.decision import Promotion
 from podium.models.model import Model
 from podium.runner.detached import begin
-from podium.runner.record import Annotations, annotate
+from podium.runner.record import Annotations
 
 _BY_TOOL = "by a tool of podium mcp"
 """Reason for the history where the model gives none."""
@@ -178,7 +178,7 @@ class Change:
                 written = written.noted(note)
             return written if tags is None else replace(written, tags=()).tagged(tags)
 
-        after = change(before) if dry_run else annotate(chosen.directory, change)
+        after = change(before) if dry_run else Annotations.edit(chosen.directory, change)
         return {
             "dry_run": dry_run,
             "run": chosen.id,

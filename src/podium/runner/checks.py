@@ -20,7 +20,6 @@ from podium.manifests.experiment import Experiment, check
 from podium.manifests.experiment.build import flags_of
 from podium.manifests.experiment.trainer import flag_name
 from podium.models import PromotionRule
-from podium.models.mlflow import check_tracking
 from podium.trainer import networks
 from podium.trainer.config import TrainConfig, check_library, parse
 from podium.trainer.task import read
@@ -58,7 +57,6 @@ def check_here(values: Mapping[str, Any], code: str = "") -> None:
         info = check_data(settings.data, storage=storage_of, columns=columns, **names)
         known = (info.meaning, info.kind) if info else (settings.data.kind, "")
         settings = settings.with_data(*known)
-    check_tracking(values.get("tracking") or "", here=True)
     with cluster.connect(values["cluster"]) as opened:
         if isinstance(opened, LocalCluster):
             _check_jobs(settings, info)

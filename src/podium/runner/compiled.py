@@ -229,12 +229,11 @@ def command_of(
         part = json.loads(word) if _STRUCTURE.match(word) else word
         chosen = _chosen(part, executor_input.get("inputs", {}))
         texts = chosen if isinstance(chosen, list) else [chosen]
-        found += [resolved(each, executor_input, constants) for each in texts]
+        found += [_resolved(each, executor_input, constants) for each in texts]
     return found
 
 
-def resolved(text: str, executor_input: Mapping[str, Any], constants: Constants) -> str:
-    """Return a text with its placeholders replaced, once: those in a value stay."""
+def _resolved(text: str, executor_input: Mapping[str, Any], constants: Constants) -> str:
 
     def value(match: re.Match[str]) -> str:
         path = _PART.findall(match[1])
@@ -249,16 +248,14 @@ def resolved(text: str, executor_input: Mapping[str, Any], constants: Constants)
     return _PLACEHOLDER.sub(value, text)
 
 
-def resolved_within(value: Any, executor_input: Mapping[str, Any], constants: Constants) -> Any:
-    """Return a value with the placeholders of all its texts replaced, inside of dicts and lists
-    too; keys stay."""
+def resolved(value: Any, executor_input: Mapping[str, Any], constants: Constants) -> Any:
+    """Return a value with the placeholders of all its texts replaced, once: inside of dicts and
+    lists too; keys stay."""
     if isinstance(value, dict):
-        return {
-            key: resolved_within(part, executor_input, constants) for key, part in value.items()
-        }
+        return {key: resolved(part, executor_input, constants) for key, part in value.items()}
     if isinstance(value, list):
-        return [resolved_within(part, executor_input, constants) for part in value]
-    return resolved(value, executor_input, constants) if isinstance(value, str) else value
+        return [resolved(part, executor_input, constants) for part in value]
+    return _resolved(value, executor_input, constants) if isinstance(value, str) else value
 
 
 def as_text(value: Any) -> str:

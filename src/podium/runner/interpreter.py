@@ -22,7 +22,7 @@ from podium.runner.compiled import (
     Path_,
     as_text,
     in_order,
-    resolved_within,
+    resolved,
 )
 from podium.runner.kubernetes_settings import NameOf, Provider
 from podium.runner.messages import Order
@@ -444,7 +444,7 @@ def _inputs(
     plain = {"inputs": {"parameterValues": dict(found.parameters)}}
     for name, source in sources.get("parameters", {}).items():
         if name in found.parameters and "runtimeValue" in source:
-            found.parameters[name] = resolved_within(found.parameters[name], plain, constants)
+            found.parameters[name] = resolved(found.parameters[name], plain, constants)
     _add_defaults(component, found)
     _convert(constants["pipeline_task_name"], component, found)
     return found

@@ -54,6 +54,30 @@ class Annotations:
         note = parse(str, record.get("note", ""), name, "note")
         return cls(note=note, tags=parse(tuple[str, ...], record.get("tags", []), name, "tags"))
 
+    @classmethod
+    def edit(
+        cls, directory: Path, change: Callable[["Annotations"], "Annotations"]
+    ) -> "Annotations":
+        """Change the annotations of a run, whether it runs or not; nothing else in its record is
+        touched.
+
+        Raises:
+            NotFound: There is no such run.
+            InvalidInput: Its record is damaged, or the change is refused.
+        """
+        path = directory / "run.json"
+        # There is one: else its lock would appear in a directory that is no run's.
+        _record(directory)
+        with _editing(directory):
+            record = _record(directory)
+            changed = change(cls._of(record, str(path)))
+            with appearing(path) as draft:
+                draft.write_text(
+                    json.dumps({**record, "note": changed.note, "tags": changed.tags}, indent=1)
+                    + "\n"
+                )
+        return changed
+
     def noted(self, text: str) -> "Annotations":
         """Return them with another note; empty for none.
 
@@ -96,26 +120,6 @@ def _editing(directory: Path) -> Iterator[None]:
     with (directory / EDIT_LOCK).open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def annotate(directory: Path, change: Callable[[Annotations], Annotations]) -> Annotations:
-    """Change the annotations of a run, whether it runs or not; nothing else in its record is
-    touched.
-
-    Raises:
-        NotFound: There is no such run.
-        InvalidInput: Its record is damaged, or the change is refused.
-    """
-    path = directory / "run.json"
-    _record(directory)  # there is one: else its lock would appear in a directory that is no run's
-    with _editing(directory):
-        record = _record(directory)
-        changed = change(Annotations._of(record, str(path)))
-        with appearing(path) as draft:
-            draft.write_text(
-                json.dumps({**record, "note": changed.note, "tags": changed.tags}, indent=1) + "\n"
-            )
-    return changed
 
 
 def _record(directory: Path) -> dict[str, Any]:

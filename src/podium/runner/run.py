@@ -32,7 +32,7 @@ from podium.runner.process import (
     stop_elsewhere,
 )
 from podium.runner.progress import progress, steps_as_html
-from podium.runner.record import Annotations, RunRecord, StepRecord, annotate, check_step
+from podium.runner.record import Annotations, RunRecord, StepRecord, check_step
 from podium.storage import absolute, local_path
 from podium.system.arguments import checked
 from podium.system.settings import Settings
@@ -137,7 +137,7 @@ class Run:
 
     @note.setter
     def note(self, note: str) -> None:
-        annotate(self.directory, lambda written: written.noted(note))
+        Annotations.edit(self.directory, lambda written: written.noted(note))
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ class Run:
 
     @tags.setter
     def tags(self, tags: str | Iterable[str]) -> None:
-        annotate(self.directory, lambda written: replace(written, tags=()).tagged(tags))
+        Annotations.edit(self.directory, lambda written: replace(written, tags=()).tagged(tags))
 
     @property
     def steps(self) -> dict[str, str]:

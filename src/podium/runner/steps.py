@@ -15,7 +15,7 @@ from podium.code.reference import FOLDER, SUFFIX
 from podium.errors import Failed, InvalidInput
 from podium.files.documents import read_json, with_whole_numbers
 from podium.files.drafts import appearing
-from podium.runner.compiled import Constants, command_of, resolved, resolved_within
+from podium.runner.compiled import Constants, command_of, resolved
 from podium.system.settings import STEPS_IMAGE, TRAINER_IMAGE
 
 OUTPUT = "executor_output.json"
@@ -160,9 +160,7 @@ class Step:
         uri = resolved(str(uri), self.executor_input, self.constants).removeprefix("file://")
         if "://" not in uri and not os.path.exists(uri):
             raise Failed(f"there is nothing at {uri}, which step {self.name} imports")
-        metadata = resolved_within(
-            importer.get("metadata", {}), self.executor_input, self.constants
-        )
+        metadata = resolved(importer.get("metadata", {}), self.executor_input, self.constants)
         artifact = {
             "name": "artifact",
             "type": importer.get("typeSchema", {}),

@@ -16,7 +16,6 @@ from podium.errors import NotFound, PodiumError
 from podium.files.documents import read_json
 from podium.kfp.code import store_code, with_code
 from podium.runner.record import PREPARING, RunRecord
-from podium.storage import connect
 from podium.system.settings import STORAGE, Settings
 from podium.training.dataset import DataSettings
 
@@ -85,8 +84,7 @@ def _code_changed(run: RunRecord, code: Mapping[str, str], begin: str, said: lis
 
 def _changed_files(before: Any, now: Bundle) -> list[str]:
     with suppress(PodiumError, OSError, EOFError, tarfile.TarError):
-        code = Code.parse(str(before))
-        return now.changed_since(connect(code.storage).get(code.key))
+        return now.changed_since(Code.parse(str(before)).fetch())
     return []
 
 

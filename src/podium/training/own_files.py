@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from podium.code.__main__ import fetch, unpack
+from podium.code.__main__ import unpack
 from podium.code.reference import Code
 from podium.prediction.command import FILE
 from podium.prediction.directory import ModelDirectory
@@ -29,7 +29,7 @@ def complete(directory: ModelDirectory, target: LaunchTarget) -> None:
         if target.code:
             code = Code.parse(target.code)
             with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-                root = unpack(fetch(code, code.digest), Path(scratch).resolve(), code.uri)
+                root = unpack(code.fetch(), Path(scratch).resolve(), code.uri)
                 for file in _named(target.predict, root):
                     directory.put(file.relative_to(root).as_posix(), file)
         directory.put(FILE, json.dumps({"predict": list(target.predict)}).encode())

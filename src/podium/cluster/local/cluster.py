@@ -244,7 +244,9 @@ class LocalCluster(Cluster):
             replica.role: plan_pod(replica.pod, self.runtime.images) for replica in job.replicas
         }
         threads_per_process(job)
-        _check_environment(plans)
+        for plan in plans.values():  # the errors of an environment before anything is stored
+            for container in (*plan.init, plan.main):
+                container_environment(container, _NOBODY, {}, 1, str)
         return job, plans
 
     def with_entrypoints(self, job: Workload) -> Workload:
@@ -329,13 +331,6 @@ def _replica_status(record: Mapping[str, Any], alive: bool) -> ReplicaStatus:
         started=record.get("started", ""),
         pid=record["pid"] if alive else None,
     )
-
-
-def _check_environment(plans: Mapping[str, PodPlan]) -> None:
-    # Its errors are raised before anything is stored.
-    for plan in plans.values():
-        for container in (*plan.init, plan.main):
-            container_environment(container, _NOBODY, {}, 1, str)
 
 
 def _ignored(job: Workload, plans: Mapping[str, PodPlan]) -> list[str]:

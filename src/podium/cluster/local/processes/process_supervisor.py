@@ -16,7 +16,13 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from podium.system.processes import adopt_orphans, die_with_parent, exit_code, kill_children
+from podium.system.processes import (
+    adopt_orphans,
+    die_with_parent,
+    exit_code,
+    kill_children,
+    signal_group,
+)
 
 GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL when the caller has vanished."""
@@ -133,8 +139,7 @@ class ProcessSupervisor:
 
     def _signal(self, number: int) -> None:
         if self.process:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process, number)
+            signal_group(self.process, number)
 
 
 def _become(request: dict[str, Any], ready: int) -> NoReturn:
