@@ -25,75 +25,55 @@ from podium.system.plugins import Table, blame
 _MORE = "More"
 """Commands that few people need: the first screen only names them."""
 
-# heading of `podium --help` -> command -> (module in podium.cli, object in it, line shown)
-GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
+GROUPS: dict[str, dict[str, str]] = {
     "Start": {
-        "init": ("init", "init", "Create a small project to start from."),
-        "run": ("run", "run", "Run a pipeline on this machine, no cluster needed."),
-        "tune": ("tune", "tune", "Search for the best flags of any script, without YAML."),
-        "predict": (
-            "predict",
-            "predict",
-            "Predict new pictures, rows or sentences with the champion.",
-        ),
-        "serve": ("serve", "serve", "Serve the champion over HTTP."),
+        "init": "Create a small project to start from.",
+        "run": "Run a pipeline on this machine, no cluster needed.",
+        "tune": "Search for the best flags of any script, without YAML.",
+        "predict": "Predict new pictures, rows or sentences with the champion.",
+        "serve": "Serve the champion over HTTP.",
     },
     "Inspect": {
-        "ui": ("ui", "ui", "Show runs, sweeps and models in a browser, as they change."),
-        "runs": ("runs", "runs", "List, compare, resume and remove runs on this machine."),
-        "models": ("models", "models", "List, compare, promote, roll back and verify models."),
-        "experiment": (
-            "experiment",
-            "experiment",
-            "Run a Katib Experiment YAML, on this machine or on a cluster.",
-        ),
+        "ui": "Show runs, sweeps and models in a browser, as they change.",
+        "runs": "List, compare, resume and remove runs on this machine.",
+        "models": "List, compare, promote, roll back and verify models.",
+        "experiment": "Run a Katib Experiment YAML, on this machine or on a cluster.",
     },
     "Data": {
-        "data": ("data", "data", "Prepare and inspect datasets."),
-        "storage": (
-            "storage",
-            "storage",
-            "Check a bucket or directory, copy data into it and out of it.",
-        ),
+        "data": "Prepare and inspect datasets.",
+        "storage": "Check a bucket or directory, copy data into it and out of it.",
     },
     "Cluster": {
-        "compile": ("run", "compile_", "Compile a pipeline to YAML for the Kubeflow Pipelines UI."),
-        "upload": ("upload", "upload", "Upload a pipeline to a Kubeflow Pipelines server."),
-        "submit": ("upload", "submit", "Run an uploaded pipeline on a Kubeflow Pipelines server."),
-        "schedule": ("schedule", "schedule", "Manage recurring runs on the server by YAML files."),
+        "compile": "Compile a pipeline to YAML for the Kubeflow Pipelines UI.",
+        "upload": "Upload a pipeline to a Kubeflow Pipelines server.",
+        "submit": "Run an uploaded pipeline on a Kubeflow Pipelines server.",
+        "schedule": "Manage recurring runs on the server by YAML files.",
     },
     "Diagnose": {
-        "doctor": (
-            "doctor",
-            "doctor",
-            "Find out why metrics do not arrive: logs, commands, manifests, namespaces.",
-        ),
+        "doctor": "Find out why metrics do not arrive: logs, commands, manifests, namespaces.",
     },
     _MORE: {
-        "watch": ("watch", "watch", "Run a command whenever data change."),
-        "job": (
-            "job",
-            "job",
-            "Run the YAML of a PyTorchJob, TrainJob or Job, on this machine or on a cluster.",
-        ),
-        "mcp": ("mcp", "mcp", "Offer runs, sweeps and models to a language model's program."),
-        "upgrade": (
-            "upgrade",
-            "upgrade",
-            "Look whether registry and schedules are those of this podium.",
-        ),
-        "reap": ("reap", "reap", "List and delete jobs whose pipeline run is over."),
-        "migrate": (
-            "migrate",
-            "migrate_",
-            "Write PyTorchJobs, Jobs and the trials of Experiments as TrainJobs.",
-        ),
-        "engine": ("engine", "engine", "Run the Experiments of a cluster that has no Katib."),
+        "watch": "Run a command whenever data change.",
+        "job": "Run the YAML of a PyTorchJob, TrainJob or Job, on this machine or on a cluster.",
+        "mcp": "Offer runs, sweeps and models to a language model's program.",
+        "upgrade": "Look whether registry and schedules are those of this podium.",
+        "reap": "List and delete jobs whose pipeline run is over.",
+        "migrate": "Write PyTorchJobs, Jobs and the trials of Experiments as TrainJobs.",
+        "engine": "Run the Experiments of a cluster that has no Katib.",
     },
 }
+"""By the heading of `podium --help`, each command and its line."""
+
+_OBJECTS = {
+    "compile": ("run", "compile_"),
+    "submit": ("upload", "submit"),
+    "migrate": ("migrate", "migrate_"),
+}
+"""Module in podium.cli and object in it, of commands whose names are not those of both."""
+
 COMMANDS = Table[Any](
     "commands",
-    {name: found for group in GROUPS.values() for name, found in group.items()},
+    {name: line for group in GROUPS.values() for name, line in group.items()},
     click.Command,
 )
 """Those of other distributions are click's commands themselves."""
@@ -135,7 +115,7 @@ class _LazyGroup(click.Group):
         found = COMMANDS[name]
         if isinstance(found, click.Command):
             return found
-        module, attribute, _ = found
+        module, attribute = _OBJECTS.get(name, (name, name))
         command = getattr(import_module(f"podium.cli.{module}"), attribute)
         assert isinstance(command, click.Command)
         return command
@@ -158,7 +138,7 @@ class _LazyGroup(click.Group):
                 if heading == _MORE:
                     formatter.write_text(f"{', '.join(commands)}: see podium COMMAND --help")
                 else:
-                    formatter.write_dl([(name, line) for name, (_, _, line) in commands.items()])
+                    formatter.write_dl(list(commands.items()))
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -301,19 +301,15 @@ def _stop(name: str, server: ServerOptions) -> None:
     from podium.runner.run import Run
 
     run = _here_or_on(server, name)
-    if isinstance(run, Run):
-        if run.state != "running":
-            echo(f"run {run.id} is over: {run.state}", err=True)
-            return
+    if run.state != "running" if isinstance(run, Run) else run.is_over:
+        echo(f"run {run.id} is over: {run.state}", err=True)
+    elif isinstance(run, Run):
         with doing(f"stopping {run.id}"):
             run.stop()
         echo(f"run {run.id} is {run.state}; continue with: {run.record.resume_command}", err=True)
-        return
-    if run.is_over:
-        echo(f"run {run.id} is over: {run.state}", err=True)
-        return
-    server.runs().terminate(run.id)
-    echo(f"run {run.id} is being cancelled: podium runs show {run.id}", err=True)
+    else:
+        server.runs().terminate(run.id)
+        echo(f"run {run.id} is being cancelled: podium runs show {run.id}", err=True)
 
 
 @runs.command("resume")
