@@ -175,10 +175,7 @@ class Server:
         )
 
     async def _model(self, asked: Asked) -> Response:
-        model = self.service.find(**asked.path_params)
-        versions = model.versions
-        now = versions[asked.path_params.get("version") or model.now.version]
-        return JSONResponse({"name": model.name, "versions": [*versions], **now.metadata})
+        return JSONResponse(self.service.describe(**asked.path_params))
 
     async def _model_ready(self, asked: Asked) -> Response:
         model = self.service.find(**asked.path_params)

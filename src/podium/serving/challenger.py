@@ -278,8 +278,8 @@ def _hashes(inputs: Mapping[str, Array]) -> Array:
 def add_challengers(
     models: Sequence[Served],
     splits: Sequence[Split],
-    record: str | None = None,
-    seconds: float = 60.0,
+    record: str | None,
+    seconds: float,
 ) -> None:
     """Give models the second versions that are asked for.
 

@@ -3,7 +3,7 @@
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from podium.prediction.predictions import UnknownValues
 from podium.serving.served import Served
@@ -58,10 +58,9 @@ class Figures:
         for kind, counts in (("unknown", seen.counts), ("missing", seen.missing)):
             self._values.update({(kind, model, column): many for column, many in counts.items()})
 
-    def page(self, models: Iterable[Served], under_way: int, tries: Mapping[str, Tries]) -> str:
+    def page(self, models: Sequence[Served], under_way: int, tries: Mapping[str, Tries]) -> str:
         """Return the page."""
-        every = list(models)
-        served = [model for model in every if model.opened]
+        served = [model for model in models if model.opened]
         lines = [
             "# HELP podium_serve_seconds Time to answer.",
             "# TYPE podium_serve_seconds histogram",
@@ -133,7 +132,7 @@ class Figures:
                     metric(
                         "podium_serve_trouble",
                         "1 while the version that should answer cannot be opened.",
-                        {model.name: int(bool(model.trouble)) for model in every},
+                        {model.name: int(bool(model.trouble)) for model in models},
                         "model",
                     ),
                     metric(
@@ -148,13 +147,13 @@ class Figures:
                         round(self._began, 3),
                     ),
                     *_watched(served),
-                    *_compared(every),
+                    *_compared(models),
                 ]
             )
         )
 
 
-def _compared(models: list[Served]) -> list[str]:
+def _compared(models: Sequence[Served]) -> list[str]:
     both = {model.name: model.challenger for model in models if model.challenger}
     if not both:
         return []

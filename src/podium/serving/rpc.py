@@ -19,7 +19,6 @@ from podium.errors import InvalidInput, PodiumError
 from podium.files.documents import foreign
 from podium.files.protobuf import make_messages
 from podium.scoring.families import Array
-from podium.serving.served import Served
 from podium.serving.service import Refused, Service
 from podium.serving.tensors import (
     MOST_JSON,
@@ -134,10 +133,10 @@ class RpcServer:
         """Calls that are no ModelInfer, and whose message has not come."""
 
     async def start(self) -> None:
-        limits = self._service.limits
+        service = self._service
         options = {
             "grpc.so_reuseport": 0,
-            "grpc.max_receive_message_length": limits.body,
+            "grpc.max_receive_message_length": service.limits.body,
             "grpc.max_send_message_length": -1,
             "grpc.max_metadata_size": _MOST_METADATA,
             "grpc.absolute_max_metadata_size": _MOST_METADATA,
@@ -145,10 +144,12 @@ class RpcServer:
         self._server = grpc.aio.server(options=list(options.items()))
         methods: dict[str, Callable[[Any], Mapping[str, Any]] | None] = {
             "ServerLive": lambda asked: {"live": True},
-            "ServerReady": lambda asked: {"ready": self._service.ready},
+            "ServerReady": lambda asked: {"ready": service.ready},
             "ServerMetadata": lambda asked: {"name": "podium", "version": __version__},
-            "ModelReady": lambda asked: {"ready": self._find(asked).opened},
-            "ModelMetadata": self._model,
+            "ModelReady": lambda asked: {
+                "ready": service.find(asked.name, asked.version or None).opened
+            },
+            "ModelMetadata": lambda asked: service.describe(asked.name, asked.version or None),
             "ModelInfer": None,
         }
         handlers = {
@@ -235,15 +236,6 @@ class RpcServer:
     def _parse(self, message: str, content: bytes) -> Any:
         with foreign(f"the request is not a {message}"):
             return self._messages[message].FromString(content)
-
-    def _find(self, asked: Any) -> Served:
-        return self._service.find(asked.name, asked.version or None)
-
-    def _model(self, asked: Any) -> Mapping[str, Any]:
-        model = self._find(asked)
-        versions = model.versions
-        now = versions[asked.version or model.now.version]
-        return {"name": model.name, "versions": versions, **now.metadata}
 
     async def _infer(self, body: Callable[[], Awaitable[bytes]], headers: _Headers) -> bytes:
         service, name = self._service, ""

@@ -196,6 +196,14 @@ class Service:
             raise NotFound(f"version {version!r} of {name} is not served", known)
         return model
 
+    def describe(self, name: str, version: str | None = None) -> dict[str, Any]:
+        """Return a model's name, versions, platform, inputs and outputs; arguments and errors as of
+        find."""
+        model = self.find(name, version)
+        versions = model.versions
+        now = versions[version or model.now.version]
+        return {"name": name, "versions": [*versions], **now.metadata}
+
     @staticmethod
     def id_of(*given: str) -> str:
         """Return the first id that a client gave its request, else a new one."""

@@ -32,7 +32,7 @@ from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.files.documents import load_json
 from podium.reports.page import embedded, plotly
 from podium.serving.raw import predict_raw, read_raw
-from podium.serving.service import GONE
+from podium.serving.service import GONE, Refused
 from podium.ui.actions import ACTIONS, Action
 from podium.ui.contents import FILES, VIEWS
 from podium.ui.sources import Sources
@@ -187,19 +187,18 @@ class Pages:
         self.app = Starlette(routes=self._routes())
 
     def _routes(self) -> list[Route]:
-        quick = asyncio.to_thread
         shown = {path: self._page(partial(show, self._sources)) for path, show in VIEWS.items()}
         files = {
             path: _in_thread(partial(answer, self._sources), self._looks.run)
             for path, answer in FILES.items()
         }
-        static = {"/static/{file}": _in_thread(_static, quick)}
+        static = {"/static/{file}": _in_thread(_static, asyncio.to_thread)}
         actions = {path: self._act(action) for path, action in ACTIONS.items()}
         posted = {**actions, "/models/{name}/try": self._try}
         return [
             *(Route(path, self._guarded(read)) for path, read in (shown | static | files).items()),
             *(Route(path, self._guarded(act), methods=["POST"]) for path, act in posted.items()),
-            Route("/{path:path}", self._guarded(_in_thread(_nowhere, quick))),
+            Route("/{path:path}", self._guarded(_nowhere)),
         ]
 
     def _guarded(self, answer: _Answer) -> _Answer:
@@ -260,8 +259,7 @@ class Pages:
 
 
 def _trouble(request: Request, error: PodiumError) -> Response:
-    status = {NotFound: 404, InvalidInput: 400}
-    code = next((each for kind, each in status.items() if isinstance(error, kind)), 500)
+    code = Refused.of(error).status
     if request.method == "POST":
         return JSONResponse({"error": str(error)}, code)
     view = View(
@@ -326,7 +324,7 @@ async def _body(request: Request) -> bytes:
     return b"".join(pieces)
 
 
-def _nowhere(request: Request) -> Response:
+async def _nowhere(request: Request) -> Response:
     raise NotFound(
         f"there is no page {request.scope['path']}", "the first page, /, leads to all others"
     )
