@@ -1,6 +1,7 @@
 """What `podium models deploy` writes: pods that podium serve, Pod Security and the protocol accept."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,14 +77,13 @@ def test_pods_fit_restricted_with_a_root_that_is_read_only(form: str) -> None:
         {"shadow": "v4"},
     ],
 )
-def test_podium_serve_takes_the_command(
-    form: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_podium_serve_takes_the_command(form: str, changes: dict[str, Any], tmp_path: Path) -> None:
     (container,) = pod_of(written(form, **changes))["containers"]
     program, command, *words = container["command"]
     assert (program, command) == ("podium", "serve")
     if "--token-file" in words:
-        words[words.index("--token-file") + 1] = __file__  # one that exists here
+        (token := tmp_path / "token").write_text("secret")  # one that exists here
+        words[words.index("--token-file") + 1] = str(token)
     given = serve.make_context("serve", words).params
     assert given["models"] == (changes.get("model", "mnist"),)
     assert (given["storage"], given["host"]) == ("s3://models/podium", "0.0.0.0")

@@ -124,9 +124,7 @@ class Search:
         had, named = ({attrs.get(key) for attrs in stored} for key in ("from", "trial"))
         for known_trial in earlier:
             if known_trial.trial not in had:
-                columns = self._columns.encode(known_trial.point)
-                attributes = {"from": known_trial.trial}
-                self._columns.add(self._study, columns, known_trial.value, attributes=attributes)
+                self._add({"from": known_trial.trial}, known_trial)
         for past in begun or ():
             if past.trial not in named:
                 self._add_past(past)
@@ -298,11 +296,11 @@ class Search:
         """Add a trial of an engine whose study is lost: where trials are kept elsewhere, they are
         all that is left."""
         own = {"trial": past.trial, "tags": past.tags, "by hand": past.by_hand}
-        attributes = {name: value for name, value in own.items() if value}
-        columns = self._columns.encode(past.point)
-        self._columns.add(
-            self._study, columns, past.value, running=past.running, attributes=attributes
-        )
+        self._add({name: value for name, value in own.items() if value}, past)
+
+    def _add(self, attributes: dict[str, Any], past: PastTrial) -> None:
+        columns, running = self._columns.encode(past.point), past.running
+        self._columns.add(self._study, columns, past.value, running=running, attributes=attributes)
 
 
 @contextlib.contextmanager

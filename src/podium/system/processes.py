@@ -80,15 +80,6 @@ def _session(leader: int) -> list[int]:
     return found
 
 
-def signal_group(group: int, number: int) -> bool:
-    """Send a signal to a process group; return whether there is such a group."""
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
-        return False
-    return True
-
-
 def exit_code(status: int) -> int:
     """Return the exit code as a shell reports it: 128 and the number for a signal."""
     code = os.waitstatus_to_exitcode(status)
