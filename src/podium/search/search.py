@@ -25,6 +25,7 @@ from podium.search.space import Parameter
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
+    from optuna.study import Study
     from optuna.trial import FrozenTrial
 
 
@@ -59,6 +60,21 @@ def _open_journal(path: Path) -> Any:
             return unread
 
     return Journal()
+
+
+def _open_study(directory: Path, name: str, maximize: Sequence[bool]) -> "Study":
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    directory.mkdir(parents=True, exist_ok=True)
+    with _quiet():
+        storage = optuna.storages.JournalStorage(_open_journal(directory / JOURNAL))
+        return optuna.create_study(
+            storage=storage,
+            study_name=name,
+            directions=["maximize" if more else "minimize" for more in maximize],
+            load_if_exists=True,
+        )
 
 
 def _cut_partial_line(path: Path) -> None:
@@ -103,23 +119,12 @@ class Search:
         first: Sequence[Mapping[str, str]] = (),
         behind: int | None = None,
     ) -> None:
-        import optuna
-
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
         chosen = ALGORITHMS[algorithm]
         self._space = [chosen.explored(parameter, settings) for parameter in space]
         self._columns = Columns(self._space)
         if any(parameter.when for parameter in self._space):
             settings = {**settings, "group": True}  # for a joint model of what counts together
-        directory.mkdir(parents=True, exist_ok=True)
-        with _quiet():
-            storage = optuna.storages.JournalStorage(_open_journal(directory / JOURNAL))
-            self._study = optuna.create_study(
-                storage=storage,
-                study_name=name,
-                directions=["maximize" if more else "minimize" for more in (maximize, *further)],
-                load_if_exists=True,
-            )
+        self._study = _open_study(directory, name, (maximize, *further))
         stored = [trial.user_attrs for trial in self._study.get_trials(deepcopy=False)]
         had, named = ({attrs.get(key) for attrs in stored} for key in ("from", "trial"))
         for known_trial in earlier:
