@@ -93,6 +93,7 @@ def test_a_script_is_tuned_and_its_best_command_runs(
 ) -> None:
     said = podium("tune train.py --lr 1e-4..1e-1 --batch-size 32,64 --epochs 2 --trials 3 --seed 1")
     assert "maximize accuracy: lr 0.0001 to 0.1 on a log scale; batch-size 32, 64" in said.err
+    assert "the same in all trials: epochs 2\n" in said.err, "as --max-trials 3 would be"
     assert said.err.count(" Succeeded accuracy=") == 3
     (command,) = [line for line in said.out.splitlines() if line.startswith("train with them: ")]
     words = shlex.split(command.partition(": ")[2])

@@ -621,7 +621,7 @@ def plan(
         data=given,
         output=output,
     )
-    _announce(settings, searched, stops)
+    _announce(settings, searched, {} if program.call else fixed, stops)
     return TunePlan(
         experiment=experiment,
         spec=spec,
@@ -658,7 +658,12 @@ def _arguments(
     return texts | ({"data": data} if data and passing.takes_data and not asked else {})
 
 
-def _announce(settings: TuneSettings, searched: Mapping[str, Dimension], stops: Stopping) -> None:
+def _announce(
+    settings: TuneSettings,
+    searched: Mapping[str, Dimension],
+    fixed: Mapping[str, Value],
+    stops: Stopping,
+) -> None:
     library, metric = settings.prints, settings.goal.metric
     if library and library.training.fullmatch(metric):
         say(
@@ -667,6 +672,10 @@ def _announce(settings: TuneSettings, searched: Mapping[str, Dimension], stops: 
     say(
         f"{settings.goal}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}"
     )
+    if fixed:  # a misspelt option of podium's is one of them
+        say(
+            f"the same in all trials: {', '.join(f'{name} {each}' for name, each in fixed.items())}"
+        )
     if stops.text:
         say(f"{settings.stop}: {stops.text}")
 
