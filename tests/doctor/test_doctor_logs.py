@@ -155,6 +155,10 @@ def test_percent_is_dropped() -> None:
     assert "'96.59'" in found["percent"].what
 
 
+def test_prose_beside_a_metric_is_not_its_value() -> None:
+    assert not examine("accuracy 0.5% of all, accuracy=0.5")
+
+
 def test_a_unit_is_dropped() -> None:
     assert examine("accuracy=0.5ms")["unit-dropped"].level == "warn"
 

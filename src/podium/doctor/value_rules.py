@@ -30,9 +30,11 @@ def _printed(log: Log, metric: str) -> Iterator[_Printed]:
     wanted = re.compile(rf"(?<![\w|-]){re.escape(metric)}[^\S\n]*([=:|]|\s)[^\S\n]*(\S*)")
     for line in log.lines:
         values = [reading.value for reading in line.readings if reading.name == metric]
-        for match in wanted.finditer(line.text):
+        found = list(wanted.finditer(line.text))
+        equals = [match for match in found if match[1] == "="]
+        for match in equals or found:
             taken = bool(values) and match[2].startswith(values[0])
-            if taken or match[1] == "=":  # other signs mean a value only where a format reads it
+            if taken or equals:  # other signs mean a value only where a format reads it
                 yield _Printed(line, match[2], values.pop(0) if taken else None)
 
 
