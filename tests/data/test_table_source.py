@@ -477,6 +477,17 @@ def test_many_odd_values_among_numbers_do_not_mean_missing(
     assert "mean missing" not in caplog.text
 
 
+@pytest.mark.parametrize(("first", "is_amount"), [(8, True), (12, False)])
+def test_blanks_group_digits_where_widths_differ(
+    first: int, is_amount: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = "".join(f"{first + at // 9} {100 + 7 * at},{'ab'[at % 2]}\n" for at in range(60))
+    (tmp_path / "a.csv").write_text(f"amount,label\n{rows}")
+    fitted(read(tmp_path / "a.csv", tmp_path))
+    assert ("'thousands=\" \"'" in caplog.text) is is_amount
+    assert ("as an id does" in caplog.text) is not is_amount
+
+
 def test_numbers_with_hyphens_are_no_dates(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

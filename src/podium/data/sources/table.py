@@ -65,6 +65,9 @@ _TOTAL = re.compile(
 )
 """How spreadsheets in several languages name a row that sums the others up."""
 
+_BLANKS = re.compile(rf"{BEFORE}\d{{1,3}}( \d{{3}})+([.,]\d+)?{AFTER}")
+"""A number whose groups of digits blanks divide."""
+
 _EXAMPLES = 3
 
 _CURRENCIES = {
@@ -382,6 +385,8 @@ def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> N
         example = _like_numbers(others, different)
         unique = different >= UNIQUE * present
         is_code = re.fullmatch(r"[\d .-]+", example) and not _LIKE_DATE.fullmatch(example)
+        if is_code and all(map(_BLANKS.fullmatch, others)):
+            is_code = len({len(name) for name in others}) == 1  # 9 100 beside 10 200 is an amount
         if example and not (unique and is_code):
             _log.warning(
                 "column %s is read as %s categories, but most look like numbers or dates, such as %r: %s",
@@ -451,7 +456,7 @@ def _is_unit(word: str) -> bool:
 def _how_to_write(example: str) -> str:
     if re.fullmatch(rf"{BEFORE}[\d.{GROUPS}]*,\d+{AFTER}", example):
         return written("decimal", ",")
-    if re.fullmatch(rf"{BEFORE}\d{{1,3}}( \d{{3}})+([.,]\d+)?{AFTER}", example):
+    if _BLANKS.fullmatch(example):
         return written("thousands", " ")
     if _LIKE_DATE.fullmatch(example):
         return "write dates as 2026-01-31"
