@@ -146,19 +146,13 @@ class Search:
         }
         given = [trial.params for trial in known if trial.user_attrs.get("by hand")]
         self._first = [point for point in first if self._columns.encode(point) not in given]
-        self._plan: Plan | None = None
         self._history: History | None = None
         warm = [trial for trial in known if "from" in trial.user_attrs]
         recalled = self._past(known)
+        if behind and begun is not None:
+            recalled = [past for past in begun if not past.by_hand]
         with _quiet():
-            if behind:
-                self._plan = self._in_order(
-                    chosen, space, {"random_state": 0, **settings}, warm, behind
-                )
-                if begun is not None:
-                    recalled = [past for past in begun if not past.by_hand]
-            elif chosen.plan:
-                self._plan = chosen.plan(space, settings, maximize)
+            self._plan = self._make_plan(chosen, space, settings, warm, behind)
             if self._plan:
                 self._plan.recall(recalled)
                 self._untold |= {past.trial for past in recalled if not past.running}
@@ -170,17 +164,21 @@ class Search:
                     len(known),
                 )
 
-    def _in_order(
+    def _make_plan(
         self,
         chosen: Algorithm,
         space: Sequence[Parameter],
         settings: Mapping[str, Any],
         warm: "Sequence[FrozenTrial]",
-        behind: int,
-    ) -> Plan:
-        """Return a plan whose points do not depend on which trial ends first."""
+        behind: int | None,
+    ) -> Plan | None:
+        """Return the algorithm's plan, None if it samples; with behind always one, whose points do
+        not depend on which trial ends first."""
         maximize = self._study.directions[0].name == "MAXIMIZE"
+        settings = {"random_state": 0, **settings} if behind else settings
         plan = chosen.plan(space, settings, maximize) if chosen.plan else None
+        if not behind:
+            return plan
         if not plan:
             assert chosen.sampler
             make = partial(chosen.sampler, settings, warm)
