@@ -114,6 +114,21 @@ def test_numbers_are_averaged(tmp_path: Path) -> None:
     assert whole == pytest.approx(target, abs=1e-4)
 
 
+def test_an_output_of_whole_numbers_is_not_averaged(tmp_path: Path) -> None:
+    """Evaluation takes the first of floats."""
+    target, models = (ITEMS @ [1, 2, 3, 0, 0]).astype(np.float32), list[bytes]()
+    for at in (-1, 1):
+        model = onnx.ModelProto.FromString(graph(np.array([[1 + at, 2 - at, 3, 0, 0]]).T, "values"))
+        model.graph.node.append(helper.make_node("Cast", ["values"], ["whole"], to=7))
+        kind = helper.make_tensor_value_info("whole", TensorProto.INT64, ["n", 1])
+        model.graph.output.insert(0, kind)
+        models.append(bytes(model.SerializeToString()))
+    uris = [member(tmp_path / f"t{at}", model, target) for at, model in enumerate(models)]
+    url = build(table(uris), _info("regression"), str(tmp_path / "together"), "run-1")
+    whole = OnnxModel(Path(url, "model.onnx")).predict({"rows": ITEMS}, classes=None)
+    assert whole == pytest.approx(target, abs=1e-4)
+
+
 def test_trials_of_networks_and_of_trees_are_averaged(tmp_path: Path) -> None:
     target = (ITEMS @ [1, 2, 3, 0, 0]).astype(np.float32)
     models = [graph(np.array([[1 + at, 2 - at, 3, 0, 0]]).T, "values") for at in (-1, 1)]

@@ -222,12 +222,16 @@ def _merged(models: "Sequence[tuple[ModelProto, float]]", info: "DatasetInfo") -
 
 def _output(model: "ModelProto", *, is_class: bool) -> str:
     """Return the output that holds the predictions, as podium.scoring.OnnxModel finds it."""
-    names = [output.name for output in model.graph.output]
-    if not is_class:
-        return names[0]
-    known = [name for name in (OUTPUT, "logits") if name in names]
+    from onnx import TensorProto
+
+    kinds = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
+    outputs = model.graph.output
+    names = [each.name for each in outputs if each.type.tensor_type.elem_type in kinds]
+    known = [name for name in (OUTPUT, "logits") if name in names] if is_class else names
     if not known:
-        raise ValueError(f"a model returns {', '.join(names)}, neither {OUTPUT} nor logits")
+        given = ", ".join(each.name for each in outputs)
+        wanted = f"neither {OUTPUT} nor logits" if is_class else "none of them of floats"
+        raise ValueError(f"a model returns {given}, {wanted}")
     return known[0]
 
 
