@@ -34,7 +34,7 @@ from podium.trainer.tracking import Tracking
 from podium.trainer.trainjob_status import StatusReporter
 from podium.trainer.world import World, join
 
-FEW_STEPS = 50  # of the one-cycle schedule: after 20 the fast network had 37 % accuracy, after 80 it had 95 %
+_FEW_STEPS = 50  # of the one-cycle schedule: after 20 the fast network had 37 % accuracy, after 80 it had 95 %
 LOOK_SECONDS = 5.0
 """Between two looks, of a rank that waits for others, whether the training is finished."""
 
@@ -163,7 +163,6 @@ def _cross_validate(
 def _write(
     training: TrainingLoop, storage: Storage | None, crossed: folds.CrossValidated | None
 ) -> None:
-    """Write all that a finished training leaves."""
     config = training.config
     seen = Seen.read(config.data, config.weights or checkpoint.inherited(config))
     if config.inherit:
@@ -234,7 +233,7 @@ def _say_resumed(training: TrainingLoop) -> None:
 
 def _warn_of_few_steps(config: TrainConfig, steps: int) -> None:
     """Say so if a recipe made for hundreds of steps gets only a few."""
-    if config.schedule == "onecycle" and steps < FEW_STEPS:
+    if config.schedule == "onecycle" and steps < _FEW_STEPS:
         print(
             f"notice: {steps} steps in all are too few for the learning rate of --model {config.model} to rise and "
             "fall: more data, more --epochs or a smaller --batch-size help",

@@ -17,10 +17,10 @@ from podium.trainer.task import Task
 
 DRAWS = 7  # random numbers per image: down, right, angle, scale, mirror, and where to erase
 
-MOST_ZOOM = 50.0
+_MOST_ZOOM = 50.0
 """Most per cent by which a picture is scaled: by 100 it would be one pixel."""
 
-Transform = Callable[[Tensor], Tensor]
+_Transform = Callable[[Tensor], Tensor]
 
 
 class Augmentation:
@@ -82,7 +82,7 @@ def _shift(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
 def _rotate(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
     """Rotate and scale about the center, bilinear."""
     angle = (draws[:, 2] * 2 - 1) * math.radians(config.rotate)
-    zoom = 1 + (draws[:, 3] * 2 - 1) * min(config.rotate, MOST_ZOOM) / 100
+    zoom = 1 + (draws[:, 3] * 2 - 1) * min(config.rotate, _MOST_ZOOM) / 100
     cosine, sine, zero = angle.cos() * zoom, angle.sin() * zoom, torch.zeros_like(angle)
     aspect = images.shape[1] / images.shape[2]  # coordinates run from -1 to 1 in both directions
     matrix = torch.stack([cosine, -sine * aspect, zero, sine / aspect, cosine, zero], 1).view(
@@ -111,12 +111,12 @@ def _erase(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
     return torch.where(square if images.ndim == 3 else square[..., None], 0, images)
 
 
-def _transforms(config: TrainConfig, size: tuple[int, int]) -> Transform:
+def _transforms(config: TrainConfig, size: tuple[int, int]) -> _Transform:
     """Return the transforms of --augment as one function of a uint8 image [c, h, w], which keeps
     its size."""
     from torchvision.transforms import v2
 
-    known: dict[str, Callable[[], Transform]] = {
+    known: dict[str, Callable[[], _Transform]] = {
         "crop": lambda: v2.RandomResizedCrop(size, scale=(0.5, 1.0), antialias=True),
         "color": lambda: v2.ColorJitter(brightness=0.3, contrast=0.3, saturation=0.3),
         "trivial": v2.TrivialAugmentWide,
@@ -125,7 +125,7 @@ def _transforms(config: TrainConfig, size: tuple[int, int]) -> Transform:
     return v2.Compose([known[name]() for name in config.augmentations])
 
 
-def _transform_each(transform: Transform, images: Tensor, seeds: Tensor) -> Tensor:
+def _transform_each(transform: _Transform, images: Tensor, seeds: Tensor) -> Tensor:
     """Transform uint8 images, each with its own seed: torchvision draws from torch's default
     generator."""
     has_channels, threads = images.ndim == 4, torch.get_num_threads()

@@ -18,7 +18,7 @@ from podium.storage import Storage, connect
 from podium.trainer.config import TrainConfig
 
 KEY = "checkpoint.pt"
-INHERIT_KEY = "inherit.pt"  # in the directory of --inherit
+_INHERIT_KEY = "inherit.pt"  # in the directory of --inherit
 
 
 def load(storage: Storage, config: TrainConfig, digest: str) -> dict[str, Any] | None:
@@ -49,13 +49,13 @@ def save_for_child(config: TrainConfig, weights: dict[str, Any], optimizer_state
     """Leave weights and optimizer state under --inherit, for the training that inherits from this
     one."""
     content = {"weights": weights, "optimizer": config.optimizer, "state": optimizer_state}
-    connect(config.inherit).put(INHERIT_KEY, to_bytes(content))
+    connect(config.inherit).put(_INHERIT_KEY, to_bytes(content))
 
 
 def inherited(config: TrainConfig) -> str:
     """Return the file under --inherit that a training begins with, if there is one; empty without
     --inherit."""
-    return f"{config.inherit.rstrip('/')}/{INHERIT_KEY}" if config.inherit else ""
+    return f"{config.inherit.rstrip('/')}/{_INHERIT_KEY}" if config.inherit else ""
 
 
 def load_parent(config: TrainConfig) -> dict[str, Any] | None:
@@ -67,7 +67,7 @@ def load_parent(config: TrainConfig) -> dict[str, Any] | None:
     if not config.inherit:
         return None
     try:
-        return from_bytes(connect(config.inherit).get(INHERIT_KEY))
+        return from_bytes(connect(config.inherit).get(_INHERIT_KEY))
     except NotFound:
         return None
     except InvalidInput:
@@ -75,7 +75,7 @@ def load_parent(config: TrainConfig) -> dict[str, Any] | None:
     except Exception as error:  # torch.load raises anything on damaged bytes
         reason = type(error).__name__
         raise InvalidInput(
-            f"--inherit {config.inherit}: {INHERIT_KEY} cannot be read ({reason})", "remove it"
+            f"--inherit {config.inherit}: {_INHERIT_KEY} cannot be read ({reason})", "remove it"
         ) from None
 
 

@@ -19,22 +19,22 @@ from podium.trainer.config import TrainConfig
 from podium.trainer.fitted import NO_ITEMS, Array, Fitted, classes_of, to_onnx
 from podium.trainer.task import Task
 
-MOST_TERMS = 20_000
+_MOST_TERMS = 20_000
 """Terms, the most frequent ones."""
 
 LONGEST = 3
 """Words of a term."""
 
-SCALE = 10.0
+_SCALE = 10.0
 """Length of the vector of a sentence, with which the penalties that suit tables suit sentences."""
 
 RESERVED = 2
 """The first indices of a vocabulary: padding and unknown words, which are no terms."""
 
-Term = tuple[int, ...]
+_Term = tuple[int, ...]
 
 
-def _terms(tokens: Array) -> Iterator[Term]:
+def _terms(tokens: Array) -> Iterator[_Term]:
     indices = tokens.tolist()
     for size in range(1, LONGEST + 1):
         rows = (indices[at:] for at in range(size))
@@ -57,7 +57,7 @@ class _Words:
 
         self.input, self.dtype = learned.input, learned.info.dtype
         self.vectorizer = TfidfVectorizer(
-            analyzer=_terms, min_df=2, max_features=MOST_TERMS, sublinear_tf=True
+            analyzer=_terms, min_df=2, max_features=_MOST_TERMS, sublinear_tf=True
         )
         try:
             self.vectorizer.fit(tokens)
@@ -69,7 +69,7 @@ class _Words:
 
     def rows(self, tokens: Array) -> Any:
         """Return the sentences as the model takes them, a sparse matrix [n, terms]."""
-        return self.vectorizer.transform(tokens) * SCALE
+        return self.vectorizer.transform(tokens) * _SCALE
 
     def graph(self) -> tuple[list[Any], dict[str, Array]]:
         """Return the nodes that make ``features`` of the input, and their constants."""
@@ -111,7 +111,7 @@ class _Words:
             "zero": np.array(0.0),
             "one": np.array(1.0),
             "least": np.array(1e-300),
-            "scale": np.array(SCALE),
+            "scale": np.array(_SCALE),
             "idf": self.vectorizer.idf_,
         }
         return nodes, constants
@@ -120,7 +120,7 @@ class _Words:
 ROUNDS = 1000
 """Most iterations of the solver."""
 
-LEAST_PENALTY = 1e-9
+_LEAST_PENALTY = 1e-9
 """In place of none: some solution is wanted where several are as good."""
 
 
@@ -193,7 +193,7 @@ def fit(config: TrainConfig, learned: Task, train: Split, validation: Split) -> 
     kind = _Words if learned.info.meaning == "tokens" else _Inputs
     inputs = kind(learned, train.inputs[learned.input])
     rows, others = (inputs.rows(each.inputs[learned.input]) for each in (train, validation))
-    penalty = max(config.weight_decay, LEAST_PENALTY) * rows.shape[0]
+    penalty = max(config.weight_decay, _LEAST_PENALTY) * rows.shape[0]
     if learned.kind == "regression":
         weights, bias = _for_numbers(learned, rows, train.target, penalty)
     else:

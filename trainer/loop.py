@@ -23,11 +23,11 @@ from podium.trainer.world import GradientSum, PeerLost, World
 ENOUGH = 3.0
 """Seconds over which the pace is measured."""
 
-EVALUATED = 1000
+_EVALUATED = 1000
 """Items per step of the evaluation; fewer of large ones."""
 
-SMALL_ITEM = 8 * 28 * 28
-"""Most values of an item of which EVALUATED fit a step."""
+_SMALL_ITEM = 8 * 28 * 28
+"""Most values of an item of which _EVALUATED fit a step."""
 
 
 class _Stopped(PodiumError):
@@ -268,7 +268,7 @@ class TrainingLoop:
             self.world.mean_buffers(module)
         validation, outputs = self.dataset.validation, self.dataset.task.outputs
         values = max(1, math.prod(self.dataset.task.info.shape))
-        at_once = max(1, min(EVALUATED, EVALUATED * SMALL_ITEM // values))
+        at_once = max(1, min(_EVALUATED, _EVALUATED * _SMALL_ITEM // values))
         kept = self.objective.room(len(validation), outputs, self.world.device)
         metrics = self.objective.evaluate(self.average.model, validation, at_once, self.world, kept)
         self.require_finite(metrics["loss"], f"the validation after epoch {epoch}")

@@ -23,8 +23,8 @@ LEAST = 64
 """Least height and width that the networks get: smaller pictures are enlarged, or little of them
 would be left."""
 
-LEAST_OF_INCEPTION = 128
-FIXED = 224
+_LEAST_OF_INCEPTION = 128
+_FIXED = 224
 
 
 class Normalize(nn.Module):
@@ -390,7 +390,7 @@ def _fitting_size(model: str, size: tuple[int, int]) -> tuple[int, int]:
     """Return the size that a network gets for pictures of a size; the proportions stay unless the
     network has one."""
     if networks.FIXED_SIZE.match(model):
-        return FIXED, FIXED
-    least = LEAST_OF_INCEPTION if model == "inception_v3" else LEAST
+        return _FIXED, _FIXED
+    least = _LEAST_OF_INCEPTION if model == "inception_v3" else LEAST
     factor = max(1.0, least / min(size))
     return round(size[0] * factor), round(size[1] * factor)

@@ -19,7 +19,7 @@ from podium.trainer.config import TrainConfig
 
 State = dict[str, list[Tensor]]
 
-WARMUP = 0.2
+_WARMUP = 0.2
 """Share of the steps in which the one-cycle schedule rises."""
 
 STATE = {
@@ -147,7 +147,7 @@ def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
     if config.schedule == "step":
         return config.lr * config.gamma ** (step // steps)
     total = steps * config.epochs
-    warmup = max(1.0, WARMUP * total)
+    warmup = max(1.0, _WARMUP * total)
     if step < warmup:
         return config.lr * (step + 1) / warmup
     return config.lr * (1 - (step - warmup) / (total - warmup))

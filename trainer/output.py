@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from podium.trainer.loop import TrainingLoop
 
 CHECKED_ITEMS = 32
-REMOVE = "remove it, or choose another --output"
+_REMOVE = "remove it, or choose another --output"
 
 
 @contextmanager
@@ -91,12 +91,11 @@ def finished(
     except (AttributeError, LookupError, TypeError, ValueError):
         names = " and ".join(shown)
         raise InvalidInput(
-            f"{storage.join('metrics.json')} holds no list of epochs with {names}", REMOVE
+            f"{storage.join('metrics.json')} holds no list of epochs with {names}", _REMOVE
         ) from None
 
 
 def _read_json(storage: Storage, key: str) -> dict[str, Any] | None:
-    """Return a stored JSON object, or None if there is none."""
     try:
         value = load_json(storage.get(key), storage.join(key))
     except NotFound:
@@ -104,7 +103,7 @@ def _read_json(storage: Storage, key: str) -> dict[str, Any] | None:
     except InvalidInput:
         value = None
     if not isinstance(value, dict):
-        raise InvalidInput(f"{storage.join(key)} is not a JSON object", REMOVE)
+        raise InvalidInput(f"{storage.join(key)} is not a JSON object", _REMOVE)
     return value
 
 

@@ -5,7 +5,6 @@ import os
 import platform
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 
 import torch
 
@@ -63,11 +62,11 @@ def pick_precision(config: TrainConfig, world: World) -> str:
     return "bf16" if world.all(_has_bf16(world.device)) else "fp32"
 
 
-def _has_bf16(device: torch.device, cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+def _has_bf16(device: torch.device) -> bool:
     """Return whether a device computes bf16 in hardware (emulated bf16 is slower than fp32)."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
-    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(cpu_field("flags", cpuinfo).split())
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(cpu_field("flags").split())
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:

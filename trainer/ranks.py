@@ -22,7 +22,7 @@ from functools import cache
 
 from podium.errors import InvalidInput, require
 
-ONE_PROCESS = ("", "1", "auto", "cpu")
+_ONE_PROCESS = ("", "1", "auto", "cpu")
 """Values of PET_NPROC_PER_NODE that a node of one process fits; auto and cpu leave the number to
 torchrun."""
 
@@ -113,7 +113,7 @@ def read(environ: Mapping[str, str]) -> Ranks:
         else ("RANK", "WORLD_SIZE", "MASTER_")
     )
     processes = environ.get("PET_NPROC_PER_NODE", "")
-    if is_node and processes not in ONE_PROCESS:
+    if is_node and processes not in _ONE_PROCESS:
         raise InvalidInput(
             f"PET_NPROC_PER_NODE={processes} asks for that many processes on each node, but this process was started "
             "without torchrun",

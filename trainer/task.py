@@ -10,10 +10,10 @@ from podium.errors import Damaged, InvalidInput, NotFound
 from podium.trainer import networks
 from podium.trainer.config import TrainConfig
 
-SMALLEST = 8
+_SMALLEST = 8
 """Least height and width of a picture."""
 
-LEAST_SPREAD = 1e-6
+_LEAST_SPREAD = 1e-6
 """Least standard deviation of a target, by its mean: beneath it float32, in which models answer, loses
 more than a thousandth of the variance."""
 
@@ -97,7 +97,7 @@ def read(config: TrainConfig, info: DatasetInfo) -> Task:
     else:
         mean, std = info.target.mean or (0.0,), info.target.std or (1.0,)
         for average, deviation in zip(mean, std, strict=True):
-            if 0 < deviation < LEAST_SPREAD * abs(average):
+            if 0 < deviation < _LEAST_SPREAD * abs(average):
                 raise InvalidInput(
                     f"the target {info.target.name} lies around {average:g} and differs by "
                     f"{deviation:.2g}: float32, in which models answer, cannot tell its values apart",
@@ -144,9 +144,9 @@ def _only_input(model: str, info: DatasetInfo) -> tuple[str, InputInfo]:
 
 def _check_picture(config: TrainConfig, task: Task) -> None:
     (height, width), dtype = task.size, task.info.dtype
-    if min(height, width) < SMALLEST:
+    if min(height, width) < _SMALLEST:
         raise InvalidInput(
-            f"pictures of {height}x{width} pixels are too small: {SMALLEST}x{SMALLEST} is the least",
+            f"pictures of {height}x{width} pixels are too small: {_SMALLEST}x{_SMALLEST} is the least",
             "podium data prepare images:DIRECTORY --option resize=64,64 enlarges them",
         )
     if not config.is_own and task.channels not in (1, 3):

@@ -167,7 +167,6 @@ class Tracking:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End the run everywhere."""
         for name, tracker in list(self.active.items()):
             self._guard(name, partial(tracker.close, kind is None))
 

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 TIMEOUT = 10.0
 """Seconds for each step of a post."""
 
-LAST_POST = 3.0
+_LAST_POST = 3.0
 """Seconds that the end of a training waits for its last post."""
 
 _SERVER, _TOKEN, _CA = (f"KUBEFLOW_TRAINER_SERVER_{name}" for name in ("URL", "TOKEN", "CA_CERT"))
@@ -127,7 +127,7 @@ class StatusReporter:
         """Wait a moment for the last post."""
         thread = self._thread
         if thread is not None:
-            thread.join(LAST_POST)
+            thread.join(_LAST_POST)
 
     def _send(self, server: _Server) -> None:
         while True:

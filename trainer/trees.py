@@ -222,7 +222,7 @@ def fit(
     return Fitted(onnx=onnx, validation=answers, facts={"rounds": rounds})
 
 
-Grown = tuple[Sequence[_Tree], Array, Array, int]
+_Grown = tuple[Sequence[_Tree], Array, Array, int]
 """Trees, what they add to [outputs], their answers on the validation part [n, outputs], and rounds."""
 
 
@@ -233,7 +233,7 @@ def _grow_for_classes(
     train: Part,
     validation: Part,
     fixed: int,
-) -> Grown:
+) -> _Grown:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     judged = np.isin(validation[1], present)
@@ -252,7 +252,7 @@ def _grow_for_classes(
 
 def _grow_for_numbers(
     settings: dict[str, Any], learned: Task, train: Part, validation: Part, fixed: int
-) -> Grown:
+) -> _Grown:
     """Grow trees for each value of a regression by itself."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 

@@ -11,7 +11,7 @@ from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.storage import connect
 from podium.trainer.seen import split
 
-AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
+_AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
 """Parts of GoogLeNet and Inception that only serve their own training and are not built here."""
 
 _OLD_DENSE = re.compile(r"(denselayer\d+\.(?:norm|conv))\.(\d)")
@@ -72,7 +72,7 @@ def fill(model: nn.Module, state: Mapping[str, Tensor], uri: str) -> bool:
     names = [name for name, _ in model.named_modules()]
     starts = [f"{name}." if name else "" for name in names]
     prefix = max(starts, key=lambda start: sum(start + key in own for key in state))
-    given = {prefix + key: value for key, value in state.items() if not key.startswith(AUXILIARY)}
+    given = {prefix + key: value for key, value in state.items() if not key.startswith(_AUXILIARY)}
     layers = [
         name for name, each in model.named_modules() if isinstance(each, nn.Linear | nn.Conv2d)
     ]

@@ -26,7 +26,7 @@ from podium.trainer import checkpoint, ranks
 from podium.trainer.config import TrainConfig
 from podium.trainer.ranks import Ranks
 
-BEAT_SECONDS = 1.0
+_BEAT_SECONDS = 1.0
 """Between two signs of life."""
 
 LOST_BEATS = 15
@@ -37,7 +37,7 @@ GRACE_SECONDS = 5.0
 """In which a rank that waits for another ends by itself, before it is ended: it saves its state
 then."""
 
-OVER = "over"
+_OVER = "over"
 """Number in the store that is not 0 once a rank has begun again: the attempt is over for all."""
 
 
@@ -94,7 +94,7 @@ class _Pulse:
         try:
             while True:
                 self._exchange()
-                if self._ended.wait(BEAT_SECONDS):
+                if self._ended.wait(_BEAT_SECONDS):
                     return
         except RuntimeError:  # all that torch raises where a connection ends
             self._said = "rank 0 and its store are away"
@@ -106,12 +106,12 @@ class _Pulse:
             if beats != before:
                 self._beats[rank], self._silence[rank] = beats, 0
         self._unanswered = 0
-        if self._store.add(OVER, 0):
+        if self._store.add(_OVER, 0):
             self._said = "a rank was started again"
 
     def _watch(self) -> None:
         while not self.lost:
-            if self._ended.wait(BEAT_SECONDS):
+            if self._ended.wait(_BEAT_SECONDS):
                 return
             self.lost = (self._said or self._missed()) if self.needs_others else ""
         if not self._ended.wait(GRACE_SECONDS):
@@ -371,7 +371,7 @@ def _meet(own: Ranks, environ: Mapping[str, str], attempt: str) -> dist.Store:
             store = dist.PrefixStore(attempt, _open_store(own, environ))
             if _beat(store, own.rank) == 1:
                 return store
-            store.add(OVER, 1)
+            store.add(_OVER, 1)
         except dist.DistNetworkError:  # it went away at this moment
             if own.rank == 0 or time.monotonic() > deadline:
                 raise

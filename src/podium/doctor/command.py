@@ -19,7 +19,7 @@ from podium.manifests.rules import Finding, Rules, Violation, apply, worst_first
 from podium.manifests.shell import named_folder
 from podium.system.processes import signal_group
 
-PAUSE = 0.05
+_PAUSE = 0.05
 
 GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -273,7 +273,7 @@ def _follow(child: "subprocess.Popen[bytes]", file: Path, begin: float, end: flo
             first = time.monotonic() - begin
         if ended or time.monotonic() >= end:
             return first
-        time.sleep(PAUSE)
+        time.sleep(_PAUSE)
 
 
 def _stop(child: "subprocess.Popen[bytes]") -> None:
@@ -286,5 +286,5 @@ def _stop(child: "subprocess.Popen[bytes]") -> None:
             child.poll()
             if not signal_group(child.pid, 0):
                 return
-            time.sleep(PAUSE)
+            time.sleep(_PAUSE)
     child.wait(GRACE)

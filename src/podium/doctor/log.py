@@ -56,7 +56,7 @@ def _number_for_text(log: Log) -> Iterator[Violation]:
 
 
 TEXT_LOG_RULES: tuple[Rule[Log], ...] = (*NAME_RULES, *VALUE_RULES, *ORDER_RULES)
-JSON_LOG_RULES: tuple[Rule[Log], ...] = (
+_JSON_LOG_RULES: tuple[Rule[Log], ...] = (
     objective_missing,
     *JSON_RULES,
     *ORDER_RULES,
@@ -66,7 +66,7 @@ JSON_LOG_RULES: tuple[Rule[Log], ...] = (
 
 def rules_for(reader: Reader) -> tuple[Rule[Log], ...]:
     """Return the rules for a log that is read so."""
-    return JSON_LOG_RULES if reader.json else TEXT_LOG_RULES
+    return _JSON_LOG_RULES if reader.json else TEXT_LOG_RULES
 
 
 def examine_log(lines: Iterable[str], reader: Reader, subject: str) -> Report:

@@ -43,7 +43,7 @@ TRAINERS = {"PyTorchJob": "training-operator", TRAINJOB: "kubeflow-trainer-contr
 """_Controller by kind of distributed job; one of the kinds is enough."""
 
 KATIB = ("katib-controller", "katib-db-manager")
-CONTROLLERS = (*KATIB, *TRAINERS.values())
+_CONTROLLERS = (*KATIB, *TRAINERS.values())
 CONFIG_MAP = "podium-storage"
 
 
@@ -81,7 +81,7 @@ class NamespaceSnapshot:
     """Whether a podium-engine leads in this namespace."""
 
     controllers: Sequence[_Controller] | None = None
-    """Those of CONTROLLERS that were found."""
+    """Those of _CONTROLLERS that were found."""
 
     who: str = "you"
     """Account whose rights were checked."""
@@ -152,12 +152,6 @@ def _look_at_namespace(api: Api) -> tuple[bool | None, dict[str, str] | None]:
     return (True, dict(namespace.metadata.labels or {})) if namespace else (namespace, None)
 
 
-def _find_unknown_kinds(api: Api) -> list[str]:
-    """Return the kinds that the server has no CustomResourceDefinition for; discovery needs no
-    rights."""
-    return [kind for kind in KINDS if _serves(api, kind, "kind", kind) is False]
-
-
 def _serves(api: Api, kind: str, field: str, wanted: str) -> bool | None:
     """Return whether a resource in the API group of a kind has a value; None if that may not be
     asked."""
@@ -180,7 +174,7 @@ def _find_controllers(api: Api) -> list[_Controller] | None:
             ready=(each.status and each.status.ready_replicas) or 0,
         )
         for each in deployments.items
-        if each.metadata.name in CONTROLLERS
+        if each.metadata.name in _CONTROLLERS
     ]
 
 
@@ -388,7 +382,9 @@ def see(
     storage = _read_data(api, "ConfigMap", api.core.read_namespaced_config_map, CONFIG_MAP)
     name = (storage or {}).get("secret")
     secret = _read_data(api, "Secret", api.core.read_namespaced_secret, name) if name else None
-    unknown_kinds, pods = _find_unknown_kinds(api), _pods(api)
+    # Kinds without a CustomResourceDefinition; discovery needs no rights.
+    unknown_kinds = [kind for kind in KINDS if _serves(api, kind, "kind", kind) is False]
+    pods = _pods(api)
     return NamespaceSnapshot(
         namespace=api.namespace,
         exists=exists,

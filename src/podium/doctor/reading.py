@@ -27,7 +27,7 @@ STRATEGIES = ("min", "max", "latest")
 SHOWN = 1000
 """Readings kept for the report; the rules see all of them."""
 
-MENTIONS = 5000
+_MENTIONS = 5000
 """Lines kept that mention a metric and report none: enough to see near misses by."""
 
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -209,7 +209,7 @@ def scan(lines: Iterable[str], reader: Reader) -> Log:
         text = raw.rstrip("\r\n")
         seen.update(_names_on(text))
         readings = tuple(parse_line(text, reader.names, reader.formats))
-        if readings or (mentioned < MENTIONS and mentions.search(text)):
+        if readings or (mentioned < _MENTIONS and mentions.search(text)):
             kept.append(Line(total, text, readings))
             mentioned += not readings
         if not readings and (library := printed_by(text)):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-NOT_EXAMINED = "not examined"
+_NOT_EXAMINED = "not examined"
 """Verdict on a subject that no rule was applied to."""
 
 
@@ -41,7 +41,7 @@ class Report:
         """``fail`` or ``warn`` if any finding says so, else ``pass``; ``not examined`` if no rule
         was applied."""
         levels = {finding.level for finding in self.findings}
-        fine = "pass" if self.examined else NOT_EXAMINED
+        fine = "pass" if self.examined else _NOT_EXAMINED
         return "fail" if "fail" in levels else "warn" if "warn" in levels else fine
 
     def as_dict(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ STYLES = {
     "note": "cyan",
     "warn": "yellow",
     "fail": "bold red",
-    NOT_EXAMINED: "cyan",
+    _NOT_EXAMINED: "cyan",
 }
 HEAD, TAIL = 6, 3
 """Readings shown at the beginning and at the end of a long log."""

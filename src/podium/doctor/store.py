@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 
 from podium.cluster.kubernetes.api import Api
 
-EXPIRES = 60
+_EXPIRES = 60
 """Seconds for which the signature of the one request holds."""
 
 
@@ -104,7 +104,12 @@ def _sign(url: Any, region: str, access: str, key: str) -> str:
     credentials, now = Credentials(access, key), datetime.now(UTC)
     return str(
         presign_v4(
-            method="GET", url=url, region=region, credentials=credentials, date=now, expires=EXPIRES
+            method="GET",
+            url=url,
+            region=region,
+            credentials=credentials,
+            date=now,
+            expires=_EXPIRES,
         ).query
     )
 

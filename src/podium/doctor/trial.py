@@ -13,10 +13,10 @@ from podium.manifests.experiment.build import reporting_flag
 from podium.manifests.rules import Finding, apply
 from podium.metrics.libraries import BY_HAND
 
-CALL = "podium.code.call"
+_CALL = "podium.code.call"
 """Module that calls a tuned function and prints its return value (podium.code)."""
 
-LIBRARY = "library-has-its-own-format"
+_LIBRARY = "library-has-its-own-format"
 _MISREAD = ("several-stages-under-one-name", "number-cut-short", "exponent-cut")
 """Rules about an objective that is another one than the program meant."""
 
@@ -91,7 +91,7 @@ def why_unavailable(
     found = [
         finding
         for finding in apply(rules_for(reader), log)
-        if finding.level == "fail" or finding.rule == LIBRARY
+        if finding.level == "fail" or finding.rule == _LIBRARY
     ]
     misses = [finding for finding in found if finding.rule != "objective-missing"] or found
     near = nearest(name, log.seen) or (next(iter(log.seen)) if len(log.seen) == 1 else "")
@@ -122,7 +122,7 @@ def misread(experiment: Experiment, lines: Iterable[str]) -> Finding | None:
 
 def _as_printed(log: Log, found: Sequence[Finding], lines: Sequence[str]) -> str | None:
     """Suggest how to read the metrics as the program prints them; None if nothing fits."""
-    if hint := next((finding.hint for finding in found if finding.rule == LIBRARY), None):
+    if hint := next((finding.hint for finding in found if finding.rule == _LIBRARY), None):
         return hint
     if not log.reader.ask:
         return None
@@ -152,5 +152,7 @@ def _words(name: str) -> set[str]:
 
 def _calls_a_function(experiment: Experiment) -> bool:
     return any(
-        CALL in word for _, body in experiment.template.workload.containers() for word in body.words
+        _CALL in word
+        for _, body in experiment.template.workload.containers()
+        for word in body.words
     )

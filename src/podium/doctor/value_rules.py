@@ -167,7 +167,7 @@ ordered = ORDER_RULES.rule
 _RANK = re.compile(r"\brank\W{0,2}[1-9]|\[default[1-9]\]", re.I)
 """How launchers mark the lines of other processes than the first."""
 
-TIME_HINT = "begin the line with an RFC 3339 time: 2026-01-02T03:04:05.678901Z accuracy=0.9"
+_TIME_HINT = "begin the line with an RFC 3339 time: 2026-01-02T03:04:05.678901Z accuracy=0.9"
 _TIMELIKE = re.compile(
     r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(:\d\d)?|\d\d:\d\d:\d\d|(?<!\d)1[67]\d{8}(\.\d+)?(?!\d)"
 )
@@ -184,7 +184,7 @@ def _untimed(log: Log) -> list[Line]:
 @ordered(
     "warn",
     "Katib's database sorts by time only; without one, which value is the latest is not guaranteed.",
-    hint=TIME_HINT,
+    hint=_TIME_HINT,
 )
 def _no_time(log: Log) -> Iterator[Violation]:
     reported, untimed = log.reported(log.reader.objective), _untimed(log)
@@ -196,7 +196,7 @@ def _no_time(log: Log) -> Iterator[Violation]:
 @ordered(
     "warn",
     "A time counts only if it is the first word of the line and RFC 3339, with T and a zone.",
-    hint=TIME_HINT,
+    hint=_TIME_HINT,
 )
 def _time_not_understood(log: Log) -> Iterator[Violation]:
     matches = ((line, _TIMELIKE.search(line.text)) for line in _untimed(log))
@@ -206,7 +206,7 @@ def _time_not_understood(log: Log) -> Iterator[Violation]:
         yield Violation(f"the time `{lines[0][1]}` is not understood", where)
 
 
-@ordered("warn", "Lines without a time count as the oldest ones.", hint=TIME_HINT)
+@ordered("warn", "Lines without a time count as the oldest ones.", hint=_TIME_HINT)
 def _some_without_time(log: Log) -> Iterator[Violation]:
     reported, untimed = log.reported(log.reader.objective), _untimed(log)
     if untimed and len(untimed) < len(reported):
