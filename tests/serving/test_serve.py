@@ -95,6 +95,12 @@ def test_each_form_offers_its_own_models_values(store: Path) -> None:
     assert len({*offered}) == 2
 
 
+def test_an_ipv6_address_is_printed_as_a_url_has_it(store: Path) -> None:
+    with serving("shapes", "--storage", store, "--host", "::1") as running:
+        assert running.url.startswith("http://[::1]:")
+        assert running.http.get("/v2/health/live").json() == {"live": True}
+
+
 def test_health_and_metadata_are_the_protocols(server: Running) -> None:
     assert server.http.get("/v2/health/live").json() == {"live": True}
     assert server.http.get("/v2/health/ready").json() == {"ready": True}

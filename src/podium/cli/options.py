@@ -382,6 +382,11 @@ server_options = _made_of(
 )
 
 
+def authority(host: str, port: int) -> str:
+    """Return an address as a URL has it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def listen(
     address: str, port: int, hint: str = "--port takes another, --port 0 a free one"
 ) -> socket.socket:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.options import listen, storage_option, token_option
+from podium.cli.options import authority, listen, storage_option, token_option
 from podium.display.terminal import echo, paused
 from podium.errors import InvalidInput, PodiumError
 
@@ -202,7 +202,8 @@ def serve(
     listening = listen(host, port)  # who reads the next line may connect at once
     # Connections inherit it: else the second piece of an answer waits 40 ms for the client to acknowledge the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    url = f"{'https' if tls_cert else 'http'}://{host}:{listening.getsockname()[1]}/v2"
+    port = listening.getsockname()[1]
+    url = f"{'https' if tls_cert else 'http'}://{authority(host, port)}/v2"
     _run(DrainingServer(config, server, drain), listening, served, url, server.rpc)
 
 
@@ -216,7 +217,7 @@ def _add_grpc(server: "Server", host: str, port: int, files: tuple[str | None, .
     hint = "--grpc-port takes another, --grpc-port 0 a free one"
     with listen(host, port, hint) as free:  # which says in words that a port is taken
         port = free.getsockname()[1]
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = authority(host, port)
     key, cert = (Path(file).read_bytes() if file else b"" for file in files)
     server.rpc = RpcServer(server.service, address, (key, cert) if key else None)
     echo(f"gRPC at {address}", err=True)

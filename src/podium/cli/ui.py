@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.options import ServerOptions, cluster_options, listen, storage_option
+from podium.cli.options import ServerOptions, authority, cluster_options, listen, storage_option
 from podium.display.terminal import echo, paused
 from podium.errors import PodiumError
 from podium.system.background import Background
@@ -73,7 +73,7 @@ def ui(
         app, log_level="warning", http=LimitedProtocol, timeout_graceful_shutdown=1
     )
     listening = listen(address, port)  # who reads the next line may connect at once
-    url = f"http://{address}:{listening.getsockname()[1]}/?token={token}"
+    url = f"http://{authority(address, listening.getsockname()[1])}/?token={token}"
     echo(f"look at {url}", err=True)
     if browse:
         webbrowser.open(url)
