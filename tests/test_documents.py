@@ -266,3 +266,9 @@ def test_a_path_that_is_not_a_files_is_refused(path: str) -> None:
 def test_text_that_kubectl_reads_otherwise_is_quoted(text: str) -> None:
     assert dump({"value": text}) == f"value: '{text}'\n"
     assert load_yaml(dump({"value": text}), "file") == [{"value": text}]
+
+
+def test_a_number_that_no_float_holds_is_refused() -> None:
+    assert load_json("[1e308, NaN, -Infinity, 1e-400]", "x")[::3] == [1e308, 0.0]
+    with pytest.raises(InvalidInput, match="-1e400 is larger than any number of 64 bits"):
+        load_json('{"a": -1e400}', "x")

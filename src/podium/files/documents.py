@@ -172,11 +172,13 @@ def load_json(
         limit: Maximum size in bytes.
 
     Raises:
-        InvalidInput: It is not JSON, exceeds a limit, or has a string that UTF-8 cannot encode.
+        InvalidInput: It is not JSON, exceeds a limit, or has a string that UTF-8 cannot encode or
+            a number that no float holds.
     """
     text = _decode(content, limit, name)
     try:
-        value = json.loads(text) if nan else json.loads(text, parse_constant=_refuse_constant)
+        constant = None if nan else _refuse_constant
+        value = json.loads(text, parse_float=_finite, parse_constant=constant)
         if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
@@ -309,6 +311,13 @@ def _decode(content: bytes | bytearray | str, limit: int, name: str) -> str:
     except UnicodeError as error:
         raise InvalidInput(f"{name} is not readable as UTF-8: {error}") from None
     return content
+
+
+def _finite(text: str) -> float:
+    """Return a number; 1e400 is none, though Python takes it for Infinity."""
+    if math.isinf(value := float(text)):
+        raise ValueError(f"{text:.20} is larger than any number of 64 bits")
+    return value
 
 
 def _refuse_constant(text: str) -> NoReturn:
