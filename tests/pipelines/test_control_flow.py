@@ -147,6 +147,24 @@ def test_a_member_that_kfp_loses_is_named(tmp_path: Path, pipeline: str, name: s
     assert not (tmp_path / "home").exists()
 
 
+LITERAL = HEAD + dedent("""
+    @dsl.pipeline
+    def listed(names: List[str] = ["a"]):
+        say(text=f"of {names}")
+
+    @dsl.pipeline
+    def variable(names: list = ["a"]):
+        say(text="a").set_env_variable("NAMES", f"of {names}")
+    """)
+
+
+@pytest.mark.parametrize("pipeline", ["listed", "variable"])
+def test_a_value_that_kfp_leaves_out_of_a_text_is_named(tmp_path: Path, pipeline: str) -> None:
+    done = podium(tmp_path / "home", f"{written(tmp_path, LITERAL)}:{pipeline}")
+    assert "error: step say: the value of 'names' is within a text" in done.stderr
+    assert not (tmp_path / "home").exists()
+
+
 WRONG = HEAD + dedent("""
     @part
     def listed(items: list) -> list:

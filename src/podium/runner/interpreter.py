@@ -268,6 +268,7 @@ def check_runs(compiled: Compiled, values: Mapping[str, Any], order: Order) -> N
             suggestion(order.debug, names),
         )
     _check_members(compiled)
+    _check_texts(compiled)
     made, missing = set(_claims(compiled)), list[InvalidInput]()
     for path, task, groups in _with_known_inputs(compiled, values):
         component = compiled.component(task)
@@ -319,6 +320,28 @@ def _check_members(compiled: Compiled) -> None:
                     "pass the member to the step as an input of its own, and build the text there",
                 )
         given[path] = {*sources, task.get("parameterIterator", {}).get("itemInput", "")}
+
+
+_CHANNEL = re.compile(r"\{\{channel:task=[^;]*;name=([^;]*);")
+
+
+def _check_texts(compiled: Compiled) -> None:
+    """Refuse a pipeline with a text in which kfp left its own mark in place of a value: of a
+    parameter typed List[str], and in any variable of the environment.
+
+    Raises:
+        InvalidInput: The message names the step and the value.
+    """
+    for path, task in compiled.tasks():
+        component, texts = compiled.component(task), [task.get("inputs")]
+        if "dag" not in component:
+            texts.append(compiled.executor(component).get("container", {}).get("env"))
+        if left := _CHANNEL.search(json.dumps(texts)):
+            raise InvalidInput(
+                f"step {path[-1]}: the value of {left[1]!r} is within a text, where kfp puts none: a "
+                f"cluster hands on {left[0][:-1]}…, too",
+                "pass it to the step as an input of its own, and build the text there",
+            )
 
 
 def _without_value(
