@@ -159,7 +159,7 @@ LITERAL = HEAD + dedent("""
 
 
 @pytest.mark.parametrize("pipeline", ["listed", "variable"])
-def test_a_value_that_kfp_leaves_out_of_a_text_is_named(tmp_path: Path, pipeline: str) -> None:
+def test_a_value_that_kfp_leaves_out_is_named(tmp_path: Path, pipeline: str) -> None:
     done = podium(tmp_path / "home", f"{written(tmp_path, LITERAL)}:{pipeline}")
     assert "error: step say: the value of 'names' is within a text" in done.stderr
     assert not (tmp_path / "home").exists()
