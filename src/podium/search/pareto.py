@@ -69,7 +69,7 @@ def tell(study: "Study", number: int, value: float | None) -> None:
 
 
 def _is_free(costs: tuple[float, ...], front: Sequence[tuple[float, ...]]) -> bool:
-    """Tell whether nothing on a front dominates costs: is nowhere above them, and somewhere below."""
+    # One dominates another if it is nowhere above it, and somewhere below.
     return not any(
         all(mine <= theirs for mine, theirs in zip(one, costs, strict=True)) and one != costs
         for one in reversed(front)
