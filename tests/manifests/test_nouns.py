@@ -143,6 +143,17 @@ def test_roles_in_lower_case_get_workers_like_their_master() -> None:
     assert fewer.images == ("i", "i")
 
 
+@pytest.mark.parametrize(("tries", "scaled"), [(3, 12), (0, 0), (None, None), ("three", "three")])
+def test_each_of_more_workers_may_restart_as_often(tries: Any, scaled: Any) -> None:
+    pod = {"spec": {"containers": [{"name": "pytorch", "image": "i"}]}}
+    policy = {} if tries is None else {"runPolicy": {"backoffLimit": tries}}
+    job = Workload(
+        manifest={"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {"Master": {"template": pod}}} | policy}
+    )  # fmt: skip
+    more = job.changed_job(lambda editor: editor.set_workers(3))
+    assert more.manifest["spec"].get("runPolicy", {}).get("backoffLimit") == scaled
+
+
 @pytest.mark.parametrize("given", ["../a-", ".a-", "a/"])
 def test_a_generated_name_is_a_name_too(given: str) -> None:
     with pytest.raises(InvalidInput, match=r"metadata\.name must be a name"):

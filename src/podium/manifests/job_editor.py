@@ -122,7 +122,8 @@ class JobEditor:
                 self.body["spec"].setdefault("podFailurePolicy", {"rules": [unshared(DISRUPTED)]})
 
     def set_workers(self, workers: int) -> None:
-        """Set how many pods a PyTorchJob or TrainJob has beside its first one.
+        """Set how many pods a PyTorchJob or TrainJob has beside its first one. A PyTorchJob's
+        backoffLimit, which counts the restarts of all pods together, grows or shrinks with them.
 
         Raises:
             InvalidInput: It is another kind of job, and workers are asked for.
@@ -139,12 +140,20 @@ class JobEditor:
                 "use a PyTorchJob or TrainJob",
             )
         if isinstance(replicas, dict):
+            self._scale_tries(replicas, workers + 1)
             roles = {
                 str(role).capitalize(): role for role in replicas
             }  # the operator takes any case
             like = replicas.pop(roles.get("Worker"), None)
             like = like or unshared(replicas.get(roles.get("Master"))) or {}
             replicas |= {"Worker": {**like, "replicas": workers}} if workers else {}
+
+    def _scale_tries(self, replicas: dict[str, Any], pods: int) -> None:
+        counts = [mapping(each).get("replicas", 1) for each in replicas.values()]
+        tries: Any = mapping(self.body["spec"].get("runPolicy")).get("backoffLimit")
+        known = isinstance(tries, int) and all(isinstance(each, int) for each in counts)
+        if known and sum(counts):
+            self.run_policy["backoffLimit"] = tries * pods // sum(counts)
 
     def identify(self, name: str, owner: Mapping[str, Any] | None) -> None:
         """Give the object a name and an owner; its namespace is left to the cluster."""
