@@ -77,7 +77,7 @@ LOWEST := build/lowest
 # Transitive packages are the newest, and warn of what the old ones do.
 $(LOWEST)/.installed: $(STAMP) pyproject.toml
 	@$(BIN)/uv venv -q --clear --seed --python $(BIN)/python $(LOWEST)
-	@$(BIN)/uv pip install -q --python $(LOWEST)/bin/python --resolution lowest-direct -e '.[serve,ui,sign]' \
+	@$(BIN)/uv pip install -q --python $(LOWEST)/bin/python --resolution lowest-direct -e '.[serve,ui,sign,grpc]' \
 	  'pytest>=8.4' 'pytest-timeout>=2.4' 'httpx>=0.27' 'tritonclient[http]>=2.50'
 	@touch $@
 

@@ -10,7 +10,7 @@ import pytest
 from sweep_manifests import job, space, write_experiment
 
 from podium.metrics.goals import less_is_better
-from podium.metrics.libraries import LIBRARIES
+from podium.metrics.libraries import BY_HAND, LIBRARIES
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / "build" / "libraries" / "bin" / "python"
@@ -35,6 +35,8 @@ TUNED = {
     "catboost": ("test", "--rate 0.1,0.01 --model ${podium.output}/model.cbm", "model.cbm"),
     "sklearn": ("accuracy", "--alpha 0.001,10 --model ${podium.output}/model.joblib", "model.joblib"),
     "colon": ("Test accuracy", "--alpha 0.001,10 --model ${podium.output}/model.joblib", "model.joblib"),
+    "json": ("test_acc", "--alpha 0.001,10 --model ${podium.output}/model.joblib", "model.joblib"),
+    "words": ("acc", "--alpha 0.001,10 --model ${podium.output}/model.joblib", "model.joblib"),
 }  # fmt: skip
 """Objective, flags and the model's file by library; all scripts write what their library's own objects hold."""
 
@@ -62,7 +64,8 @@ def _podium(folder: Path, *words: str) -> str:
 @pytest.mark.parametrize("name", TUNED)
 def test_an_unchanged_script_is_tuned_by_its_own_metric(name: str, tmp_path: Path) -> None:
     (objective, flags, model), library = TUNED[name], name.partition(" ")[0]
-    script = "train_sklearn.py" if library == "colon" else f"train_{library}.py"
+    by_hand = library in {printed.key for printed in BY_HAND}
+    script = "train_sklearn.py" if by_hand else f"train_{library}.py"
     shutil.copy(Path(__file__).parent / script, tmp_path)
     words = [*flags.split(), "--results", "${podium.output}/results.json", "--objective", objective]
     _podium(

@@ -1,4 +1,4 @@
-"""scikit-learn, as people use it: it prints a report, and the script a line; --results gets the accuracy."""
+"""scikit-learn, as people use it: it prints a report, and the script lines; --results gets the accuracy."""
 
 import argparse
 import json
@@ -19,7 +19,10 @@ x, y = load_digits(return_X_y=True)
 x_train, x_test, y_train, y_test = train_test_split(x, y, random_state=1)
 model = SGDClassifier(alpha=args.alpha, max_iter=5, tol=None, random_state=1).fit(x_train, y_train)
 print(classification_report(y_test, model.predict(x_test)))
-print(f"Test accuracy: {model.score(x_test, y_test):.4f}")
-joblib.dump(model, args.model)
 score = model.score(x_test, y_test)
-Path(args.results).write_text(json.dumps({"accuracy": [score], "Test accuracy": [score]}))
+print(f"Test accuracy: {score:.4f}")
+print({"test_acc": round(score, 4)})
+print(f"the acc is {score:.4f}")
+joblib.dump(model, args.model)
+names = ("accuracy", "Test accuracy", "test_acc", "acc")
+Path(args.results).write_text(json.dumps({name: [score] for name in names}))
