@@ -181,7 +181,7 @@ def test_hostile_names_reach_the_figures_as_text(evil: str) -> None:
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def testembedded_json_ends_no_script_and_stays_json(evil: str) -> None:
+def test_embedded_json_ends_no_script_and_stays_json(evil: str) -> None:
     text = embedded({"one": json.dumps({"name": evil})})
     assert "<" not in text
     assert json.loads(text) == {"one": {"name": evil}}
