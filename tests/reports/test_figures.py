@@ -122,6 +122,7 @@ def test_one_bad_value_does_not_flatten_the_rest(maximize: bool, sign: int, said
     [*GOOD_ONES, 1000.0],  # far out, but better than the rest
     [*GOOD_ONES[1:], -1000.0],  # too few to tell what is usual
     [0.9] * 8 + [0.1],  # nothing to see in the rest
+    [1.7e308] * 9 + [0.1],  # what failed trials report
     [],
 ])  # fmt: skip
 def test_an_axis_shows_everything_without_bad_values(values: list[float]) -> None:

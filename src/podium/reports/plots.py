@@ -92,7 +92,9 @@ def window(values: Iterable[float | None], *, maximize: bool) -> _Window | None:
     known = sorted(value for value in values if value is not None and math.isfinite(value))
     if len(known) < FEWEST:
         return None
-    first, _, third = quantiles(known, n=4, method="inclusive")
+    # Of quarters, since quantiles multiplies: a failed trial may report the largest float.
+    cuts = quantiles([value / 4 for value in known], n=4, method="inclusive")
+    first, third = 4 * cuts[0], 4 * cuts[2]
     reach = FAR * (third - first)
     kept = [
         value for value in known if (value >= first - reach if maximize else value <= third + reach)
