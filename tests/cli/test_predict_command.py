@@ -363,6 +363,13 @@ def test_rows_are_predicted_one_after_the_other_in_python(rows: Path, tmp_path: 
     assert "'abc' is not a number" in str(bad)
 
 
+def test_files_beside_a_model_may_be_links(rows: Path, tmp_path: Path) -> None:
+    described = (rows / "preprocessing.json").rename(tmp_path / "shared.json")
+    (rows / "preprocessing.json").symlink_to(described)
+    (tmp_path / "new.csv").write_text("color,x\nred,-1\n")
+    assert list(podium.open_model(rows).predict(tmp_path / "new.csv")) == ["low"]
+
+
 @pytest.mark.parametrize(
     "content", ['{"color": "red", "x": 2}\n', "x;color\n2;red\n", "x\tcolor\n2\tred\n"]
 )

@@ -1,8 +1,10 @@
 """The model of a model directory, opened to predict."""
 
 from pathlib import Path
+from typing import Any
 
 from podium.errors import NotFound
+from podium.files.documents import load_json
 from podium.prediction.command import MODELS, ONNX, CommandModel
 from podium.prediction.directory import ModelDirectory
 from podium.prediction.predictor import Predictor
@@ -39,7 +41,7 @@ def open_model(uri: str | Path) -> Predictor:
     return Predictor(
         str(uri),
         lambda: _open(directory.path, file, str(uri)),
-        lambda name: directory.load(name) or {},
+        lambda name: _beside(directory.path / name),
     )
 
 
@@ -47,3 +49,7 @@ def _open(path: Path, file: str, name: str) -> OnnxModel | CommandModel:
     if file == ONNX:
         return OnnxModel(path / file)
     return CommandModel(name=name, fetch=ModelDirectory(path).fetch)
+
+
+def _beside(file: Path) -> Any:
+    return load_json(file.read_bytes(), str(file)) if file.is_file() else {}
