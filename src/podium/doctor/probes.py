@@ -40,7 +40,7 @@ it does not."""
 
 KINDS = ("PyTorchJob", TRAINJOB, "Experiment", "Trial", "Job")
 TRAINERS = {"PyTorchJob": "training-operator", TRAINJOB: "kubeflow-trainer-controller-manager"}
-"""_Controller by kind of distributed job; one of the kinds is enough."""
+"""Controller by kind of distributed job; one of the kinds is enough."""
 
 KATIB = ("katib-controller", "katib-db-manager")
 _CONTROLLERS = (*KATIB, *TRAINERS.values())

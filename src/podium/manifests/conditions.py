@@ -123,10 +123,9 @@ def status_of(manifest: Manifest) -> State:
 
 
 def _goes_on(spec: Any) -> bool:
-    asks_to_wait = mapping(spec).get("suspend") or mapping(mapping(spec).get("runPolicy")).get(
-        "suspend"
-    )
-    return isinstance(spec, Mapping) and not asks_to_wait
+    if not isinstance(spec, Mapping):
+        return False
+    return not spec.get("suspend") and not mapping(spec.get("runPolicy")).get("suspend")
 
 
 def timestamp(precision: str = "seconds") -> str:

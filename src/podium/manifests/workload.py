@@ -94,7 +94,7 @@ class ElasticPolicy(ManifestView):
             (text(each.get("key")), text(each.get("value"))) for each in objects(given)
         ),
     )
-    """Keys and values."""
+    """Keys and values of rdzvConf."""
 
 
 def uses_builtin_trainer(words: Sequence[str]) -> bool:

@@ -41,10 +41,8 @@ def refuse_what_pools_lack(experiment: Experiment) -> None:
     Raises:
         InvalidInput: It says what, and what to do.
     """
-    job, hint = (
-        experiment.sample_job(pool_name(experiment)),
-        "leave pool out: each trial has pods of its own then",
-    )
+    job = experiment.sample_job(pool_name(experiment))
+    hint = "leave pool out: each trial has pods of its own then"
     if job.pod_count != 1:
         raise InvalidInput(
             f"a worker of a pool runs trials of one pod, but these have {job.pod_count}", hint

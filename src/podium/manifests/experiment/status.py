@@ -72,7 +72,7 @@ def restarted(experiment: Experiment) -> Experiment:
 
 
 def shortened(status: Status) -> Status:
-    """Return the status of an Experiment without its longest lists of trials."""
+    """Return the status of an Experiment without lists of more than a hundred trials."""
     lists = {names for names, _ in TRIAL_LISTS.values()}
     return {
         name: value

@@ -154,10 +154,8 @@ class Budget(SweepOption):
         if fit is None:
             return ""
         fit = max(0, fit - (confirm.runs if confirm else 0))
-        most, takes = (
-            limits.max_trials,
-            f"a trial takes {_spell(each)}, {limits.parallel} at a time",
-        )
+        most = limits.max_trials
+        takes = f"a trial takes {_spell(each)}, {limits.parallel} at a time"
         if most is None:
             count = f"about {plural(fit, 'trial')}"
         else:
