@@ -160,7 +160,7 @@ class TrialReader:
                 f"{logs.replace('TRIAL', best.name)} prints a log",
             ]
         ranked = sorted(good, key=lambda trial: trial.value or 0.0)
-        for trial in [best, *ranked[:1], *ranked[-1:]] if best else []:
+        for trial in dict.fromkeys([best, *ranked[:1], *ranked[-1:]]) if best else ():
             # A number that was cut short makes its trial the best or the worst.
             if other := misread(experiment, self.log(trial.name)):
                 said += [

@@ -139,7 +139,8 @@ class Bundle:
 
     def store(self, storage: str) -> Code:
         """Put it into a storage, unless it is there."""
-        target, code = connect(storage), self.code_in(storage)
+        target = connect(storage)
+        code = Code(storage=target.url, digest=self.digest)
         try:
             target.put(code.key, self.content, if_absent=True)
         except Conflict:
