@@ -255,6 +255,16 @@ print(f"loss={{x + y / 2}}")
         assert "importance" in followed.view("/").figures
 
 
+def test_a_sweep_without_trials_says_what_it_searches(
+    experiment: Callable[..., dict[str, Any]],
+) -> None:
+    sweep = podium.sweep(experiment())
+    for trial in sweep.cluster.trials(sweep.name):  # as it was before they began
+        sweep.cluster.delete("Trial", trial.name)
+    page = FollowedSweep(sweep.cluster, sweep.name).view("/").html()
+    assert "minimize loss, grid search over x, 3 trials at most" in page
+
+
 def test_a_sweep_begun_anew_has_its_own_figures(
     experiment: Callable[..., dict[str, Any]], tmp_path: Path, home: Path
 ) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 from typing import Any
 
@@ -110,7 +110,10 @@ class FollowedSweep:
             if every or at < _MOST_ROWS or not trial.has_ended or trial.name in chosen
         ]
         sure = self._standing_of(experiment, ranked)
-        board = leaderboard_of(shown, experiment, trials, sure, numbers)
+        board = replace(
+            leaderboard_of(shown, experiment, trials, sure, numbers),
+            parameters=[parameter.name for parameter in experiment.space],  # before any trial too
+        )
         counts = {phase: len(names) for phase, names in experiment.trials.items()}
         return View(
             template="sweep.html.jinja",
