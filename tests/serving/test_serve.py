@@ -487,6 +487,24 @@ def test_a_text_that_a_dictionary_repeats_is_counted(server: Running, tmp_path: 
     assert (answer.status_code, "60000 rows of 6000" in answer.json()["error"]) == (400, True)
 
 
+def test_lists_beside_the_columns_of_a_model_are_not_read(server: Running, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = {"x": [1.0, -200.0], "color": ["green", "red"]}
+    answers = []
+    for further in ({}, {"embedding": [[1.0] * 100, None], "from": [{"id": 1}, {"id": 2}]}):
+        parquet.write_table(pyarrow.table({**further, **rows}), tmp_path / "rows.parquet")
+        answer = server.http.post(
+            "/v2/models/rows/predict",
+            content=(tmp_path / "rows.parquet").read_bytes(),
+            headers={"content-type": "application/vnd.apache.parquet"},
+        )
+        assert answer.status_code == 200, answer.text
+        answers.append([said["class"] for said in answer.json()["predictions"]])
+    assert answers[0] == answers[1]
+
+
 def test_a_model_goes_before_a_folder_of_its_name(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,16 +140,20 @@ def _items(media: str, body: bytes) -> Iterator[Path]:
 
 def _check_rows(file: Path) -> None:
     """Refuse a file whose rows, which take next to no bytes in it, are too many or too large: a
-    text that a dictionary holds once may stand in each of them."""
+    text that a dictionary holds once may stand in each of them. Columns of lists, which no model
+    takes, are left out of it."""
     with foreign("the request is not readable as Parquet"), parquet.ParquetFile(file) as opened:
         held, schema = opened.metadata, opened.schema_arrow
         groups = [held.row_group(at) for at in range(held.num_row_groups)]
         widths = [max(8, held.schema.column(at).length or 0) for at in range(held.num_columns)]
         size = max(sum(group.total_byte_size for group in groups), held.num_rows * sum(widths))
-    if nested := next((each for each in schema if pa.types.is_nested(each.type)), None):
-        raise InvalidInput(f"column {nested.name} of the request holds {nested.type}, not a value")
+    flat = pa.schema([each for each in schema if not pa.types.is_nested(each.type)])
+    for each in schema:
+        # Arrow reads a column x.y, too, where it is asked for x.
+        if pa.types.is_nested(each.type) and ("." in each.name or not flat.names):
+            raise InvalidInput(f"column {each.name} of the request holds {each.type}, not a value")
     if held.num_rows <= _MOST_ITEMS and size <= _MOST_TABLE:
-        texts = [each.name for each in schema if not pa.types.is_primitive(each.type)]
+        texts = [each.name for each in flat if not pa.types.is_primitive(each.type)]
         with (
             foreign("the request is not readable as Parquet"),
             parquet.ParquetFile(file, read_dictionary=texts) as opened,
@@ -161,6 +165,16 @@ def _check_rows(file: Path) -> None:
             f"{_MOST_TABLE} are read",
             "send them in several requests",
         )
+    if len(flat) < len(schema):
+        kept = file.with_name("flat.parquet")
+        with (
+            foreign("the request is not readable as Parquet"),
+            parquet.ParquetFile(file) as opened,
+            parquet.ParquetWriter(kept, flat.with_metadata(schema.metadata)) as writer,
+        ):
+            for batch in opened.iter_batches(columns=flat.names):
+                writer.write_batch(batch)
+        kept.replace(file)
 
 
 def _text_bytes(batch: pa.RecordBatch) -> int:
