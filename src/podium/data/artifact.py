@@ -275,8 +275,11 @@ def _home(uri: str | Path, info: DatasetInfo, part: str) -> str | Path:
     if part != "test":
         return uri
     directory, file = local_path(uri), info.parts[part].target.file
-    path = directory and directory / file
-    if (path.is_file() or is_sealed(path)) if path else connect(str(uri)).head(file):
+    if directory is None:
+        is_inside = connect(str(uri)).head(file) is not None
+    else:
+        is_inside = (directory / file).is_file() or is_sealed(directory / file)
+    if is_inside:
         return uri
     beside = test_uri(uri)
     try:

@@ -325,7 +325,8 @@ def _input_info(name: str, description: InputDescription, train: Selection) -> I
 
 def _profile(descriptions: Mapping[str, InputDescription], train: Selection) -> Profile:
     size = max(1, *(train.array(name)[:1].nbytes for name in descriptions))
-    most, index = min(_MOST_ITEMS, max(1000, _MOST_BYTES // size)), train.index
+    most = min(_MOST_ITEMS, max(1000, _MOST_BYTES // size))
+    index = train.index
     if len(train) > most:
         chosen = np.random.default_rng(0).choice(len(train), most, replace=False)
         index = train.positions(np.sort(chosen))

@@ -199,7 +199,7 @@ class Look:
 
     @classmethod
     def of(cls, path: Path) -> "Look":
-        """Read the header of a picture file, and the pixels of a deep one; raises like _open_picture."""
+        """Read a picture file's header, and a deep one's pixels; raises like _open_picture."""
         with _opened(path) as picture:
             turned = picture.getexif().get(0x0112, 1) in (5, 6, 7, 8)
             turned &= picture.format != "TIFF"  # of which Pillow gives the size as it is shown

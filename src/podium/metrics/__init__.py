@@ -82,9 +82,7 @@ def format_metrics(**values: float) -> str:
         InvalidInput: A value is not finite: Katib would store an empty string and might name the
             trial the best (kubeflow/katib#2723).
     """
-    return _line(
-        values, lambda value: f"{value:.{'4f' if value == 0 or abs(value) >= 0.001 else '4g'}}"
-    )
+    return _line(values, _digits)
 
 
 def metric_line(values: Mapping[str, float]) -> str:
@@ -128,6 +126,10 @@ def _line(values: Mapping[str, float], write: Callable[[float], str]) -> str:
             )
     moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return " ".join([moment, *(f"{name}={write(value)}" for name, value in values.items())])
+
+
+def _digits(value: float) -> str:
+    return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.4g}"
 
 
 @cache

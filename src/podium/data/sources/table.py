@@ -264,9 +264,11 @@ def _warn_of_dates(fields: Sequence[Field], options: DataOptions) -> None:
 def _warn_of_second_header(guesses: Sequence[Guess]) -> None:
     """Warn of several columns of numbers that begin with a word and hold no other."""
     words = [
-        guess for guess in guesses if guess.examples.get(guess.type) == [guess.first] != [None]
+        guess
+        for guess in guesses
+        if guess.others.get(guess.type) == 1 and guess.examples.get(guess.type) == [guess.first]
     ]
-    if len(words := [guess for guess in words if guess.others[guess.type] == 1]) > 1:
+    if len(words) > 1:
         _log.warning(
             "row 1 is probably a second header: %s; remove it",
             ", ".join(f"{guess.first!r} in {guess.name}" for guess in words[:_EXAMPLES]),
