@@ -9,7 +9,7 @@ from rich.console import Console
 from podium.api.experiments import read
 from podium.doctor import Finding, Reader, examine_log, guess_reader
 from podium.doctor.report import show
-from podium.doctor.trial import why_unavailable
+from podium.doctor.trial import misread, why_unavailable
 from podium.errors import InvalidInput
 from podium.manifests.fields import quantity
 from podium.metrics import number
@@ -153,6 +153,16 @@ def test_percent_is_dropped() -> None:
     found = examine("accuracy=96.59%")
     assert found["percent"].level == "warn"
     assert "'96.59'" in found["percent"].what
+
+
+def test_a_line_of_many_readings_is_looked_at_once() -> None:
+    """As a progress bar prints it; each of 5,000 readings took another look at all of them."""
+    line = "\r".join(f"{number}% train accuracy=0.5" for number in range(5_000))
+    began = time.process_time()
+    finding = misread(read("random"), [line + " accuracy=0.5"])
+    assert finding
+    assert finding.rule == "several-stages-under-one-name"
+    assert time.process_time() - began < 5
 
 
 def test_prose_beside_a_metric_is_not_its_value() -> None:

@@ -226,7 +226,7 @@ def _several_stages_under_one_name(log: Log) -> Iterator[Violation]:
     for name in log.reader.names:
         stage = rf"(?:\b({_STAGES})[ /.:]+)?(?<![\w|-]){re.escape(name)}\s*="
         stages: dict[str, Line] = {}
-        for line, _ in log.reported(name):
+        for line in log.reporting(name):
             for match in re.finditer(stage, line.text, re.IGNORECASE):
                 stages.setdefault((match[1] or "").lower(), line)
         if len(stages) > 1:

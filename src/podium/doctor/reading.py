@@ -154,6 +154,10 @@ class Log:
             if reading.name == name
         ]
 
+    def reporting(self, name: str) -> list[Line]:
+        """Return the lines that report a metric: one of a progress bar does so a thousand times."""
+        return [line for line in self.lines if any(each.name == name for each in line.readings)]
+
     def silent(self) -> list[str]:
         reported = {reading.name for line in self.lines for reading in line.readings}
         return [name for name in self.reader.names if name not in reported]

@@ -188,8 +188,8 @@ def _untimed(log: Log) -> list[Line]:
 )
 def _no_time(log: Log) -> Iterator[Violation]:
     reported, untimed = log.reported(log.reader.objective), _untimed(log)
-    seem_timed = any(_TIMELIKE.search(line.text) for line in untimed)
-    if 1 < len(reported) == len(untimed) and not seem_timed:
+    lines = log.reporting(log.reader.objective)
+    if 1 < len(reported) == len(untimed) and not any(_TIMELIKE.search(line.text) for line in lines):
         yield Violation("no line with the objective has a time", line_numbers(untimed))
 
 
@@ -199,8 +199,8 @@ def _no_time(log: Log) -> Iterator[Violation]:
     hint=_TIME_HINT,
 )
 def _time_not_understood(log: Log) -> Iterator[Violation]:
-    matches = ((line, _TIMELIKE.search(line.text)) for line in _untimed(log))
-    lines = [(line, match[0]) for line, match in matches if match]
+    untimed = {line.number: line for line in _untimed(log)}.values()
+    lines = [(line, match[0]) for line in untimed if (match := _TIMELIKE.search(line.text))]
     if lines and len(log.reported(log.reader.objective)) > 1:
         where = line_numbers(line for line, _ in lines)
         yield Violation(f"the time `{lines[0][1]}` is not understood", where)
@@ -250,7 +250,7 @@ def _latest_is_not_a_number(log: Log) -> Iterator[Violation]:
 def _batches_share_the_name(log: Log) -> Iterator[Violation]:
     name, strategy = log.reader.objective, log.reader.strategy(log.reader.objective)
     reported = log.reported(name)
-    batches = [line for line, _ in reported if _PROGRESS.search(line.text)]
+    batches = [line for line in log.reporting(name) if _PROGRESS.search(line.text)]
     if len(reported) > 1 and batches:
         yield Violation(
             f"{len(reported)} readings of {name}, several an epoch, and the strategy is {strategy}",
@@ -266,7 +266,7 @@ def _batches_share_the_name(log: Log) -> Iterator[Violation]:
     hint='report from rank 0 only: os.environ.get("RANK", "0")',
 )
 def _every_rank_reports(log: Log) -> Iterator[Violation]:
-    ranked = [line for line, _ in log.reported(log.reader.objective) if _RANK.search(line.text)]
+    ranked = [line for line in log.reporting(log.reader.objective) if _RANK.search(line.text)]
     if ranked:
         yield Violation(
             "several processes seem to report the objective", line_numbers(iter(ranked))
