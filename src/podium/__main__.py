@@ -2,4 +2,5 @@
 
 from podium.cli import main
 
-main()
+if __name__ == "__main__":  # else a walk over the modules would run a command
+    main()

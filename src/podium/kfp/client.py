@@ -172,7 +172,7 @@ def named(name: str) -> str:
 
 
 def _is_plain(address: str, token: str | None) -> bool:
-    # Else it needs what only kfp's client looks up: credentials, cookies, a context.
+    # Any other address needs what only kfp's client looks up: credentials, cookies, a context.
     if not address or (CONTEXT.exists() and not token):
         return False
     return bool(token) or not (
@@ -307,7 +307,7 @@ def _address(error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    # Without the names of Python's classes around it.
+    # The operating system's words, without the names of Python's classes around them.
     messages = (
         cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror
     )

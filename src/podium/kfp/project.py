@@ -263,6 +263,6 @@ def parameters_of(named: str) -> dict[str, str]:
 
 
 def _is_pipeline(function: ast.FunctionDef) -> bool:
-    # However dsl.pipeline was imported, called or not.
+    # dsl.pipeline may be imported in any way, and called or not.
     names = (ast.unparse(decorator).partition("(")[0] for decorator in function.decorator_list)
     return any(name.rpartition(".")[2] == "pipeline" for name in names)

@@ -75,7 +75,7 @@ class Pinned:
 
 
 def _is_current(version: PipelineVersion) -> bool:
-    # Whatever their images and defaults.
+    # The steps are compared, not their images and defaults.
     own = own_name(version.spec)
     return own is None or _steps(version.spec) == _steps(Definition.load(own).spec)
 

@@ -114,7 +114,7 @@ def _of_version(version: "Version", champion: "Version | None", runs: "Runs") ->
 
 
 def _parameters(given: Mapping[str, Any], trained: Mapping[str, Any]) -> dict[str, str]:
-    # Those that a model was trained with win, such as epochs.
+    # Parameters that the model was trained with win over the run's, such as epochs.
     named = {name: value for name, value in given.items() if name not in PLACES}
     return {name: hide(str(value), ()) for name, value in {**named, **trained}.items()}
 

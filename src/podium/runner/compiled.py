@@ -234,7 +234,6 @@ def command_of(
 
 
 def _resolved(text: str, executor_input: Mapping[str, Any], constants: Constants) -> str:
-
     def value(match: re.Match[str]) -> str:
         path = _PART.findall(match[1])
         if not path:

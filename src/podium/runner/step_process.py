@@ -228,7 +228,7 @@ def _command_in(
 
 
 def _qualified(image: str) -> str:
-    # As Kubernetes' nodes read it.
+    # Kubernetes' nodes read the name of an image so.
     host, slash, _ = image.partition("/")
     if slash and ("." in host or ":" in host or host == "localhost"):
         return image

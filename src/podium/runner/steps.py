@@ -171,7 +171,7 @@ class Step:
 
 
 def _collect(custom: str, uri: str) -> None:
-    # Where others look for an artifact that a step wrote to a path of its own.
+    # A step wrote the artifact to a path of its own; others look for it at its URI.
     if custom and os.path.exists(custom) and not os.path.exists(uri) and "://" not in uri:
         copy = shutil.copytree if os.path.isdir(custom) else shutil.copy2
         copy(custom, uri)

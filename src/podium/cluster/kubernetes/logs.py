@@ -23,7 +23,7 @@ _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d
 
 
 def _moment(stamp: re.Match[str]) -> tuple[datetime, str]:
-    # By nanoseconds, in whatever zone its node is.
+    # Lines are ordered by nanoseconds, in whatever zone their nodes are.
     return datetime.fromisoformat(stamp[1] + stamp[3]), (stamp[2] or "").ljust(9, "0")
 
 

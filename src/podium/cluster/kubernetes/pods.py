@@ -516,7 +516,7 @@ class Watchman:
 
 
 def _lost_patches(resource: Resource) -> bool:
-    # podium's own always have some.
+    # A TrainJob that podium made always has runtimePatches.
     if not isinstance(resource, Workload) or resource.kind != TRAINJOB:
         return False
     admitted = bool(resource.queue) and not resource.suspended

@@ -379,7 +379,7 @@ def _check_program(plan: ContainerPlan) -> None:
 
 
 def _may_appear(word: str, plan: ContainerPlan) -> bool:
-    # Or its name is known only when the pod starts.
+    # A file may be in a volume, or its name is known only when the pod starts.
     if not word.startswith("/"):
         return "$(" in word or bool(plan.mounts)
     return "$(" in word or any(
