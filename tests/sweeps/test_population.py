@@ -175,6 +175,17 @@ def test_a_population_that_goes_on_repeats_a_failure_once(begun: int, tmp_path: 
     assert points.count(points[0]) == 2
 
 
+def test_a_population_that_goes_on_keeps_seeds_that_are_alike(tmp_path: Path) -> None:
+    def begin(name: str) -> Search:
+        space = [Parameter(name="kind", kind="categorical", choices=("a", "b"))]
+        return Search(space, "pbt", SETTINGS, maximize=True, directory=tmp_path, name=name)
+
+    whole, search = begin("whole"), begin("study")
+    for number in range(5):
+        search = begin("study") if number == 2 else search
+        assert search.ask(f"t{number}") == whole.ask(f"t{number}")
+
+
 def test_a_population_over_a_bell_goes_on(tmp_path: Path) -> None:
     bell = Parameter(name="lr", kind="double", low=0.1, high=1.0, step=0.1, distribution="normal")
     points = []

@@ -87,12 +87,14 @@ class _Population(Plan):
         for member in list(self.members.values())[self.size :]:
             if member.generation == 0:
                 self._seed()  # a seed must not give it again
+        seeds, self.queue = self.queue, []
         for earlier in seen:
             member = self.members[earlier.trial]
             if member in self.queue:  # it repeats one that failed
                 self.queue.remove(member)
             if not earlier.running:
                 self.tell(earlier.trial, earlier.value)
+        self.queue = [*seeds, *self.queue]
         self.previous = [
             trial for trial in self.current if self.members[trial].generation == latest - 1
         ]
