@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from podium.errors import InvalidInput, PodiumError, require
+from podium.errors import InvalidInput, PodiumError, require, suggestion
 from podium.files.documents import load_json, load_yaml, parse, read_text, write_file
 from podium.files.yaml_loader import dump
 
@@ -272,3 +272,11 @@ def test_a_number_that_no_float_holds_is_refused() -> None:
     assert load_json("[1e308, NaN, -Infinity, 1e-400]", "x")[::3] == [1e308, 0.0]
     with pytest.raises(InvalidInput, match="-1e400 is larger than any number of 64 bits"):
         load_json('{"a": -1e400}', "x")
+
+
+@pytest.mark.parametrize(
+    ("known", "hint"),
+    [((), "there are none yet"), (("a", "b"), "one of a, b"), (("train",), "did you mean train?")],
+)
+def test_a_hint_names_what_there_is(known: tuple[str, ...], hint: str) -> None:
+    assert suggestion("trian", known) == hint

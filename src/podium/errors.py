@@ -147,14 +147,16 @@ def require(holds: bool, rule: str, /, hint: str | None = None, **given: Any) ->
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return a hint with the name the user may have meant, or with all known names."""
+    """Return a hint with the name the user may have meant, or with all known names, if any."""
     names, word = list(known), word[:200]
     close = (
         [name for name in names if len(word) > 2 and name.startswith(word)]
         or difflib.get_close_matches(word, names, n=1, cutoff=0.5)
         or [name for name in names if word and word in name]
     )
-    return f"did you mean {close[0]}?" if close else f"one of {', '.join(names)}"
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"one of {', '.join(names)}" if names else "there are none yet"
 
 
 def require_known(names: Iterable[str], known: Iterable[str], problem: str) -> None:
