@@ -473,12 +473,14 @@ def test_a_server_says_that_it_listens_once_grpc_does(
     said, end = "", time.monotonic() + 120
     while "serving rows" not in said:
         assert time.monotonic() < end
+        time.sleep(0.05)  # what is printed during a look is lost
         said += capfd.readouterr().err
     time.sleep(0.2)  # in which it could have said so
     assert "listening on" not in said + capfd.readouterr().err
     goes_on.set()
     while "listening on it" not in said:
         assert time.monotonic() < end
+        time.sleep(0.05)
         said += capfd.readouterr().err
     run.should_exit = True
     serving.join()
