@@ -28,7 +28,7 @@ def podium(*words: str) -> str:
 def test_the_script_imports_nothing_of_podium_and_is_short() -> None:
     text = SCRIPT.read_text()
     assert "podium" not in text.replace(text.partition("\n")[0], "")
-    assert len([line for line in text.splitlines() if line.strip()]) <= 37
+    assert len([line for line in text.splitlines() if line.strip()]) <= 50
 
 
 def test_it_runs_in_two_processes_and_one_reports(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_the_shared_volume_holds_data_and_model(tiny_dataset: Path, tmp_path: Pa
         reader.type(line) for line in typed_lines("A shared volume")
     )
     assert "400 train" in prepare.stdout
-    assert "worker-2 succeeded" in train.stderr
+    assert "shared Succeeded: master-0 succeeded" in train.stderr  # no worker is waited for
     assert {"model.onnx", "metrics.json"} <= set(listed.stdout.split())
     assert re.search(r"accuracy [01]\.\d+ on the test part", uploaded.stdout)
     again = reader.type("podium job run examples/recipes/volume/train.yaml --name again")
@@ -143,7 +143,7 @@ def garments(seed: int, count: int) -> artifact.Split:
     pictures = np.zeros((count, 28, 28), np.uint8)
     for picture, label in zip(pictures, labels, strict=True):
         side, belt = 2 + label % 5 * 2, 4 + label // 5 * 12
-        picture[:, side : 28 - side] = rng.integers(180, 255, (28, 28 - 2 * side))
+        picture[:, side : 28 - side] = rng.integers(180, 255)  # a grain would not outlive the photo
         picture[belt : belt + 6, side : 28 - side] = 90
     return artifact.Split(inputs={"images": pictures}, target=labels)
 
