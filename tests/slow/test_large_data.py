@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 COUNT, SIDE = 24_000, 100
 """Pictures of 30,000 bytes: 720 MB."""
-LIMIT = 400 << 20
+LIMIT = 500 << 20
 
 PREPARE = """
 import sys
