@@ -330,6 +330,19 @@ def furnace(folder: Path) -> str:
     return str(program)
 
 
+def servers(args: argparse.Namespace, name: str, file: str) -> dict[str, list[str]]:
+    """Return the commands to compare, each but for the port, which comes last."""
+    commands = {"podium": [sys.executable, "-c", CLI, "serve", str(args.model), "--port"]}
+    if args.watch:
+        commands["podium --watch"] = [*commands["podium"][:-1], "--watch", "--port"]
+    for rival in ("kserve", "mlserver") if args.rivals else ():
+        program = [interpreter(args.rivals, rival), str(HERE / f"{rival}_model.py")]
+        commands[rival] = [*program, name, file]
+    if args.rivals and shutil.which("cargo"):
+        commands["furnace"] = [furnace(args.rivals), name, file]
+    return commands
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
@@ -357,18 +370,7 @@ def main() -> None:
     binary, size, text = bodies(graph)
     requests = {"mlserver": (text, 0, b""), "furnace": floats(graph, name)}
     own = (binary, size, call(graph, name))
-    commands = {"podium": [sys.executable, "-c", CLI, "serve", str(args.model), "--port"]}
-    if args.watch:
-        commands["podium --watch"] = [*commands["podium"][:-1], "--watch", "--port"]
-    for rival in ("kserve", "mlserver") if args.rivals else ():
-        commands[rival] = [
-            interpreter(args.rivals, rival),
-            str(HERE / f"{rival}_model.py"),
-            name,
-            file,
-        ]
-    if args.rivals and shutil.which("cargo"):
-        commands["furnace"] = [furnace(args.rivals), name, file]
+    commands = servers(args, name, file)
     figures: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
     for _ in range(args.repeats):
         for called, command in commands.items():

@@ -152,6 +152,17 @@ def test_each_of_more_workers_may_restart_as_often(tries: Any, scaled: Any) -> N
     )  # fmt: skip
     more = job.changed_job(lambda editor: editor.set_workers(3))
     assert more.manifest["spec"].get("runPolicy", {}).get("backoffLimit") == scaled
+    fewer = more.changed_job(lambda editor: editor.set_workers(0))
+    assert fewer.manifest["spec"].get("runPolicy", {}).get("backoffLimit") == tries
+
+
+def test_a_job_with_fewer_workers_may_still_restart() -> None:
+    pod = {"spec": {"containers": [{"name": "pytorch", "image": "i"}]}}
+    replicas = {"Master": {"template": pod}, "Worker": {"replicas": 3, "template": pod}}
+    spec = {"pytorchReplicaSpecs": replicas, "runPolicy": {"backoffLimit": 1}}
+    job = Workload(manifest={"kind": "PyTorchJob", "spec": spec})
+    alone = job.changed_job(lambda editor: editor.set_workers(0))
+    assert alone.manifest["spec"]["runPolicy"]["backoffLimit"] == 1
 
 
 @pytest.mark.parametrize("given", ["../a-", ".a-", "a/"])

@@ -153,7 +153,7 @@ class JobEditor:
         tries: Any = mapping(self.body["spec"].get("runPolicy")).get("backoffLimit")
         known = isinstance(tries, int) and all(isinstance(each, int) for each in counts)
         if known and sum(counts):
-            self.run_policy["backoffLimit"] = tries * pods // sum(counts)
+            self.run_policy["backoffLimit"] = -(-tries * pods // sum(counts))
 
     def identify(self, name: str, owner: Mapping[str, Any] | None) -> None:
         """Give the object a name and an owner; its namespace is left to the cluster."""
