@@ -9,8 +9,9 @@ from rich.console import Console
 from podium.api.experiments import read
 from podium.doctor import Finding, Reader, examine_log, guess_reader
 from podium.doctor.report import show
-from podium.doctor.trial import misread, why_unavailable
+from podium.doctor.trial import misread, misread_trial, why_unavailable
 from podium.errors import InvalidInput
+from podium.manifests.experiment import Trial
 from podium.manifests.fields import quantity
 from podium.metrics import number
 
@@ -163,6 +164,34 @@ def test_a_line_of_many_readings_is_looked_at_once() -> None:
     assert finding
     assert finding.rule == "several-stages-under-one-name"
     assert time.process_time() - began < 5
+
+
+def judged(name: str, value: str) -> Trial:
+    """Return a trial that has ended with an accuracy."""
+    goal = {"type": "maximize", "objectiveMetricName": "accuracy"}
+    observed = [{"name": "accuracy", "min": value, "max": value, "latest": value}]
+    manifest = {
+        "kind": "Trial",
+        "metadata": {"name": name},
+        "spec": {"objective": goal},
+        "status": {"observation": {"metrics": observed}},
+    }
+    return Trial(manifest=manifest)
+
+
+def test_a_number_cut_short_is_found_in_the_worst_trial() -> None:
+    printed = {"good": "accuracy=0.9", "usual": "accuracy=0.8", "cut": "accuracy=0,85"}
+    good, usual, cut = (
+        judged(name, value) for name, value in (("good", "0.9"), ("usual", "0.8"), ("cut", "0"))
+    )
+
+    def log(name: str) -> list[str]:
+        return [printed[name]]
+
+    found = misread_trial(read("random"), good, [usual, cut, good], log)
+    assert found
+    assert (found[0].name, found[1].rule) == ("cut", "number-cut-short")
+    assert misread_trial(read("random"), good, [usual, good], log) is None
 
 
 def test_prose_beside_a_metric_is_not_its_value() -> None:

@@ -11,7 +11,7 @@ from podium.api.space import read_value
 from podium.cluster.base import Cluster
 from podium.display.notebook import table
 from podium.display.text import plural
-from podium.doctor.trial import misread, why_unavailable
+from podium.doctor.trial import misread_trial, why_unavailable
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial, fronts_of, news
 from podium.manifests.options import forecast
@@ -159,15 +159,12 @@ class TrialReader:
                 f"  hint: does the program read {'it' if len(names) == 1 else 'them'}? "
                 f"{logs.replace('TRIAL', best.name)} prints a log",
             ]
-        ranked = sorted(good, key=lambda trial: trial.value or 0.0)
-        for trial in dict.fromkeys([best, *ranked[:1], *ranked[-1:]]) if best else ():
-            # A number that was cut short makes its trial the best or the worst.
-            if other := misread(experiment, self.log(trial.name)):
-                said += [
-                    f"warning: {other.what} ({other.where} of the log of {trial.name})",
-                    f"  hint: {other.hint}",
-                ]
-                break
+        if best and (doubt := misread_trial(experiment, best, good, self.log)):
+            trial, other = doubt
+            said += [
+                f"warning: {other.what} ({other.where} of the log of {trial.name})",
+                f"  hint: {other.hint}",
+            ]
         return "\n".join(said)
 
     def _failures(self, ended: Sequence[Trial], experiment: Experiment, logs: str) -> list[str]:

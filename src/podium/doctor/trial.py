@@ -8,7 +8,7 @@ from itertools import islice
 from podium.doctor.log import rules_for
 from podium.doctor.name_rules import nearest
 from podium.doctor.reading import Log, Reader, read_as, scan
-from podium.manifests.experiment import Experiment
+from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.build import reporting_flag
 from podium.manifests.rules import Finding, apply
 from podium.metrics.libraries import BY_HAND
@@ -118,6 +118,26 @@ def misread(experiment: Experiment, lines: Iterable[str]) -> Finding | None:
     alone = replace(reader, additional=())
     rules = [rule for rule in rules_for(reader) if rule.name in _MISREAD]
     return next(iter(apply(rules, scan(islice(lines, _ENOUGH), alone))), None)
+
+
+def misread_trial(
+    experiment: Experiment,
+    best: Trial,
+    trials: Iterable[Trial],
+    log: Callable[[str], Iterable[str]],
+) -> tuple[Trial, Finding] | None:
+    """Return the first of the best, the least and the greatest trial whose objective is misread,
+    and what doctor says of it: a number that was cut short makes its trial one of them.
+
+    Args:
+        log: Returns the lines of a trial's log by its name.
+    """
+    known = [(trial.value, trial) for trial in trials if trial.value is not None]
+    ranked = [trial for _, trial in sorted(known, key=lambda each: each[0])]
+    for trial in dict.fromkeys([best, *ranked[:1], *ranked[-1:]]):
+        if found := misread(experiment, log(trial.name)):
+            return trial, found
+    return None
 
 
 def _as_printed(log: Log, found: Sequence[Finding], lines: Sequence[str]) -> str | None:

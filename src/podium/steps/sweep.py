@@ -14,7 +14,7 @@ from podium.data.folds import few_items
 from podium.data.given import GivenData
 from podium.data.schema import DatasetInfo
 from podium.display.text import brief, duration, figure, plural
-from podium.doctor.trial import misread, why_unavailable
+from podium.doctor.trial import misread_trial, why_unavailable
 from podium.errors import Denied, Failed, PodiumError, Unavailable
 from podium.manifests.experiment import Experiment, Trial, best_trial, news, no_best
 from podium.manifests.experiment.build import locate, with_pods_retained
@@ -123,7 +123,7 @@ def sweep(
             ended_trials = cluster.judged_trials(ended)
             best = _best(cluster, ended, ended_trials)
             note = _other_choice(ended, ended_trials, best)
-            doubt = _misread(cluster, ended, best)
+            doubt = _misread(cluster, ended, best, ended_trials)
             table = trial_table(
                 ended, ended_trials, best, lambda trial: f"{root}/{trial.name}", note, in_run=True
             )
@@ -278,10 +278,13 @@ def _best(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
     raise cluster.failure("Experiment", name)
 
 
-def _misread(cluster: Cluster, experiment: Experiment, best: Trial) -> str:
+def _misread(cluster: Cluster, experiment: Experiment, best: Trial, trials: Sequence[Trial]) -> str:
     with suppress(PodiumError):
-        if other := misread(experiment, cluster.logs("Trial", best.name)):
-            where = f"{other.where} of the log of {best.name}"
+        if doubt := misread_trial(
+            experiment, best, trials, lambda name: cluster.logs("Trial", name)
+        ):
+            trial, other = doubt
+            where = f"{other.where} of the log of {trial.name}"
             return f"warning: {other.what} ({where}); {other.hint}"
     return ""
 
