@@ -16,6 +16,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,17 @@ from PIL import Image
 from servers import Running, serving, tensor
 from starlette.testclient import TestClient
 
+from podium.data.profile import Profile
 from podium.errors import Failed, InvalidInput, NotFound
 from podium.models import Model, open_registry
 from podium.prediction import Predictor, open_model
+from podium.scoring import OnnxModel
 from podium.serving import app
 from podium.serving.announced import Announcement
 from podium.serving.app import Server
 from podium.serving.headers import LimitedProtocol
 from podium.serving.raw import predict_raw, read_raw
-from podium.serving.served import Served, find_models
+from podium.serving.served import Loaded, Served, find_models
 from podium.serving.service import Limits
 from podium.system import background
 from podium.system.exposition import read_samples
@@ -211,6 +214,21 @@ WRONG: dict[str, tuple[int, Any, str]] = {
     "no inputs": (400, {}, "inputs is a list of tensors"),
     "a list": (400, [1], "a JSON object, not list"),
     "an output": (400, {"inputs": [ONE], "outputs": [{"name": "logit"}]}, "no output 'logit'"),
+    "an input too many": (
+        400,
+        {"inputs": [ONE, {**ONE, "name": "mask"}]},
+        "shapes v1 has no input 'mask'; it takes images (uint8 [n, 28, 28])",
+    ),
+    "a word for a boolean": (
+        400,
+        {"inputs": [ONE], "outputs": [{"name": "logits", "parameters": {"binary_data": "false"}}]},
+        "binary_data of output 'logits' is true or false, but got 'false'",
+    ),
+    "a number for a boolean": (
+        400,
+        {"inputs": [ONE], "parameters": {"binary_data_output": 0}},
+        "binary_data_output is true or false, but got 0",
+    ),
 }
 
 
@@ -220,6 +238,22 @@ def test_what_does_not_fit_is_a_sentence(what: str, server: Running) -> None:
     answer = server.infer("shapes", body)
     assert answer.status_code == status
     assert sentence in answer.json()["error"]
+
+
+def test_an_unused_input_of_the_training_part_is_taken() -> None:
+    measured = Profile.of([("mask", "other", (), [np.zeros((3, 2))])])
+    kept = {"profile.json": json.loads(json.dumps(asdict(measured)))}
+    predictor = Predictor("rows", lambda: OnnxModel(rows_model()), lambda name: kept.get(name, {}))
+    given = {name: np.zeros((1, 2), np.float32) for name in ("table", "mask")}
+
+    async def check() -> None:
+        loaded = Loaded.of("v1", "", predictor)
+        loaded.check_names(given)
+        with pytest.raises(InvalidInput, match="rows has no input 'masks'; it takes table"):
+            loaded.check_names({**given, "masks": given["mask"]})
+        await loaded.close()
+
+    asyncio.run(check())
 
 
 DEEP = b"[" * 900 + b"]" * 900

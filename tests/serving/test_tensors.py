@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from podium.errors import Failed, InvalidInput
+from podium.errors import InvalidInput
 from podium.serving.tensors import MOST_JSON, InferRequest
 
 ONE: dict[str, Any] = {"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [0.5]}
@@ -111,5 +111,7 @@ def test_each_output_comes_as_it_was_asked_for() -> None:
         ],
     }  # fmt: skip
     assert body[size:] == outputs["z"].tobytes()
-    with pytest.raises(Failed, match="not finite, which JSON cannot express"):
+    with pytest.raises(
+        InvalidInput, match=r"'z' is not finite, which JSON .*\nhint: .*binary_data"
+    ):
         InferRequest.read(asked(), None).answer({}, outputs)

@@ -495,6 +495,7 @@ def test_outputs_that_are_not_numbers_are_answered_and_told(churn: Model) -> Non
     with serving("churn", "--watch") as server:
         body = json.dumps({"inputs": [tensor(np.full((3, 2), np.nan), "table", "FP32")]})
         answer = server.http.post("/v2/models/churn/infer", content=body)
+        assert answer.status_code == 400
         assert "not finite" in answer.json()["error"]
         page = server.http.get("/metrics").text
     assert 'podium_serve_watch_failures_total{model="churn",version="v1"} 1' in page

@@ -92,10 +92,10 @@ class Predictor:
         Raises:
             PodiumError: Something of it cannot be read.
         """
-        _ = self.classes, self.threshold, self._known_ranges
+        _ = self.classes, self.threshold, self.known_ranges
 
     @cached_property
-    def _known_ranges(self) -> Profile | None:
+    def known_ranges(self) -> Profile | None:
         """The profile, which a warning alone needs; None for one that is not what it should be, but
         an error, which is not kept, while its storage is away."""
         try:
@@ -185,7 +185,7 @@ class Predictor:
             Failed: The model fails on these inputs.
         """
         recipe, classes = self._prepared(str(data))
-        unknown = UnknownValues(recipe, self._known_ranges)
+        unknown = UnknownValues(recipe, self.known_ranges)
 
         def outcomes() -> Iterator[Outcome | Problem]:
             for batch, results in self._batches(recipe, classes, items, delimiter, encoding, until):
@@ -249,7 +249,7 @@ class Predictor:
 
     def _of_items(self, items: list[str], data: str, *, hidden: str = "") -> Predictions:
         recipe, classes = self._prepared(data)
-        unknown = UnknownValues(recipe, self._known_ranges)
+        unknown = UnknownValues(recipe, self.known_ranges)
         results, names, problems = (
             list[NDArray[Any]](),
             list[Mapping[str, str | int]](),

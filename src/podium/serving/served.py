@@ -86,6 +86,31 @@ class Loaded:
         if pool:
             await asyncio.to_thread(pool.close)
 
+    def check_names(self, inputs: Mapping[str, Array]) -> None:
+        """Refuse inputs that neither the model takes nor its training part had: a graph may leave
+        some of those unused.
+
+        Raises:
+            InvalidInput: There are any.
+        """
+        model = self.predictor.model
+        if not isinstance(model, OnnxModel) or inputs.keys() <= self._names:
+            return
+        if all(tensor.name in inputs for tensor in model.inputs):  # else the model says more
+            unknown = next(name for name in inputs if name not in self._names)
+            taken = ", ".join(map(str, model.inputs))
+            raise InvalidInput(
+                f"{self.predictor.name} has no input {unknown!r}; it takes {taken}",
+            )
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        model, known = self.predictor.model, self.predictor.known_ranges
+        taken = model.inputs if isinstance(model, OnnxModel) else ()
+        return frozenset([tensor.name for tensor in taken]) | frozenset(
+            known.inputs if known else ()
+        )
+
     @cached_property
     def row_bytes(self) -> int:
         """Bytes of the outputs for a row, of axes whose size the model says."""

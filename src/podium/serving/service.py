@@ -227,6 +227,7 @@ class Service:
         """
 
         async def ask(now: Loaded, threads: Executor | None) -> Answered:
+            now.check_names(inputs)
             self._check_answer(len(next(iter(inputs.values()))) * now.row_bytes)
             outputs = await now.batcher.ask(inputs)
             self._check_answer(sum([array.nbytes for array in outputs.values()]))

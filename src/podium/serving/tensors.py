@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from podium.errors import Failed, InvalidInput, suggestion
+from podium.errors import InvalidInput, suggestion
 from podium.files.documents import load_json
 from podium.scoring.families import Array
 
@@ -116,12 +116,13 @@ class InferRequest:
         for number, wanted in enumerate(asked):
             if not isinstance(wanted, dict) or not _is_name(wanted.get("name")):
                 raise InvalidInput(f"outputs[{number}] needs a name, but got {_brief(wanted)}")
-            outputs[wanted["name"]] = bool(_parameters(wanted).get("binary_data", False))
+            asked_for = f"binary_data of output {wanted['name']!r}"
+            outputs[wanted["name"]] = _switch(wanted, "binary_data", asked_for)
         if type(called) is not str or len(called) > MOST_NAME:
             raise InvalidInput(
                 f"id is a string of at most {MOST_NAME} letters, but got {_brief(called)}"
             )
-        binary = bool(_parameters(document).get("binary_data_output", False))
+        binary = _switch(document, "binary_data_output", "binary_data_output")
         return cls(id=called, inputs=inputs, outputs=outputs, binary=binary)
 
     def check_outputs(self, outputs: Mapping[str, Array]) -> None:
@@ -144,8 +145,8 @@ class InferRequest:
             outputs: What the model returned, by name.
 
         Raises:
-            InvalidInput: An output is asked for that the model does not have.
-            Failed: A number is not finite, and wanted as JSON.
+            InvalidInput: An output is asked for that the model does not have, or as JSON where a
+                number is not finite.
         """
         self.check_outputs(outputs)
         tensors, pieces = [], list[bytes]()
@@ -161,8 +162,9 @@ class InferRequest:
                 tensor["parameters"] = {"binary_data_size": len(pieces[-1])}
             else:
                 if array.dtype.kind == "f" and not np.isfinite(array).all():
-                    raise Failed(
-                        "an output is not finite, which JSON cannot express", "ask for binary data"
+                    raise InvalidInput(
+                        f"output {name!r} is not finite, which JSON cannot express",
+                        'ask for bytes: {"inputs": […], "parameters": {"binary_data_output": true}}',
                     )
                 flat = np.ascontiguousarray(array).reshape(-1)
                 tensor["data"] = flat.tolist() if array.dtype.kind == "O" else flat
@@ -207,6 +209,14 @@ def _parameters(holder: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(parameters, dict):
         raise InvalidInput(f"parameters is a JSON object, but got {_brief(parameters)}")
     return parameters
+
+
+def _switch(holder: Mapping[str, Any], name: str, called: str) -> bool:
+    """Return a parameter that is true or false; a text such as "false" counts as neither."""
+    value = _parameters(holder).get(name, False)
+    if type(value) is not bool:
+        raise InvalidInput(f"{called} is true or false, but got {_brief(value)}")
+    return value
 
 
 def _tensor(tensor: Any, where: str, binary: memoryview) -> tuple[str, Array, int]:
