@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from handmade import score
+from handmade import save, score
 from onnx import TensorProto, helper, numpy_helper
 
 from podium.errors import Damaged, Failed, InvalidInput, NotFound
@@ -116,6 +116,35 @@ def test_a_class_without_images_has_an_empty_row(
 def test_probabilities_sum_to_one_even_for_huge_logits() -> None:
     rows = _softmax(np.array([[1000, 0, -1000], [0, 0, 0]], np.float32))
     np.testing.assert_allclose(rows, [[1, 0, 0], [1 / 3] * 3], atol=1e-6)
+
+
+@pytest.mark.parametrize("operator", ["Relu", "Softmax"])
+def test_an_item_is_judged_alike_in_any_batch(operator: str) -> None:
+    node = helper.make_node(operator, ["table"], ["dense_1"])
+    content = save([node], {"table": (TensorProto.FLOAT, ["n", 2])}, "dense_1", 2)
+    both = np.array([[0.25, 0.75], [3, 1]], np.float32)
+    for order in (both, both[::-1]):  # a version that is served anew sees requests in any order
+        model = OnnxModel(content)
+        alone = [model.predict({"table": row[None]}, classes=2)[0] for row in order]
+        np.testing.assert_allclose(model.predict({"table": order}, classes=2), alone)
+        np.testing.assert_allclose(alone, _softmax(order), rtol=1e-6)
+
+
+def test_a_model_that_takes_no_probe_is_judged_by_its_batch() -> None:
+    nodes = [
+        helper.make_node("Slice", ["table", "five", "seven", "one"], ["part"]),
+        helper.make_node("Softmax", ["part"], ["dense_1"]),
+        helper.make_node("Reshape", ["dense_1", "shape"], ["said"]),
+    ]
+    constants = [
+        numpy_helper.from_array(np.array(value, np.int64), name)
+        for name, value in {"five": [5], "seven": [7], "one": [1], "shape": [-1, 2]}.items()
+    ]
+    content = save(nodes, {"table": (TensorProto.FLOAT, ["n", "any"])}, "said", 2, *constants)
+    rows = np.zeros((1, 7), np.float32)
+    rows[0, 6] = 1
+    said = OnnxModel(content).predict({"table": rows}, classes=2)
+    np.testing.assert_allclose(said, _softmax(rows[:, 5:]), rtol=1e-6)
 
 
 def test_a_model_of_other_classes_than_the_data_is_refused(

@@ -77,6 +77,8 @@ class OnnxModel:
         self._session = _open(model, self.name, threads or cores())
         self.inputs = tuple(map(_tensor, self._session.get_inputs()))
         self.outputs = tuple(map(_tensor, self._session.get_outputs()))
+        self._shares = dict[str, bool | None]()
+        """Whether an output is a softmax; None where a probe did not tell."""
 
     def check_inputs(self, inputs: Mapping[str, Array]) -> None:
         """Check that the model takes what a dataset has; it may leave inputs unused.
@@ -271,9 +273,30 @@ class OnnxModel:
         self._check_finite(result, output, at)
         if output.name == "probabilities":
             return self._probabilities(result, at)
-        if output.name != "logits" and _are_shares(result):  # Keras names a softmax dense_1
+        if output.name != "logits" and self._gives_shares(output, result):
             return floats(result)
         return _softmax(result)
+
+    def _gives_shares(self, output: Tensor, result: Array) -> bool:
+        """Return whether an output of any name is a softmax, which Keras calls dense_1.
+
+        It is decided once, by rows that no request has a part in: one item alone could be judged
+        otherwise than among others. A model that takes none of those is judged by each batch.
+        """
+        if output.name not in self._shares:
+            self._shares[output.name] = self._probe(output, result.shape[1])
+        known = self._shares[output.name]
+        return _are_shares(result) if known is None else known
+
+    def _probe(self, output: Tensor, width: int) -> bool | None:
+        draw, rows = np.random.default_rng(0), 8
+        probe = {tensor.name: _drawn(draw, tensor, rows) for tensor in self.inputs}
+        try:
+            said = self._run(probe, output, math.inf)
+        except Failed:
+            return None
+        fits = said.shape == (rows, width) and np.isfinite(said).all()
+        return _are_shares(said) if fits else None
 
     def _check_finite(self, values: Array, output: Tensor, at: int) -> None:
         bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(1))
@@ -311,6 +334,19 @@ def _are_shares(rows: Array) -> bool:
     close = 1e-3 if rows.dtype == np.float16 else 1e-5
     sums = rows.sum(1, dtype=np.float64)
     return bool((rows >= 0).all() and (np.abs(sums - 1) <= close).all())
+
+
+def _drawn(draw: np.random.Generator, tensor: Tensor, rows: int) -> Array:
+    """Return rows of an input, from 0 to 1, with axes of 1 where any size will do."""
+    shape = (rows, *(size or 1 for size in tensor.shape[1:]))
+    if tensor.dtype == "object":
+        return np.full(shape, "", object)
+    values = draw.random(shape, np.float32)
+    return (
+        values.astype(tensor.dtype)
+        if tensor.dtype in _FLOATS
+        else values.round().astype(tensor.dtype)
+    )
 
 
 def _softmax(logits: Array) -> Array:
