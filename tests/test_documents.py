@@ -167,7 +167,9 @@ def test_what_is_not_plain_yaml_is_refused_with_its_name(text: str | bytes) -> N
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    ids=str.split("brackets objects size surrogate surrogate-byte byte unfinished digits nan"),
+    ids=str.split(
+        "brackets objects size surrogate surrogate-byte byte unfinished digits nan twice"
+    ),
     argvalues=[
         (b"[" * 1_000_000, "nested more than 100 levels deep"),
         (b'{"a":' * 101 + b"1" + b"}" * 101, "nested more than 100 levels deep"),
@@ -178,6 +180,7 @@ def test_what_is_not_plain_yaml_is_refused_with_its_name(text: str | bytes) -> N
         (b"{", "not readable as JSON"),
         (b"1" * 5000, "not readable as JSON"),
         (b"[NaN]", "NaN is not a number"),
+        (b'[{"a": 1, "b": 2, "a": 3}]', "the key 'a' stands there twice"),
     ],
 )
 def test_json_beyond_limits_is_refused_with_its_name(content: bytes | str, reason: str) -> None:

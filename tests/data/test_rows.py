@@ -135,6 +135,11 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
     ),
     "not json": ("a.jsonl", '{"a": 1}\n{"a": \n', "a.jsonl, row 2: this is not a JSON object"),
     "nested json": ("a.jsonl", '{"a": [1]}\n{"a": 1}\n', r"a.jsonl, row 1: .*a is \[1\]"),
+    "a key twice": (
+        "a.jsonl",
+        '{"a": 1}\n{"a": 1, "a": 2}\n',
+        "a.jsonl, row 2: .*: the key 'a' stands there twice",
+    ),
     "no json": ("a.jsonl", "\n", "a.jsonl is empty"),
     "a json list": ("a.jsonl", '[{"a": 1}, {"a": 2}]', r"a.jsonl, row 1: .* it is .*\[\{'a': 1"),
     "a spreadsheet": ("a.csv", b"PK\x03\x04\x14\x00", "a.csv is not text, but a spreadsheet"),

@@ -30,6 +30,7 @@ from podium.data.rows import OnProblem, Problem, RowFile, Rows
 from podium.data.values import AFTER, BEFORE, GROUPS
 from podium.display.text import plural
 from podium.errors import Damaged, InvalidInput, NotFound, suggestion
+from podium.files.documents import unique
 
 _BLOCK = 8 << 20
 """Bytes of CSV at a time; no row may be longer."""
@@ -611,7 +612,7 @@ def _filled_lines(path: Path, name: str) -> Iterator[bytes]:
 
 
 def _json_object(line: bytes) -> _Object:
-    value = json.loads(line)
+    value = json.loads(line, object_pairs_hook=unique)
     if not isinstance(value, dict):
         raise ValueError(f"it is {str(value)[:40]!r}")
     for column, item in value.items():

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import types
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -172,13 +173,15 @@ def load_json(
         limit: Maximum size in bytes.
 
     Raises:
-        InvalidInput: It is not JSON, exceeds a limit, or has a string that UTF-8 cannot encode or
-            a number that no float holds.
+        InvalidInput: It is not JSON, exceeds a limit, or has a string that UTF-8 cannot encode, a
+            number that no float holds, or a key twice in one object.
     """
     text = _decode(content, limit, name)
     try:
         constant = None if nan else _refuse_constant
-        value = json.loads(text, parse_float=_finite, parse_constant=constant)
+        value = json.loads(
+            text, parse_float=_finite, parse_constant=constant, object_pairs_hook=unique
+        )
         if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
@@ -190,6 +193,19 @@ def load_json(
     except ValueError as error:
         raise InvalidInput(f"{name} is not readable as JSON: {error}") from None
     _check_depth(value, name)
+    return value
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the dict of a JSON object's pairs.
+
+    Raises:
+        ValueError: A key stands there twice; one of its values would be lost.
+    """
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {twice[:40]!r} stands there twice")
     return value
 
 
