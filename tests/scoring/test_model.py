@@ -130,7 +130,7 @@ def test_an_item_is_judged_alike_in_any_batch(operator: str) -> None:
         np.testing.assert_allclose(alone, _softmax(order), rtol=1e-6)
 
 
-def test_a_model_that_takes_no_probe_is_judged_by_its_batch() -> None:
+def test_a_model_that_takes_no_probe_is_judged_anyhow() -> None:
     nodes = [
         helper.make_node("Slice", ["table", "five", "seven", "one"], ["part"]),
         helper.make_node("Softmax", ["part"], ["dense_1"]),
