@@ -12,6 +12,7 @@ import podium
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.tune import TuneSettings
 from podium.errors import InvalidInput, PodiumError
+from podium.system.arguments import checked, plain
 
 _LONG = "kind: " * 1000
 """Longer than the name of a file may be."""
@@ -258,6 +259,11 @@ METHODS: dict[str, Callable[[], Any]] = {
     "Runs.compare takes names as a list of texts": lambda: podium.runs().compare("latest"),
     "Runs.old takes keep as a whole number": lambda: podium.runs().old(keep="5"),  # type: ignore[arg-type]
     "there is no run None": lambda: podium.runs()[None],  # type: ignore[index]
+    "Model.version takes ref as text, but": lambda: podium.registry().model("m").version(5),  # type: ignore[arg-type]
+    "Model.upload takes files as a dict with a path or bytes by name, but": (
+        lambda: podium.registry().model("m").upload({"model.onnx": 5}, {})  # type: ignore[dict-item]
+    ),
+    "podium.jobs takes cluster as text or a path, but": lambda: podium.jobs(cluster=5),  # type: ignore[arg-type]
     "Model.promote takes rule as text": lambda: podium.registry().model("m").promote("v", rule=5),  # type: ignore[arg-type]
 }
 
@@ -270,6 +276,20 @@ def _sweep() -> podium.Sweep:
 def test_a_method_refuses_another_type(message: str, home: Path) -> None:
     with pytest.raises(PodiumError, match=message):
         METHODS[message]()
+
+
+@pytest.mark.parametrize("three", [3.0, np.int8(3), np.float32(3)])
+def test_a_number_that_loses_nothing_is_taken_as_whole(three: Any) -> None:
+    @checked
+    def taking(whole: int | None, texts: str | int, number: float = 0) -> list[Any]:
+        return [whole, texts, number]
+
+    assert list(map(repr, taking(three, three, three))) == ["3", "3", repr(plain(three))]
+    assert podium.Int(1, three) == podium.Int(1, 3)
+    assert type(podium.Int(1, three).high) is int
+    for wrong in (2.5, "3", float("nan"), float("inf"), True):
+        with pytest.raises(InvalidInput, match="taking takes whole as a whole number, but got"):
+            taking(wrong, 3)
 
 
 def test_unknown_and_missing_arguments_stay_pythons_own() -> None:

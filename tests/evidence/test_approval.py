@@ -159,7 +159,7 @@ def test_an_approval_is_signed_where_signatures_are_asked_for(
     monkeypatch.setenv("PODIUM_PUBLIC_KEY", str(tmp_path / "key.pub"))
     with pytest.raises(InvalidInput, match="asks for signed approvals"):
         model.approve("new", "by whom?")
-    assert model.approve("new", "audit 12", key=key).version == "new"
+    assert model.approve("new", "audit 12", key=str(key)).version == "new"
     word = next(record for record in model.records() if record.event == "approval")
     assert len(word.evidence["key"]) == 64
     with pytest.raises(NotPromoted):

@@ -107,8 +107,8 @@ def deploy(
     for setting in settings:
         if setting not in known:
             raise InvalidInput(f"deploy has no setting {setting!r}", suggestion(setting, known))
-    settings = present(**settings)
-    require_types("podium.deploy", {each.name: each.type for each in fields(ModelServer)}, settings)
+    kinds = {each.name: each.type for each in fields(ModelServer)}
+    settings = require_types("podium.deploy", kinds, present(**settings))
     chosen = model if isinstance(model, Model) else open_registry(storage).model(model)
     public = PublicKey.read(Path(key)) if key else public_key()
     server = ModelServer(

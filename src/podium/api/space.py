@@ -26,9 +26,9 @@ def _keep_plain(of: "Float | Int") -> None:
         InvalidInput: One is text, a boolean or infinite.
     """
     kinds = {each.name: each.type for each in fields(of)}
-    require_types(f"podium.{type(of).__name__}", kinds, vars(of))
+    given = require_types(f"podium.{type(of).__name__}", kinds, vars(of))
     for name in ("low", "high", "step"):
-        value = plain(getattr(of, name))
+        value = given[name]
         if value in (math.inf, -math.inf):
             hint = "podium.Int(1, 8), or podium.Float(1e-4, 1e-1)"
             raise InvalidInput(f"{name} of a range is a finite number, but got {value!r}", hint)

@@ -475,7 +475,8 @@ def sweep(
     others = {
         name: kind for name, kind in Changes.__annotations__.items() if name not in settings()
     }
-    require_types("podium.sweep", others, changes)  # each option reads its own settings
+    # Each option reads its own settings.
+    changes |= require_types("podium.sweep", others, changes)  # type: ignore[typeddict-item]
     possible = {*others, *settings()}
     for change in changes:
         if change not in possible:

@@ -75,7 +75,7 @@ def approve(
     version: str,
     reason: str,
     *,
-    key: Path | None = None,
+    key: str | Path | None = None,
     data: str | Path | None = None,
 ) -> Promotion:
     """Say yes to a version that waits, and compare it once more by the rule it waits for.
@@ -100,7 +100,7 @@ def approve(
     return model.promote(version, rule=str(refusal.evidence["rule"]), reason=reason, **where)
 
 
-def reject(model: "Model", version: str, reason: str, *, key: Path | None = None) -> Record:
+def reject(model: "Model", version: str, reason: str, *, key: str | Path | None = None) -> Record:
     """Say no to a version that waits; raises as approve does."""
     _waits(model, version)
     return _write(model, "rejection", version, reason, key)
@@ -118,7 +118,7 @@ def _waits(model: "Model", version: str) -> Record:
     return refusals[version]
 
 
-def _write(model: "Model", event: str, version: str, reason: str, key: Path | None) -> Record:
+def _write(model: "Model", event: str, version: str, reason: str, key: str | Path | None) -> Record:
     require(
         bool(reason.strip()),
         "a reason is given",
@@ -134,7 +134,7 @@ def _write(model: "Model", event: str, version: str, reason: str, key: Path | No
         "by": f"{user_name()}@{socket.gethostname()}",
     }
     if key:
-        private, public = signer(key)
+        private, public = signer(Path(key))
         made = private(_statement(event, model.version(version), evidence))
         evidence |= {"key": public.fingerprint, "signature": base64.b64encode(made).decode()}
     record = Record.new(event, model.name, version, evidence=evidence)

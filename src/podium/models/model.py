@@ -290,7 +290,7 @@ class Model(Championship):
         version: str | Version,
         reason: str,
         *,
-        key: Path | None = None,
+        key: str | Path | None = None,
         data: str | Path | None = None,
     ) -> Promotion:
         """Say yes to a version that waits for a person, as under the rule ``better,approved``.
@@ -309,7 +309,9 @@ class Model(Championship):
         """
         return approval.approve(self, self._chosen(version).version, reason, key=key, data=data)
 
-    def reject(self, version: str | Version, reason: str, *, key: Path | None = None) -> Record:
+    def reject(
+        self, version: str | Version, reason: str, *, key: str | Path | None = None
+    ) -> Record:
         """Say no to a version that waits for a person; arguments and errors as of approve."""
         return approval.reject(self, self._chosen(version).version, reason, key=key)
 

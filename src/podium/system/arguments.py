@@ -25,6 +25,9 @@ _WORDS: dict[Any, str] = {
     Callable: "a function",
 }
 
+_INNER = {"NoneType", "ClusterSpec", "Stored"}
+"""Classes that an annotation names beside what people give: no sentence speaks of them."""
+
 
 def plain(value: Any) -> Any:
     """Return a number of numpy as Python's own; anything else stays."""
@@ -40,15 +43,15 @@ def checked(function: T, path: str = "") -> T:
     the default where that is empty, zero or False.
 
     Args:
-        path: Its name for users, ``podium.tune``, whose help is the hint.
+        path: Its name for users, ``podium.tune``, whose help is the hint; ``.promote`` of a method,
+            which is called by the class of its object.
     """
     if isinstance(function, type):
         for name, member in list(vars(function).items()):
-            named = f"{function.__module__}.{function.__name__}.{name}"
             if isinstance(member, property) and member.fset:
-                setattr(function, name, member.setter(checked(member.fset, named)))
+                setattr(function, name, member.setter(checked(member.fset, f".{name}")))
             elif isinstance(member, FunctionType) and not name.startswith("_"):
-                setattr(function, name, checked(member, named))
+                setattr(function, name, checked(member, f".{name}"))
         return function
     path = path or f"podium.{function.__name__}"
 
@@ -61,14 +64,19 @@ def checked(function: T, path: str = "") -> T:
         for name, value in call.arguments.items():
             if value is None and not (default := call.signature.parameters[name].default):
                 call.arguments[name] = default
-        require_types(path, _annotations(function), call.arguments)
+        of = type(args[0]) if path.startswith(".") else None
+        place = f"{of.__module__}.{of.__qualname__}{path}" if of else path
+        call.arguments |= require_types(place, _annotations(function), call.arguments)
         return function(*call.args, **call.kwargs)
 
     return with_check  # type: ignore[return-value]
 
 
-def require_types(path: str, annotations: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Refuse values of other types than annotations of the same names say.
+def require_types(
+    path: str, annotations: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Refuse values of other types than annotations of the same names say; return the values, with
+    numbers as Python's own, and whole where they lose nothing by it.
 
     Args:
         path: Name of the function that takes them, whose help is the hint.
@@ -76,12 +84,17 @@ def require_types(path: str, annotations: Mapping[str, Any], given: Mapping[str,
     Raises:
         InvalidInput: "podium.tune takes metrics as text or a list of texts, but got 5".
     """
-    for name, value in given.items():
+    taken = {
+        name: _number(value, annotations[name]) if name in annotations else value
+        for name, value in given.items()
+    }
+    for name, value in taken.items():
         if name in annotations and not _fits(value, annotations[name]):
             short, words = ".".join(path.split(".")[-2:]), _words(annotations[name])
             got = f"{_unfit(value, annotations[name])!r:.60}"
             problem = f"{short} takes {name} as {words}, but got {got}"
             raise InvalidInput(problem, f"help({path})")
+    return taken
 
 
 _signature = functools.cache(inspect.signature)
@@ -97,6 +110,16 @@ def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
         several = parameter.kind is parameter.VAR_POSITIONAL
         found[name] = Sequence[kind] if several else kind  # type: ignore[valid-type]
     return found
+
+
+def _number(value: Any, kind: Any) -> Any:
+    """Return a number as an annotation has it: 3 for 3.0 where that says int, and not float."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    if int not in kinds and float not in kinds:
+        return value
+    number = plain(value)
+    whole = float not in kinds and isinstance(number, float) and number.is_integer()
+    return int(number) if whole else number
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -137,7 +160,8 @@ def _unfit(value: Any, kind: Any) -> Any:
 def _words(kind: Any) -> str:
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        *most, last = dict.fromkeys(_words(each) for each in inner if each is not NoneType)
+        named = [each for each in inner if getattr(each, "__name__", "") not in _INNER]
+        *most, last = dict.fromkeys(_words(each) for each in named)
         return f"{', '.join(most)} or {last}" if most else last
     if origin in (Sequence, Iterable):
         return {str: "a list of texts", Path: "a list of paths"}.get(inner[0], "a list")
