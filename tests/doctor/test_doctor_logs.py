@@ -355,6 +355,11 @@ def test_podiums_trainer_is_asked_for_a_metric_it_keeps() -> None:
     )
 
 
+def test_a_name_that_begins_with_minutes_is_offered() -> None:
+    found = examine("30m_mae=0.4", objective="mae")["objective-missing"]
+    assert "or make 30m_mae the objectiveMetricName" in (found.hint or "")
+
+
 @pytest.mark.parametrize("line", ["\x1b[32maccuracy=0.9", "accuracy: \x1b[1m0.9 loss: 0.1"])
 def test_colors_that_hide_a_metric_offer_no_other_one(line: str) -> None:
     experiment = read("random")

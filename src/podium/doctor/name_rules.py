@@ -20,6 +20,8 @@ rule = NAME_RULES.rule
 # could share what they match are possessive, as in \s*+.
 _NUMBER = r"[+-]?(?:\d|\.\d|nan|inf)"
 _CODE = COLOR.pattern
+_COLORED = re.compile(r"\d+m(?!_)")
+"""Names as 32maccuracy, in which a color ends; 30m_mae is one of thirty minutes."""
 _STAGES = (
     r"train(?:ing)?|val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev|batch|step|running"
     r"|mean|avg|average|best"
@@ -93,7 +95,7 @@ def objective_missing(log: Log) -> Iterator[Violation]:
     if names:
         others = f"name=value was found for {', '.join(names)}"
     hint = f"print {name}=0.9834 on a line, once an epoch, from rank 0"
-    near = nearest(name, [seen for seen in names if not re.match(r"\d+m", seen)])  # 32m: a color
+    near = nearest(name, [seen for seen in names if not _COLORED.match(seen)])
     hint += f"; or make {near} the objectiveMetricName" if near else ""
     yield Violation(f"none of {log.total} lines reports {name}; {others}", hint=hint)
 
