@@ -92,7 +92,7 @@ def killed_by(code: int) -> str | None:
     if number not in set(signal.Signals):
         return None
     name = signal.Signals(number).name
-    return f"{name}, as when the memory is used up" if number == signal.SIGKILL else name
+    return f"{name}, by hand or as the memory was used up" if number == signal.SIGKILL else name
 
 
 def _children() -> list[int]:
