@@ -521,6 +521,38 @@ def test_a_text_that_a_dictionary_repeats_is_counted(server: Running, tmp_path: 
     assert (answer.status_code, "60000 rows of 6000" in answer.json()["error"]) == (400, True)
 
 
+def test_tensors_beside_the_columns_of_a_model_are_not_read(
+    server: Running, tmp_path: Path
+) -> None:
+    """Of a tensor of a million numbers, which a file holds once, each row has its own."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    count, size = 300, 1_000_000
+    zeros = pyarrow.nulls(count * size, pyarrow.float32()).fill_null(0)
+    kind = pyarrow.fixed_shape_tensor(pyarrow.float32(), [size])
+    held = pyarrow.FixedSizeListArray.from_arrays(zeros, size)
+    tensors = pyarrow.ExtensionArray.from_storage(kind, held)
+    notes = pyarrow.ExtensionArray.from_storage(pyarrow.json_(), pyarrow.array(["{}"] * count))
+    columns = {"x": np.zeros(count), "color": ["red"] * count}
+    for further, values in (
+        ("more", tensors),
+        ("color", tensors),
+        ("more", notes),
+        ("color", notes),
+    ):
+        table = pyarrow.table({**columns, further: values})
+        parquet.write_table(table, tmp_path / "large.parquet", compression="zstd")
+        answer = server.http.post(
+            "/v2/models/rows/predict",
+            content=(tmp_path / "large.parquet").read_bytes(),
+            headers={"content-type": "application/vnd.apache.parquet"},
+        )
+        assert answer.status_code == (200 if further == "more" else 400), answer.text
+    assert "color" in answer.json()["error"]
+    assert "not readable" not in answer.json()["error"]
+
+
 def test_lists_beside_the_columns_of_a_model_are_not_read(server: Running, tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet

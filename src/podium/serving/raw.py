@@ -147,10 +147,10 @@ def _check_rows(file: Path) -> None:
         groups = [held.row_group(at) for at in range(held.num_row_groups)]
         widths = [max(8, held.schema.column(at).length or 0) for at in range(held.num_columns)]
         size = max(sum(group.total_byte_size for group in groups), held.num_rows * sum(widths))
-    flat = pa.schema([each for each in schema if not pa.types.is_nested(each.type)])
+    flat = pa.schema([each for each in schema if not _is_nested(each.type)])
     for each in schema:
         # Arrow reads a column x.y, too, where it is asked for x.
-        if pa.types.is_nested(each.type) and ("." in each.name or not flat.names):
+        if _is_nested(each.type) and ("." in each.name or not flat.names):
             raise InvalidInput(f"column {each.name} of the request holds {each.type}, not a value")
     if held.num_rows <= _MOST_ITEMS and size <= _MOST_TABLE:
         texts = [each.name for each in flat if not pa.types.is_primitive(each.type)]
@@ -175,6 +175,14 @@ def _check_rows(file: Path) -> None:
             for batch in opened.iter_batches(columns=flat.names):
                 writer.write_batch(batch)
         kept.replace(file)
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    """Return whether a column holds lists or objects, as those of tensors and of JSON do, too."""
+    kept = getattr(kind, "storage_type", None)
+    if kept is None or pa.types.is_primitive(kept) or pa.types.is_fixed_size_binary(kept):
+        return bool(pa.types.is_nested(kind))
+    return True
 
 
 def _text_bytes(batch: pa.RecordBatch) -> int:
