@@ -811,6 +811,37 @@ def test_a_test_file_written_otherwise_is_said(
     assert ("unlike" in said) == bool(change)
 
 
+@pytest.mark.parametrize(
+    ("target", "written", "sentence"),
+    [
+        ("d", lambda value: value * 1000, "the test part is unlike the validation part, as d is "),
+        (
+            "label",
+            lambda value: {"y": "n", "n": "y"}[value],
+            "unlike the validation part, as label is n in 8",
+        ),
+        ("d", lambda value: value * 1.2, ""),
+        ("label", lambda value: value, ""),
+    ],
+)
+def test_a_target_in_another_unit_is_said(
+    target: str,
+    written: Callable[[Any], Any],
+    sentence: str,
+    prepare: Prepare,
+    tmp_path: Path,
+) -> None:
+    rows = frame(1000)
+    rows["label"] = np.where(np.arange(1000) % 7 == 0, "n", "y")
+    rows[:700].to_csv(tmp_path / "a.csv", index=False)
+    held_out = rows[700:].copy()
+    held_out[target] = held_out[target].map(written)
+    held_out.to_csv(tmp_path / "b.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}", target, test=str(tmp_path / "b.csv"))[1]
+    assert sentence in said
+    assert ("unlike" in said) == bool(sentence)
+
+
 def test_nothing_is_near_a_single_item(prepare: Prepare, tmp_path: Path) -> None:
     frame(80).to_csv(tmp_path / "a.csv", index=False)
     info, _ = prepare(f"table:{tmp_path / 'a.csv'}")

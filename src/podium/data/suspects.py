@@ -135,7 +135,7 @@ def suspicions(
     if not raw.published:
         said += _near_duplicates(parts, raw.descriptions)
         if raw.times is None and (raw.test is not None or raw.given is not None):
-            said += _unlike_columns(parts, raw.descriptions)
+            said += _unlike_columns(parts, raw)
     if raw.keys is not None and is_text:
         said += _near_sentences(raw.keys, hashes, index)
     return said
@@ -384,15 +384,18 @@ def _near_duplicates(
     return said
 
 
-def _unlike_columns(
-    parts: Mapping[str, Selection], descriptions: Mapping[str, InputDescription]
-) -> list[str]:
-    """Say which columns of a given test part are unlike those of validation, in a sentence: of
-    another notation, unit or spelling, or without values."""
+def _unlike_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
+    """Say which columns of a given test part, and whether its target, are unlike those of
+    validation, in a sentence: of another notation, unit or spelling, or without values."""
     if not all(map(len, parts.values())):
         return []  # refused in words, where they are written
+    descriptions = dict(raw.descriptions)
+    if raw.items.target.ndim == 1:
+        kind = "category" if raw.classes else "number"
+        column = Column(name=raw.target_name, kind=kind, categories=raw.classes)
+        descriptions["target"] = InputDescription(meaning="table", columns=(column,))
     sides = [
-        {name: _sample(parts[part], name, _MOST_MEASURED) for name in descriptions}
+        {name: _measurable(parts[part], name) for name in descriptions}
         for part in ("train", "validation", "test")
     ]
     profile = Profile.of(
@@ -418,6 +421,12 @@ def _unlike_columns(
         f"the test part is unlike the validation part, as {'; '.join(said[:_EXAMPLES])}{others}: are both written "
         "alike, in the same units?"
     ]
+
+
+def _measurable(part: Selection, name: str) -> Array:
+    """Return what is measured of an input, or of the target, which is a table of one column."""
+    values = _sample(part, name, _MOST_MEASURED)
+    return values[:, np.newaxis] if name == "target" else values
 
 
 def _near_sentences(
