@@ -773,6 +773,44 @@ def test_rows_that_meet_by_chance_are_no_copies(prepare: Prepare, tmp_path: Path
     assert warned <= 1
 
 
+def _taxed(draw: np.random.Generator) -> pd.DataFrame:
+    net = draw.lognormal(3, 0.5, 2000).round(2)
+    return pd.DataFrame(
+        {"net": net, "gross": (net * 1.19).round(2), "kind": draw.choice(["a", "b"], 2000)}
+    )
+
+
+def _shops(draw: np.random.Generator) -> pd.DataFrame:
+    shop = draw.integers(0, 20, 2000)
+    celsius = draw.normal(12, 8, 2000).round(2)
+    return pd.DataFrame(
+        {
+            "shop": [f"S{at}" for at in shop],
+            "latitude": draw.normal(50, 1, 20).round(4)[shop],
+            "area": draw.integers(100, 2000, 20)[shop],
+            "hundreds": draw.permutation(20)[shop] // 4,
+            "celsius": celsius,
+            "fahrenheit": (celsius * 1.8 + 32).round(2),
+        }
+    )
+
+
+@pytest.mark.parametrize("make", [_taxed, _shops])
+def test_columns_that_follow_from_another_make_no_copies(
+    make: Callable[[np.random.Generator], pd.DataFrame], prepare: Prepare, tmp_path: Path
+) -> None:
+    for seed in range(3):
+        draw = np.random.default_rng(seed)
+        table = make(draw).assign(label=draw.normal(size=2000).round(3))
+        table.to_csv(tmp_path / "a.csv", index=False)
+        assert "by heart" not in prepare(f"table:{tmp_path / 'a.csv'}")[1]
+        table["noise"] = draw.normal(size=2000).round(3)
+        name = "shop" if "shop" in table else "kind"
+        again = pd.concat([table, table[:600].assign(**{name: table[name].str.swapcase()})])
+        again.to_csv(tmp_path / "b.csv", index=False)
+        assert "among the training rows but for" in prepare(f"table:{tmp_path / 'b.csv'}")[1]
+
+
 def test_copies_in_other_letters_are_copies(prepare: Prepare, tmp_path: Path) -> None:
     draw, table = np.random.default_rng(0), frame(80).drop(columns="d")
     copies = table.loc[draw.integers(0, 80, 600)].reset_index(drop=True)

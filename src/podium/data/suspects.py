@@ -87,6 +87,10 @@ _SHUFFLES, _SHUFFLED = 4, 20_000
 """How often the columns of the test part are shuffled to see how many rows meet by chance: more
 often where it has few rows, so many in all."""
 
+_MOST_RANKED, _LEAST_OF_LEADER = 2000, 10
+"""Training rows in which columns are looked for that follow from another, and how many of them have
+each value of the other: copies of a row are fewer."""
+
 _MOST_BY_CHANCE = 0.01
 """Probability of a report where rows meet by chance alone."""
 
@@ -538,10 +542,13 @@ def _near_rows(train: Array, test: Array, columns: Sequence[Column]) -> list[str
         for left in candidates
     ]
     counts[0] *= 2  # each column that is left out hides what rounding tears apart in it
+    copies = _leaders(train, columns)
     for at in sorted(np.flatnonzero(counts), key=lambda at: -counts[at]):
         left = candidates[at]
         count = counts[at] if left else counts[at] // 2
-        if _is_no_chance(count, np.delete(known, left, 0), np.delete(new, left, 0)):
+        leaders = copies if left else _leaders(train, columns, copies)
+        some = (np.delete(of, left, 0) for of in (known, new, leaders))
+        if _is_no_chance(count, *some):
             names = ", ".join(columns[column].name for column in left)
             hint = f", or leave it out: {written('drop', names)}" if len(left) == 1 else ""
             together = written("group", "COLUMN")
@@ -552,16 +559,46 @@ def _near_rows(train: Array, test: Array, columns: Sequence[Column]) -> list[str
     return []
 
 
-def _is_no_chance(count: int, known: Hashes, new: Hashes) -> bool:
+def _leaders(
+    train: Array, columns: Sequence[Column], copies: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """Return for each column the position of the one that it is shuffled with: of numbers the first
+    that ranks the rows as it does, as centimeters and inches do.
+
+    Args:
+        train: Rows [n, columns].
+        copies: What it returned; given that, a column of few values, such as the name of a shop,
+            also leads those that it determines, such as where the shop is.
+    """
+    rows = train[:: -(-len(train) // _MOST_RANKED)].astype(np.float64)
+    sizes = [len(np.unique(values)) for values in rows.T]
+    if copies is None:
+        leaders = np.arange(len(columns))
+        numbers = [at for at, of in enumerate(columns) if of.kind == "number" and sizes[at] > 1]
+        if len(numbers := numbers[:_WIDEST]) > 1:
+            ranks = rankdata(rows[:, numbers], axis=0)
+            alike = np.abs(np.corrcoef(ranks, rowvar=False)) >= _SURE
+            leaders[numbers] = np.array(numbers)[alike.argmax(axis=0)]
+        return leaders
+    leaders, alone = copies.copy(), np.arange(len(columns))
+    for at in sorted(alone.tolist(), key=lambda at: -sizes[at])[:_MOST_LEFT_OUT]:
+        if 1 < sizes[at] <= len(rows) / _LEAST_OF_LEADER:
+            _, first, codes = np.unique(rows[:, at], return_index=True, return_inverse=True)
+            told = (rows == rows[first][codes]).all(axis=0) & (leaders == alone)
+            leaders[np.isin(leaders, alone[told])] = leaders[at]
+    return leaders
+
+
+def _is_no_chance(count: int, known: Hashes, new: Hashes, leaders: NDArray[np.int64]) -> bool:
     """Return whether more rows are shared than when the columns [columns, m] of the new ones are
-    shuffled."""
+    shuffled, those with the same leader together."""
     draw, rows = np.random.default_rng(0), known.sum(0)
     shuffles = max(_SHUFFLES, min(_SHUFFLED // new.shape[1], 1 + round(1 / _MOST_BY_CHANCE)))
     meetings = 0
     for _ in range(shuffles):
         shuffled = np.zeros(new.shape[1], np.uint64)
-        for column in new:
-            shuffled += draw.permutation(column)
+        for leader in np.unique(leaders):
+            shuffled += draw.permutation(new[leaders == leader].sum(0))
         meetings += _shared(rows, shuffled)
     # of all meetings, each as likely in any shuffle as in the data
     by_chance = binom.sf(count - 1, count + meetings, 1 / (shuffles + 1))
