@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from test_own_pipelines import written
-from test_podium_run import PODIUM, environment, podium, processes_of, within
+from test_podium_run import PODIUM, environment, of_home, podium, processes_of, within
 
 from podium.errors import Failed, InvalidInput
 from podium.kfp.definition import Definition
 from podium.runner.compiled import Compiled, Condition, command_of
 from podium.runner.record import RunRecord, records_below
 from podium.runner.steps import Step, Values
+from podium.system.machine import cores
 
 pytestmark = pytest.mark.whole
 
@@ -420,6 +421,37 @@ def test_a_step_with_a_limit_ends_with_its_run(tmp_path: Path, number: int) -> N
     finally:
         running.kill()
         running.wait()
+
+
+WIDE = HEAD + dedent("""
+    @part
+    def wait(n: int, place: str):
+        import pathlib, time
+        pathlib.Path(place, str(n)).touch()
+        time.sleep(600)
+
+    @dsl.pipeline
+    def wide(items: List[int], place: str):
+        with dsl.ParallelFor(items) as item:
+            wait(n=item, place=place)
+            say(text="beside it")
+    """)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+def test_rounds_that_wait_for_others_take_no_threads(tmp_path: Path) -> None:
+    (place := tmp_path / "begun").mkdir()
+    home, count = tmp_path / "home", 20 * max(2, cores())
+    words = [f"items={list(range(count))}", f"place={place}"]
+    command = [PODIUM, "run", written(tmp_path, WIDE), *words]
+    running = subprocess.Popen(command, env=environment(home), stderr=subprocess.DEVNULL)
+    try:
+        assert within(90, lambda: any(place.iterdir()))
+        threads = [len(list(Path(f"/proc/{process}/task").iterdir())) for process in of_home(home)]
+        assert max(threads) < count
+    finally:
+        running.terminate()
+        running.wait(60)
 
 
 NUMBERS = HEAD + dedent("""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from podium.errors import InvalidInput, suggestion
 from podium.files.documents import with_whole_numbers
@@ -35,6 +35,8 @@ from podium.runner.steps import (
     Values,
 )
 from podium.system.machine import cores
+
+T = TypeVar("T")
 
 _MOST_ROUNDS = 1000
 """Rounds of loops that are looked at before a run."""
@@ -96,7 +98,8 @@ class Interpreter:
             "pipeline_job_schedule_time_utc": f"{began:%Y-%m-%dT%H:%M:%SZ}",
             "workspace_path": str(self.directory / "workspace"),
         }
-        self._slots = threading.Semaphore(max(2, cores()))
+        self._most_steps = max(2, cores())
+        self._slots = threading.Semaphore(self._most_steps)
 
     def run(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
         """Run the pipeline; return its outputs, values and URIs of artifacts, None if it failed or
@@ -192,8 +195,7 @@ class Interpreter:
         iterator = task.get("parameterIterator") or task["artifactIterator"]
         items = _items(iterator, scope.inputs, kind)
         self.reporter.repeat(self._names(scope.path, scope.rounds), len(items))
-        limit = task.get("iteratorPolicy", {}).get("parallelismLimit") or len(items) or 1
-        slots = threading.Semaphore(limit)
+        limit = task.get("iteratorPolicy", {}).get("parallelismLimit") or len(items)
 
         def inputs_with(item: Any) -> Values:
             inputs = Values(
@@ -203,13 +205,18 @@ class Interpreter:
             _convert(scope.path[-1], scope.group, inputs)
             return inputs
 
-        def one(number: int, inputs: Values) -> _Result:
-            with slots:
-                return self._group(replace(scope, inputs=inputs, rounds=f"{scope.rounds}.{number}"))
-
         inputs = [inputs_with(item) for item in items]  # one that fails, before any round begins
-        begun = [_begin(partial(one, number, its)) for number, its in enumerate(inputs)]
-        results = [each.result() for each in begun]
+        waiting, results = enumerate(inputs), [_Result(state="pending")] * len(inputs)
+
+        def rounds() -> None:
+            for number, its in waiting:  # each of several threads takes the next
+                named = replace(scope, inputs=its, rounds=f"{scope.rounds}.{number}")
+                results[number] = self._group(named)
+
+        # A round more than there are slots for has nothing to do but wait in threads of its own.
+        begun = [_begin(rounds) for _ in range(min(limit, len(items), 2 * self._most_steps))]
+        for each in begun:
+            each.result()
         return _together(results, _collected(scope.group, results), scope)
 
     def _step(
@@ -425,9 +432,9 @@ def _together(results: Iterable[_Result], outputs: Values, scope: _Scope) -> _Re
     return _Result(state=worst, outputs=outputs, exempt=scope.exempt)
 
 
-def _begin(work: Callable[[], _Result]) -> Future[_Result]:
+def _begin(work: Callable[[], T]) -> Future[T]:
     """Begin in a thread of its own, which may wait long for others."""
-    future: Future[_Result] = Future()
+    future: Future[T] = Future()
 
     def carry_out() -> None:
         try:
