@@ -1,5 +1,6 @@
 """The shell's wrapper: held against a real sh, then rule by rule."""
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from podium.doctor.reading import STDOUT
 from podium.manifests.experiment.experiment import Collector, Experiment
 from podium.manifests.experiment.shell_rules import SHELL_RULES
 from podium.manifests.rules import Finding, apply
-from podium.manifests.shell import specials, split_script
+from podium.manifests.shell import join, run_by_shell, specials, split_script
 
 
 @pytest.mark.parametrize(
@@ -227,3 +228,15 @@ def test_quotes_meant_for_the_shell_reach_workers_which_have_none() -> None:
 def test_a_pushing_program_is_not_wrapped() -> None:
     pushing = {"metricsCollectorSpec": {"collector": {"kind": "Push"}}}
     assert not job("python", "-c", "print('loss=1')", **pushing)
+
+
+@pytest.mark.parametrize("first", ["FOO=1", "FOO='a b'", "FOO=", "command", "exec", "'FOO=1'"])
+def test_a_command_begins_without_katib_as_within(first: str, tmp_path: Path) -> None:
+    (tmp_path / "FOO=1").symlink_to("/usr/bin/env")
+    words = [first, "printenv", "PATH", "FOO"]
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    script = join(words)[1]
+    within = subprocess.run(["sh", "-c", script], env=environ, capture_output=True)
+    alone = subprocess.run(run_by_shell(words), env=environ, capture_output=True)
+    assert (alone.returncode, alone.stdout) == (within.returncode, within.stdout)
+    assert alone.stdout

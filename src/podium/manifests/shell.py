@@ -51,7 +51,8 @@ def run_by_shell(words: Sequence[str], variables: Sequence[str] = ()) -> list[st
         variables: Names that Kubernetes itself replaces as ``$(NAME)`` before the shell sees them.
     """
     effects = (special.text for word in words for special in specials(word, variables))
-    if takes_script(words) or any(not text.startswith("${podium.") for text in effects):
+    begins = bool(words) and (_ASSIGNMENT.match(words[0]) or _SHELL_WORD.fullmatch(words[0]))
+    if takes_script(words) or begins or any(not text.startswith("${podium.") for text in effects):
         shell, script = join(words)
         return [*shell, script]
     return [part for word in words for part in shlex.split(word)]
@@ -84,6 +85,7 @@ def wrap_command(container: dict[str, Any]) -> None:
         container.pop("args", None)
 
 
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 _SAFE = re.compile(r"(?:[\w@%+=:,./^{}-]|[ \t]|'[^']*')*")
 _WORD = re.compile(r"[\w@%+:,./-]+", re.ASCII)
 _SHELL_WORD = re.compile(
