@@ -1,5 +1,6 @@
 """S3 servers that run here: moto's, alone, without conditions on writes and with racy ones, and MinIO where its program is."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,12 +12,15 @@ import urllib.request
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from podium.storage import connect
+from podium.storage.s3 import conditional
+from podium.storage.s3.storage import S3Storage
 
 KEYS = {"AWS_ACCESS_KEY_ID": "podium-user", "AWS_SECRET_ACCESS_KEY": "podium-secret"}
 Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
@@ -51,11 +55,32 @@ def new_bucket(
     """Make an empty bucket on a server of a kind, which the environment names from then on, and give its URL."""
 
     def make(kind: str) -> str:
-        for name, value in {**KEYS, "AWS_ENDPOINT_URL": endpoint(kind)}.items():
+        url = endpoint(kind)
+        for name, value in {**KEYS, "AWS_ENDPOINT_URL": url}.items():
             monkeypatch.setenv(name, value)
-        return connect(f"s3://podium-{uuid.uuid4().hex}", create=True).url
+        storage = connect(f"s3://podium-{uuid.uuid4().hex}", create=True)
+        assert isinstance(storage, S3Storage)
+        _note_conditions(storage, url)
+        return storage.url
 
     return make
+
+
+def _note_conditions(storage: S3Storage, url: str) -> None:
+    """Take what another bucket has shown of its server for this one too, or a hundred requests would try it again.
+
+    In this process that holds for each prefix in the bucket; others read the note in it.
+    """
+    known = {
+        in_parts: seen
+        for (server, _, in_parts), seen in list(conditional._seen.items())
+        if server == url
+    }
+    for in_parts, seen in known.items():
+        conditional._seen[url, storage.bucket.name, in_parts] = seen
+    if False in known:
+        writes = storage._conditional
+        writes.put_plain(writes._note(False), json.dumps(asdict(known[False])).encode())
 
 
 @contextmanager
