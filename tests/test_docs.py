@@ -13,7 +13,7 @@ from typing import Any
 import click
 import pytest
 import yaml
-from test_structure import ALLOWED
+from test_structure import ALLOWED, nodes
 
 from podium.cli import app
 
@@ -170,16 +170,17 @@ def test_pages_that_code_and_manifests_name_are_there() -> None:
     assert {name for name in named if not (ROOT / name).exists()} == set()
 
 
+@cache
 def literals() -> str:
     """Return every text in the source; of a formatted one also the parts that stand in it."""
     files = [path for folder in ("src/podium", "trainer") for path in (ROOT / folder).rglob("*.py")]
-    nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text()))]
+    found = [node for path in files for node in nodes(path)]
     formatted = [
         "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
-        for node in nodes
+        for node in found
         if isinstance(node, ast.JoinedStr)
     ]
-    plain = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    plain = [node.value for node in found if isinstance(node, ast.Constant)]
     return "\n".join([*formatted, *(text for text in plain if isinstance(text, str))])
 
 

@@ -193,22 +193,25 @@ def needed_names(file: Path, *, at_once: bool = False) -> set[str]:
     Args:
         at_once: Only what it imports as it is imported itself.
     """
-    checked = [
-        node
-        for node in nodes(file)
-        if (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
-        or (at_once and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
-    ]
-    skipped = {id(node) for branch in checked for node in ast.walk(branch)}
     names: set[str] = set()
-    for node in nodes(file):
-        if id(node) in skipped:
-            continue
+    for node in statements(nodes(file)[0], at_once=at_once):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return names
+
+
+def statements(node: ast.AST, *, at_once: bool) -> Iterator[ast.AST]:
+    """Yield the statements below a node that run, those of functions unless at once."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr) or (
+            isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+        ):
+            continue
+        if not (at_once and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)):
+            yield child
+            yield from statements(child, at_once=at_once)
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
