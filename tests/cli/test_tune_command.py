@@ -209,6 +209,8 @@ def test_asha_is_an_option(podium: Callable[..., Any]) -> None:
 
 
 def test_a_budget_ends_the_sweep(podium: Callable[..., Any], tmp_path: Path) -> None:
+    script = (tmp_path / "train.py").read_text()
+    (tmp_path / "train.py").write_text(f"{script}import time\ntime.sleep(0.3)\n")
     said = podium(
         "tune train.py --lr 0.0..1.0 --trials 300 --max-time 3s --max-cost 9 --price 3600 --save sweep.yaml"
     )
