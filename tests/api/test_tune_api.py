@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tuned import boosted, divide, gain_and_cost, length_of, of_two, only_large, only_loss, silent
 
 import podium
 from podium.api import space
@@ -190,20 +191,12 @@ def test_modules_of_a_function_lie_in_one_directory(home: Path) -> None:
     assert not home.exists()
 
 
-def length_of(word: str) -> float:
-    return len(word)
-
-
 def test_a_function_gets_choices_with_apostrophes_as_written(home: Path) -> None:
     sweep = podium.tune(
         length_of, {"word": ["it's", "$HOME or not", "a"]}, algorithm="grid", trials=3
     )
     assert sorted(sweep.trials["accuracy"]) == [1, 4, 12]
     assert sweep.best.parameters == {"word": "$HOME or not"}
-
-
-def of_two(x: float, y: float = 0.0) -> float:
-    return x - y
 
 
 def test_a_function_of_a_module_may_return_a_number(home: Path) -> None:
@@ -217,10 +210,6 @@ def test_a_function_of_a_module_may_return_a_number(home: Path) -> None:
 def test_a_function_that_raises_shows_its_error(home: Path) -> None:
     with pytest.raises(Failed, match="ZeroDivisionError"):
         podium.tune(divide, {"x": [0]}, objective="score", trials=1)
-
-
-def divide(x: int) -> float:
-    return 1 / x
 
 
 def needs_more(x: float, y: float) -> float:
@@ -275,10 +264,6 @@ def test_what_cannot_be_tuned_is_refused(
 def test_a_sweep_without_an_objective_is_refused(home: Path) -> None:
     with pytest.raises(InvalidInput, match="an objective is the name of a metric, but got ''"):
         podium.tune(of_two, {"x": (0, 1)}, objective=[])
-
-
-def gain_and_cost(x: float) -> dict[str, float]:
-    return {"gain": x, "cost": 3 * x, "mood": -x}
 
 
 def test_a_front_is_drawn_by_two_objectives_of_a_trial(home: Path) -> None:
@@ -411,12 +396,6 @@ def test_packed_code_runs_where_its_files_are_not(
     assert str(tmp_path / "project") not in str(experiment.manifest)
 
 
-def only_large(x: float) -> float:
-    if x < 0.7:
-        raise ValueError("too small")
-    return 1.0
-
-
 def test_a_failed_sweep_returns_its_good_trials(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -454,10 +433,6 @@ def test_a_sweep_that_succeeds_names_its_failed_trials(
     )
 
 
-def boosted(x: float) -> None:
-    print(f"[0]\ttrain-auc:{1.0:.5f}\teval-auc:{x:.5f}")
-
-
 def test_a_functions_metrics_are_read_as_a_library_prints_them(home: Path) -> None:
     with pytest.raises(Failed) as caught:
         podium.tune(boosted, {"x": [0.25, 0.5]}, objective="auc", algorithm="grid", trials=2)
@@ -476,10 +451,6 @@ def test_a_functions_metrics_are_read_as_a_library_prints_them(home: Path) -> No
         podium.tune(boosted, {"x": [0.25, 0.5]}, prints="xgbost")
 
 
-def silent(x: float) -> None:
-    print("nothing to see")
-
-
 def test_a_function_without_metrics_says_what_it_returned(home: Path) -> None:
     with pytest.raises(
         Failed,
@@ -487,10 +458,6 @@ def test_a_function_without_metrics_says_what_it_returned(home: Path) -> None:
     ) as caught:
         podium.tune(silent, {"x": (0.0, 1.0)}, objective="score", trials=1)
     assert (caught.value.hint or "").startswith('return {"score": 0.98}; ')
-
-
-def only_loss(lr: float, width: int) -> dict[str, float]:
-    return {"loss": (lr - 0.5) ** 2 / width}
 
 
 def test_the_only_returned_name_is_the_objective(home: Path) -> None:
