@@ -89,8 +89,21 @@ def test_an_experiment_of_katib_is_deleted_but_never_stopped(
     refused: Any = podium("experiment", "stop", "sweep").exception
     assert isinstance(refused, InvalidInput)
     assert "Katib cannot stop Experiment sweep and keep it" in refused.message
-    assert podium("experiment", "delete", "sweep").exit_code == 0
+    command, _, then = str(refused.hint).partition(" removes it")
+    assert command.startswith("podium experiment delete sweep --cluster kubernetes://")
+    assert then == "; its trials' models stay"
+    assert podium(*command.split()[1:]).exit_code == 0
     assert ("experiments", "sweep") not in server.world.objects
+
+
+def test_nobody_is_told_to_delete_a_trial_of_katib(
+    podium: Callable[..., Result], server: ApiServer
+) -> None:
+    """Katib makes one of the same name again."""
+    server.world.status("trials", "a", "Created", "Running")
+    refused: Any = podium("experiment", "stop", "sweep", "--trial", "a").exception
+    assert isinstance(refused, InvalidInput)
+    assert "Katib starts a deleted trial again" in str(refused.hint)
 
 
 def test_jobs_are_listed_where_the_training_operator_is_missing(

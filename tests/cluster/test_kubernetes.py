@@ -925,6 +925,16 @@ def test_an_unknown_replica_is_not_found(cluster: KubernetesCluster, world: Worl
         list(cluster.logs("PyTorchJob", "nothing"))
 
 
+def test_the_log_of_a_trial_not_retained_names_retain(
+    cluster: KubernetesCluster, world: World
+) -> None:
+    """Katib removes such a trial's job, and its pods, once it has its metrics."""
+    world.put("trials", {"kind": "Trial", "metadata": {"name": "sweep-1"}, "spec": {}})
+    with pytest.raises(NotFound, match="no pod of replica") as caught:
+        list(cluster.logs("Trial", "sweep-1"))
+    assert "`retain: true`, which podium experiment render writes" in str(caught.value.hint)
+
+
 def test_delete_returns_when_the_pods_are_gone(cluster: KubernetesCluster, world: World) -> None:
     cluster.create(typed(JOB))
     world.pod("mnist-master-0", MASTER, phase="Running")

@@ -275,7 +275,10 @@ class KubernetesCluster(Cluster):
         self.refuse_ended(kind, name)
         if kind not in _SUSPEND:
             raise InvalidInput(
-                f"Katib cannot stop {kind} {name} and keep it", "delete it; its trials' models stay"
+                f"Katib cannot stop {kind} {name} and keep it",
+                "Katib starts a deleted trial again; earlyStopping, or activeDeadlineSeconds of its job, ends one"
+                if kind == "Trial"
+                else f"podium experiment delete {name} --cluster {self.url} removes it; its trials' models stay",
             )
         if not self.queues.set_active(self.workload(kind, name), False):
             self.api.patch(kind, name, _SUSPEND[kind](True))

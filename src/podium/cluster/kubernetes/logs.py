@@ -190,7 +190,9 @@ def logs(
         if pod is None and over and not read:
             raise NotFound(
                 f"{kind} {name} has no pod of replica {replica or 'master-0'}",
-                "its pods may be gone",
+                "a trial's pods stay where its trialTemplate says `retain: true`, which podium experiment render writes"
+                if kind == "Trial"
+                else "its pods may be gone",
             )
         complete = True
         if pod is not None and _has_started(pod, _container_of(pod)):
