@@ -439,6 +439,19 @@ def test_a_row_of_totals_is_named(
     assert (named in caplog.text) is is_named
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_row_of_totals_without_a_word_is_named(
+    is_named: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = "".join(f"{at % 7 + at},{at + 33},{at % 2}\n" for at in range(60))
+    sums = [sum(int(row.split(",")[column]) for row in rows.split()) for column in (0, 1)]
+    last = f"{sums[0]},{sums[1] + (not is_named)}"
+    (tmp_path / "a.csv").write_text(f"x,y,label\n{rows}{last},1\n")
+    fitted(read(tmp_path / "a.csv", tmp_path))
+    named = "row 61 is probably the sum of the others: it is in x and y; remove it"
+    assert (named in caplog.text) is is_named
+
+
 def test_totals_that_many_rows_hold_are_a_category(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

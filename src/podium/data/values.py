@@ -657,6 +657,15 @@ class Guess:
         return [total % 2**64, squares % 2**64] == self.sums
 
     @property
+    def sums_up(self) -> bool:
+        """Whether the last value is the sum of all others: whole numbers, more than a few small
+        ones."""
+        last = self.last if self.exact == "integer" and self.count > 4 else None
+        if last is None or not re.fullmatch(r"[+-]?\d+", last) or abs(int(last)) <= self.count:
+            return False
+        return 2 * int(last) % 2**64 == self.sums[0]
+
+    @property
     def nearly(self) -> str:
         """The type that most values of a column of texts have; empty if there is none."""
         nearest = min(self.others, key=self.others.__getitem__, default="")

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -245,7 +245,7 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
                 written("drop", name),
             )
     _warn_of_second_header([seen.guesses[name] for name in chosen])
-    _warn_of_totals(seen, chosen)
+    _warn_of_totals(seen, [*chosen, options.target])
     _warn_of_units([seen.guesses[name] for name in (*chosen, options.target)])
     _warn_of_words([seen.guesses[name] for name in chosen])
     _warn_of_dates(fields, options)
@@ -275,8 +275,8 @@ def _warn_of_second_header(guesses: Sequence[Guess]) -> None:
         )
 
 
-def _warn_of_totals(seen: Survey, names: Iterable[str]) -> None:
-    """Warn of a last row that alone is called a total."""
+def _warn_of_totals(seen: Survey, names: Sequence[str]) -> None:
+    """Warn of a last row that alone is called a total, or that sums up several columns."""
     for name in names:
         last = seen.guesses[name].last
         if last and seen.guesses[name].type == "text" and _TOTAL.fullmatch(last):
@@ -289,6 +289,13 @@ def _warn_of_totals(seen: Survey, names: Iterable[str]) -> None:
                     name,
                 )
                 return
+    summed = [name for name in names if seen.guesses[name].sums_up]
+    if len(summed) > 1:
+        _log.warning(
+            "row %s is probably the sum of the others: it is in %s; remove it",
+            f"{seen.count:,}",
+            " and ".join(summed[:_EXAMPLES]),
+        )
 
 
 def _warn_of_units(guesses: Sequence[Guess]) -> None:
