@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.files.drafts import appearing
+from podium.files.drafts import appearing, replace
 
 
 def test_a_file_takes_its_place_in_the_end(tmp_path: Path) -> None:
@@ -14,6 +14,24 @@ def test_a_file_takes_its_place_in_the_end(tmp_path: Path) -> None:
         draft.write_text("after")
         assert target.read_text() == "before"
     assert target.read_text() == "after"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_file_is_replaced_in_one_call(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    for content in (b"before", b"after"):
+        replace(target, content)
+    assert target.read_bytes() == b"after"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_what_cannot_be_replaced_leaves_no_draft(tmp_path: Path) -> None:
+    target = tmp_path / "directory"
+    target.mkdir()
+    with pytest.raises(IsADirectoryError):
+        replace(target, b"late")
+    with pytest.raises(FileNotFoundError):
+        replace(tmp_path / "gone" / "file", b"late")
     assert list(tmp_path.iterdir()) == [target]
 
 

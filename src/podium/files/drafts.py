@@ -1,5 +1,6 @@
 """Files and directories that appear whole or not at all."""
 
+import os
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -33,6 +34,20 @@ def appearing(target: Path) -> Iterator[Path]:
         raise
     if moves:
         _remove(old)
+
+
+def replace(target: Path, content: bytes) -> None:
+    """Put content in target's place, as appearing does for a file; for what is written many times a
+    second, where paths take longer than the disk."""
+    draft = f"{os.path.dirname(target)}/.podium-{uuid.uuid4().hex}.tmp"
+    try:
+        with open(draft, "wb") as file:
+            file.write(content)
+        os.replace(draft, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
 
 
 def _remove(left: Path) -> None:

@@ -12,7 +12,7 @@ from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.store import write_json
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.files.documents import load_json
-from podium.files.drafts import appearing
+from podium.files.drafts import replace
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.optimization_job import with_status
 from podium.manifests.labels import OPTIMIZATION_JOB
@@ -72,8 +72,7 @@ class FileDocuments(Documents):
             file, content = self._file(resource, _READINGS), self.written(readings).encode()
             if self._copy:
                 self._copy(file, content)
-            with appearing(file) as draft:  # on a full disk it is whole or not there
-                draft.write_bytes(content)
+            replace(file, content)  # on a full disk it is whole or not there
         parts = {"status": dict(resource.status), "spec": dict(resource.spec)}
         if self._copy:
             manifest = self._store.read(resource.kind, resource.name) | parts

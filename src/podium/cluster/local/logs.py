@@ -39,8 +39,8 @@ class Logs:
         Raises:
             NotFound: There is no such object or replica.
         """
-        self._store.read(self._kind, self._name)
         if self._kind == "Trial" and not self.folder.exists():
+            self._store.read(self._kind, self._name)
             kinds = (kind for kind in JOB_KINDS if self._store.exists(kind, self._name))
             self._kind = next(kinds, "Job")
         names = self.replicas()

@@ -24,7 +24,7 @@ from typing import Any, NoReturn, TypeVar
 from podium.cluster.base import KINDS
 from podium.display.text import cut
 from podium.errors import Conflict, Damaged, Failed, InvalidInput, NotFound
-from podium.files.drafts import appearing
+from podium.files.drafts import replace
 from podium.manifests.conditions import LOST, Conditions, Manifest, status_of, timestamp
 from podium.manifests.labels import EXPERIMENT
 from podium.manifests.names import is_dns_1123
@@ -90,8 +90,7 @@ def _refuse(path: Path) -> NoReturn:
 
 def write_json(path: Path, value: object) -> None:
     """Replace a file atomically with JSON whose outer levels are indented."""
-    with appearing(path) as draft:
-        draft.write_bytes((_indented(value, 2, "\n ") + "\n").encode())
+    replace(path, (_indented(value, 2, "\n ") + "\n").encode())
 
 
 def _indented(value: object, levels: int, separator: str) -> str:
@@ -475,7 +474,8 @@ class Store:
             Failed: The timeout passed.
         """
         deadline = math.inf if timeout is None else time.monotonic() + timeout
-        manifest, token = self.read(kind, name), None
+        token, manifest = self._token(kind, name), self.read(kind, name)
+        yield manifest
         while True:
             new = self._token(kind, name)
             if new != token or self._is_lost(manifest):
