@@ -267,10 +267,11 @@ class Image:
         caller's gets in the way of an import.
         """
         directory.mkdir(parents=True, exist_ok=True)
-        for file in self.workdir.iterdir() if self.is_named(argv) else ():
-            link = directory / file.name
-            if not link.is_symlink() and not link.exists() and file not in directory.parents:
-                link.symlink_to(file)
+        around = {*map(str, directory.parents)}
+        for name in os.listdir(self.workdir) if self.is_named(argv) else ():
+            link, file = os.path.join(directory, name), os.path.join(self.workdir, name)
+            if not os.path.lexists(link) and file not in around:
+                os.symlink(file, link)
 
     def find_program(self, program: str, inherited: str) -> str | None:
         return shutil.which(self.resolve(program), path=self.search_path(inherited))
