@@ -5,7 +5,6 @@ Katib (tests/golden/katib). Where Katib waits forever or names a nonsensical bes
 with a plain message instead: docs/katib-differences.md.
 """
 
-import copy
 import errno
 import queue
 import threading
@@ -28,6 +27,7 @@ from podium.manifests.experiment.status import (
     trials_to_start,
 )
 from podium.manifests.experiment.trainer import set_seed
+from podium.manifests.fields import unshared
 from podium.manifests.job_editor import JobEditor
 from podium.manifests.labels import (
     BY_HAND,
@@ -92,7 +92,7 @@ class _StatusWriter:
             NotFound: Somebody removed the Experiment.
         """
         if status != self._written:
-            self._at, written = time.monotonic(), copy.deepcopy(status)
+            self._at, written = time.monotonic(), unshared(status)
             self._write(written)
             self._written = written
 
@@ -126,7 +126,7 @@ class ExperimentController:
         self.experiment = check(experiment)
         self._records = records
         self.name = self.experiment.name
-        self._status: Status = copy.deepcopy(dict(experiment.status))
+        self._status: Status = unshared(experiment.status)
         self._conditions = Conditions(self._status, "katib")
         self._writer = _StatusWriter(lambda status: records.write(self.experiment, status))
         self._summaries: dict[str, TrialSummary] = {}

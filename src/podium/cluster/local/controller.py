@@ -7,7 +7,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from podium.cluster.local.store import POLL_SECONDS, Store, write_json
 from podium.cluster.local.supplies import Images, write_files
 from podium.errors import NotFound, PodiumError
 from podium.manifests.conditions import STYLES, Conditions, State, status_of, timestamp
+from podium.manifests.fields import unshared
 from podium.manifests.workload import Replica, Workload
 from podium.system.background import Background
 
@@ -261,9 +261,9 @@ class Controller(ABC):
         self.kind, self.name = job.kind, job.name
         self.directory = runtime.store.path(self.kind, self.name)
         self.pods: list[RunningPod] = []
-        self.status: dict[str, Any] = deepcopy(dict(job.status))
+        self.status: dict[str, Any] = unshared(job.status)
         self.conditions = Conditions(self.status, STYLES[self.kind])
-        self._written = deepcopy(self.status)
+        self._written = unshared(self.status)
         self.started = time.monotonic()
         self.finished: float | None = None
         self._wake, self._closing = threading.Event(), threading.Event()
@@ -370,7 +370,7 @@ class Controller(ABC):
     def _write(self) -> None:
         # Outside the store's lock until here: a reconciliation may wait for processes to start.
         if self.status != self._written:
-            self._written = deepcopy(self.status)
+            self._written = unshared(self.status)
             written = self._written
             self.runtime.store.update(
                 self.kind, self.name, lambda manifest: manifest.update(status=written)
