@@ -111,7 +111,7 @@ def test_a_version_takes_no_name_of_an_alias(model: Model) -> None:
 
 
 def test_text_is_no_file_to_upload(model: Model) -> None:
-    with pytest.raises(InvalidInput, match="a dict with a path, bytes or"):
+    with pytest.raises(InvalidInput, match="a dict with a path or bytes by name"):
         model.upload({"model.onnx": "graph.onnx"}, {})  # type: ignore[dict-item]
 
 
