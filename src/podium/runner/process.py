@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from copy import deepcopy
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -27,7 +26,7 @@ from typing import Any
 from podium.display.terminal import doing
 from podium.errors import Conflict, Failed
 from podium.runner.messages import Event, Order
-from podium.runner.record import STOP, RunRecord, StepRecord, process_of
+from podium.runner.record import STOP, RunRecord, StepRecord, process_of, snapshot
 from podium.system.background import Background
 from podium.system.interrupts import signals_interrupt
 from podium.system.processes import signal_group
@@ -224,7 +223,7 @@ class RunningPipeline:
             return  # the step was stopped, and did not fail by itself
         if not self.run.take(event):
             return
-        self._changes.put((deepcopy(self.run), event.step, event.text))
+        self._changes.put((snapshot(self.run), event.step, event.text))
         self._has_begun = True
         self._has_steps.set()
 

@@ -8,16 +8,17 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from copy import copy
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
+from podium.cluster.local.store import write_json
 from podium.cluster.traits import traits_of
 from podium.display.text import as_note, last_said
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError, suggestion
 from podium.files.documents import parse, read_json
-from podium.files.drafts import appearing
 from podium.kfp.parameters import pairs, word
 from podium.runner.messages import KFP, Event, stem
 from podium.storage import local_path
@@ -71,11 +72,7 @@ class Annotations:
         with _editing(directory):
             record = _record(directory)
             changed = change(cls._of(record, str(path)))
-            with appearing(path) as draft:
-                draft.write_text(
-                    json.dumps({**record, "note": changed.note, "tags": changed.tags}, indent=1)
-                    + "\n"
-                )
+            write_json(path, {**record, "note": changed.note, "tags": list(changed.tags)})
         return changed
 
     def noted(self, text: str) -> "Annotations":
@@ -189,6 +186,10 @@ class StepRecord:
         seconds = None if self.state == "pending" else round(self.elapsed, 3)
         return {"title": self.title, "state": self.state, "seconds": seconds}
 
+    def to_document(self) -> dict[str, Any]:
+        """Return what run.json keeps of it."""
+        return {name: value for name, value in vars(self).items() if name != "_since"}
+
     @property
     def is_done(self) -> bool:
         """Whether it succeeded, now or in the run that its result was cached by, or was skipped."""
@@ -254,6 +255,10 @@ class RunRecord:
     """Names that a user gave it, to find it by."""
 
     process = ""  # id of the child that this record follows; it is not written
+    _written = (
+        -1,
+        -1,
+    )  # inode and time of the file as it was last written here; they are not written
 
     def identity(self, attempt: int = 0) -> str:
         """Return the run id that steps of an attempt see, in names and keys; of the last one if
@@ -300,7 +305,8 @@ class RunRecord:
         """Set the state of a run of which nothing has run since a moment; a step that was running
         is stopped."""
         self.state = state
-        for step in self.steps.values():
+        for name in self.steps:
+            step = _to_change(self.steps, name)
             if step.seconds is None and step.started is not None:
                 step.seconds = round(
                     step.elapsed if step._since else max(0.0, ended - step.started), 3
@@ -348,14 +354,19 @@ class RunRecord:
     def save(self) -> None:
         """Write run.json, whole or not at all, unless the run is another process's by now; note and
         tags stay as they are in the file."""
+        path = self.directory / "run.json"
         with _editing(self.directory):
             if self.process and _owner(self.directory) not in ("", self.process):
                 return
-            with suppress(NotFound, InvalidInput):  # the first time, or over a damaged one
-                written = Annotations.read(self.directory)
-                self.note, self.tags = written.note, list(written.tags)
-            with appearing(self.directory / "run.json") as draft:
-                draft.write_text(json.dumps(asdict(self), indent=1, default=str) + "\n")
+            if self._written != _stamp(path):
+                with suppress(NotFound, InvalidInput):  # the first time, or over a damaged one
+                    written = Annotations.read(self.directory)
+                    self.note, self.tags = written.note, list(written.tags)
+            document = {each.name: getattr(self, each.name) for each in fields(self)}
+            steps = {name: step.to_document() for name, step in self.steps.items()}
+            document |= {"directory": str(self.directory), "steps": steps}
+            write_json(path, document)
+            self._written = _stamp(path)
 
     @property
     def seconds(self) -> float:
@@ -417,7 +428,7 @@ class RunRecord:
             self.outputs = dict(event.values)
             return False
         elif event.step in self.steps:
-            self.steps[event.step].take(event)
+            _to_change(self.steps, event.step).take(event)
         if event.kind != "line":
             self.save()
         return event.kind != "loop"
@@ -425,8 +436,11 @@ class RunRecord:
     def _known(self, titles: Mapping[str, str]) -> dict[str, StepRecord]:
         """Return a record for each step: that from before, which a loop has for each round."""
         found: dict[str, StepRecord] = {}
+        rounds: dict[str, dict[str, StepRecord]] = {}
+        for known, step in self.steps.items():
+            rounds.setdefault(stem(known), {})[known] = step
         for name, title in titles.items():
-            like = {known: step for known, step in self.steps.items() if stem(known) == stem(name)}
+            like = rounds.get(stem(name), {})
             if name in like:
                 found[name] = like[name]
             elif name == stem(name) and like:
@@ -439,7 +453,7 @@ class RunRecord:
     def _refuse(self, why: str) -> None:
         for name, step in self.steps.items():
             if step.state == "running":
-                step.state = "failed"
+                _to_change(self.steps, name).state = "failed"
                 left = json.dumps(asdict(_Failure(error=why, fix={})))
                 failure_file(self.directory, name).write_text(left)
         self.close("failed", time.time())
@@ -466,7 +480,7 @@ class RunRecord:
             None,
         )
         if code and failed and not stopped:
-            self.steps[failed].state = "failed"
+            _to_change(self.steps, failed).state = "failed"
         self.close("succeeded" if code == 0 else "stopped" if stopped else "failed", time.time())
         if self.directory.is_dir():  # else it ended before it was begun
             self.save()
@@ -495,6 +509,19 @@ class RunRecord:
         return Failed(f"{who} failed\n{words}", f"its log: {self.log(step)}; {go_on}: {again}")
 
 
+def snapshot(run: RunRecord) -> RunRecord:
+    """Return a copy that no report changes any more."""
+    copied = copy(run)
+    copied.steps = dict(run.steps)
+    return copied
+
+
+def _to_change(steps: dict[str, StepRecord], name: str) -> StepRecord:
+    """Return the record of a step to change; snapshots keep the one before."""
+    steps[name] = copy(steps[name])
+    return steps[name]
+
+
 def check_step(run: RunRecord, name: str) -> None:
     """Refuse the name of a step that a run does not have.
 
@@ -515,6 +542,15 @@ class _Failure:
 
     error: str
     fix: dict[str, Any]
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Return what tells a file from the one that takes its place."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_ino, found.st_mtime_ns
 
 
 def failure_file(directory: Path, step: str) -> Path:
