@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from podium.data.profile import Bins, Counts, Profile, Watch
 from podium.data.rows import Problem
@@ -181,7 +181,7 @@ def _shift(of: str, bins: Bins, counts: NDArray[np.int64]) -> Shift:
         name=bins.name,
         items=items,
         psi=float(((here - there) * np.log(here / there)).sum()),
-        chance=float(chi2.ppf(1 - _RARE, max(1, int(used.sum()) - 1)) * noise),
+        chance=float(chdtri(max(1, int(used.sum()) - 1), _RARE) * noise),
         ks=float(np.abs(ladder[0] - ladder[1]).max()) if bins.ordered else None,
         bin=bins.labels[at],
         share=(float(before[at]), float(now[at])),
