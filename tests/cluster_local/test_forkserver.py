@@ -347,7 +347,7 @@ def test_programs_are_looked_at_from_many_threads_at_once(tmp_path: Path) -> Non
 
     def look(_: int) -> set[tuple[str, ...] | None]:
         found = set()
-        for _ in range(100):
+        for _ in range(30):
             imported_at_top.cache_clear()
             found.add(_Garbage() and _find_preload(["program"], command))
         return found
