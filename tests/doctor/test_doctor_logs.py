@@ -110,6 +110,86 @@ def test_stages_that_share_a_name_cannot_be_distinguished() -> None:
 
 
 @pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        (["class 0 accuracy=0.9 class 1 accuracy=1.0"], "`class 0 accuracy`, `class 1 accuracy`"),
+        (["Class=cat: accuracy=0.9", "Class=dog: accuracy=1.0"], "`class cat accuracy`"),
+        (["class 0 (cat): accuracy=0.9", "class 1 (dog): accuracy=1.0"], "`class 0 acc"),
+        (["top1 accuracy=0.7 top5 accuracy=0.9"], "`top 1 accuracy`, `top 5 accuracy`"),
+        (["Top-1 accuracy=0.7, Top-5 accuracy=0.9"], "`top 1 accuracy`, `top 5 accuracy`"),
+        (["fold 1/5 epoch 3 accuracy=0.7", "fold 2/5 epoch 3 accuracy=0.9"], "`fold 1 accuracy`"),
+        (["[fold 1] accuracy=0.7", "[fold 2] accuracy=0.9", "overall accuracy=0.8"], "`fold 2 ac"),
+        (["seed=1 accuracy=0.7", "seed=2 accuracy=0.9"], "`seed 1 accuracy`, `seed 2 accuracy`"),
+        (["cat accuracy=0.7, dog accuracy=0.9"], "`cat accuracy`, `dog accuracy`"),
+    ],
+)
+def test_parts_that_share_a_name_cannot_be_distinguished(lines: list[str], shown: str) -> None:
+    finding = misread(read("random"), lines)
+    assert finding
+    assert finding.rule == "several-stages-under-one-name"
+    assert shown in finding.what
+    assert finding.what.endswith("are all read as accuracy")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["epoch 1 accuracy=0.5", "epoch 2 accuracy=0.6", "final accuracy=0.6"],
+        ["step 10 accuracy=0.5", "step 20 accuracy=0.6"],
+        ["[1/3] accuracy=0.5", "[2/3] accuracy=0.6"],
+        ["seed=1 accuracy=0.5", "accuracy=0.6"],
+        ["fold 1: accuracy=0.5", "fold 1: accuracy=0.6"],
+        ["class 0 recall=0.5", "class 1 recall=0.6", "accuracy=0.5"],
+        ["class 0 accuracy: 0.5 class 1 accuracy: 0.6 accuracy=0.5"],
+        ["worst class 3 iou=0.1 accuracy=0.5", "worst class 5 iou=0.2 accuracy=0.6"],
+        ["classification accuracy=0.5", "top accuracy=0.6"],
+        ["100 classes 20 accuracy=0.5", "100 classes 40 accuracy=0.6"],
+        ["top1=0.5 top5=0.9 accuracy=0.5", "top1=0.6 top5=0.9 accuracy=0.6"],
+        ["group 0 lr=0.1 group 1 lr=0.2 accuracy=0.5", "group 0 lr=0.1 accuracy=0.6"],
+        ["INFO accuracy=0.5", "WARNING accuracy=0.6"],
+        ["epoch one accuracy=0.5\repoch two accuracy=0.6"],
+        ["final accuracy=0.5 and accuracy=0.5"],
+        ["stop at top 0.71 accuracy=0.5", "stop at top 1.5 accuracy=0.6"],
+    ],
+)
+def test_readings_in_turn_are_no_parts(lines: list[str]) -> None:
+    assert misread(read("random"), lines) is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [(0.6, 0.9, 97.0), (0.5, 0.55, 61, 64), (97, 0.97), (61.5, 0.615), (96, 97, 0.97, 0.98)],
+)
+def test_a_sweep_warns_of_shares_mixed_with_percentages(values: tuple[float, ...]) -> None:
+    finding = misread(read("random"), [f"accuracy={value}" for value in values])
+    assert finding
+    assert finding.rule == "shares-and-percentages"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (0.6, 0.9, 0.97),
+        (60, 90, 97),
+        (0.1, 9.8, 40, 70),  # a thousand classes, in per cents, from the first guess on
+        (0.95, 78.0, 80),  # a hundred classes, and a model that knew them before
+        (0.1, 0.1, 3.5, 20),
+        (0.0, 0.0, 97),
+        (97, 1.0, 1.0),  # diverged
+        (0.5, 0.9, 120),
+        (-0.5, 0.5, 0.6, 60),
+    ],
+)
+def test_small_percentages_are_no_shares(values: tuple[float, ...]) -> None:
+    assert misread(read("random"), [f"accuracy={value}" for value in values]) is None
+
+
+def test_a_loss_may_grow_a_hundredfold() -> None:
+    lines = ["loss=0.6", "loss=0.7", "loss=71.0", "accuracy=0.5"]
+    assert "shares-and-percentages" not in examine(*lines, objective="loss", kind="minimize")
+
+
+@pytest.mark.parametrize(
     ("rule", "value"),
     [
         ("not-finite", "nan"),  # stored as ''
@@ -276,6 +356,41 @@ def test_lines_of_other_ranks_are_pointed_out() -> None:
     lines = ["[rank0] accuracy=0.5", "[rank1] accuracy=0.5", "[rank0] accuracy=0.6"]
     assert examine(*lines)["every-rank-reports"].level == "warn"
     assert "every-rank-reports" not in examine("accuracy=0.5", "accuracy=0.5")
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        ("[rank0]: ", "[rank3]: "),
+        ("[default0]:", "[default1]:"),
+        ("[1,0]<stdout>:", "[1,1]<stdout>:"),
+        ("2026-01-02 INFO [Rank 0] ", "2026-01-02 INFO [Rank 1] "),
+        ("(rank=0) ", "(rank=1) "),
+        ("rank 1 | ", "rank 2 | "),
+        ("rank1: ", "rank10: "),
+        ("cuda:0 rank0: ", "cuda:1 rank1: "),
+    ],
+)
+def test_a_sweep_warns_of_several_processes_in_a_log(marks: tuple[str, str]) -> None:
+    finding = misread(read("random"), [f"{mark}accuracy=0.5" for mark in marks])
+    assert finding
+    assert finding.rule == "every-rank-reports"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["lora rank=8 accuracy=0.5", "lora rank=8 accuracy=0.6"],
+        ["rank: 8, accuracy=0.5", "rank: 8, accuracy=0.6"],
+        ["[rank0]: accuracy=0.5", "[rank0]: accuracy=0.6", "[rank1]: ready"],
+        ["[rank1]: accuracy=0.5", "[rank1]: accuracy=0.6"],
+        ["rank 1 of 20: accuracy=0.5", "rank 2 of 20: accuracy=0.6"],
+        ["[1,0] accuracy=0.5", "[2,0] accuracy=0.6"],
+        ["0: accuracy=0.5", "1: accuracy=0.6"],
+    ],
+)
+def test_a_rank_that_is_no_process_is_let_alone(lines: list[str]) -> None:
+    assert "every-rank-reports" not in examine(*lines)
 
 
 def test_json_values_that_are_no_numbers_are_read_over() -> None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from podium.display.text import listed
 from podium.doctor.reading import COLOR, Line, Log
 from podium.manifests.rules import Rules, Violation
 from podium.metrics.libraries import COLON
@@ -231,7 +232,35 @@ def _several_stages_under_one_name(log: Log) -> Iterator[Violation]:
         for line in log.reporting(name):
             for match in re.finditer(stage, line.text, re.IGNORECASE):
                 stages.setdefault((match[1] or "").lower(), line)
+        first = "train"
+        if len(stages) < 2 and (stages := _parts(log, name)):
+            first = next(filter(None, stages)).replace(" ", "_")
         if len(stages) > 1:
-            shown = ", ".join(f"`{stage} {name}`".replace("` ", "`") for stage in stages)
-            hint = f"give each its own name, for example train_{name} and {name}"
-            yield Violation(f"{shown} are all read as {name}", line_numbers(stages.values()), hint)
+            shown = listed([f"`{stage} {name}`".replace("` ", "`") for stage in stages])
+            hint = f"give each its own name, for example {first}_{name} and {name}"
+            where = line_numbers(stages.values())
+            yield Violation(f"{shown} are all read as {name}", where, hint)
+
+
+def _parts(log: Log, name: str) -> dict[str, Line]:
+    """Return the parts of the data or of the work that a metric was reported for, and a line of
+    each: `class 0`, `top 5`, `fold 1`, or the words before several readings of one line."""
+    metric = rf"(?<![\w|-]){re.escape(name)}\s*="
+    part = re.compile(
+        r"\b(class|label|domain|top)(?:[\s_=#@:-]{0,2}(?=\d)|[\s=:]{1,2}['\"]?(?=[a-z]))"
+        rf"([\w-]++)['\"]?(?:\s*\([^()]*\))?[^\w=]*{metric}",
+        re.IGNORECASE,
+    )
+    run = re.compile(r"\b(fold|seed|client)[\s_=#:-]{0,2}(\d++)(?!\.?\w)", re.IGNORECASE)
+    reading = re.compile(rf"(?:\b([A-Za-z]+)\W{{1,3}})?{metric}\s*([^\s,;|)]*)")
+    kinds: dict[str, dict[str, Line]] = {}
+    for line in log.reporting(name):
+        for text in re.split(r"[\r\b]", line.text):  # a progress bar's states
+            if not (values := reading.findall(text)):
+                continue
+            for kind, which in (*part.findall(text), *run.findall(text)):
+                kinds.setdefault(kind.lower(), {}).setdefault(f"{kind.lower()} {which}", line)
+            if all(len(set(each)) > 1 for each in zip(*values, strict=True)):
+                words = kinds.setdefault("", {})
+                words |= {word: line for word, _ in values if word not in words}
+    return next((parts for parts in kinds.values() if len(parts) > 1), {})

@@ -17,7 +17,13 @@ _CALL = "podium.code.call"
 """Module that calls a tuned function and prints its return value (podium.code)."""
 
 _LIBRARY = "library-has-its-own-format"
-_MISREAD = ("several-stages-under-one-name", "number-cut-short", "exponent-cut")
+_MISREAD = (
+    "several-stages-under-one-name",
+    "every-rank-reports",
+    "shares-and-percentages",
+    "number-cut-short",
+    "exponent-cut",
+)
 """Rules about an objective that is another one than the program meant."""
 
 _ENOUGH = 500
@@ -110,8 +116,8 @@ def why_unavailable(
 
 def misread(experiment: Experiment, lines: Iterable[str]) -> Finding | None:
     """Return what doctor says where a trial's objective is not what it printed, by its first lines:
-    read from several stages, as `train accuracy=1.0 val accuracy=0.9`, or cut short, as 1,234 is
-    1; None where it is."""
+    read from several stages, as `train accuracy=1.0 val accuracy=0.9`, or processes, in shares and
+    percentages, or cut short, as 1,234 is 1; None where it is."""
     reader = Reader.of(experiment)
     if reader.collector.kind != "StdOut":
         return None

@@ -3,6 +3,7 @@ many readings becomes the objective."""
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from podium.doctor.name_rules import escaped, line_numbers
@@ -164,8 +165,10 @@ def _unreadable_while_stopping_early(log: Log) -> Iterator[Violation]:
 ORDER_RULES = Rules[Log]()
 ordered = ORDER_RULES.rule
 
-_RANK = re.compile(r"\brank\W{0,2}[1-9]|\[default[1-9]\]", re.I)
-"""How launchers mark the lines of other processes than the first."""
+_RANK = re.compile(
+    r"[\[(](?:rank|default)\W{0,2}(\d+)[\])]|^\[\d+,(\d+)\]<std|\brank[ =]?(\d+)\s*[|:]", re.I
+)
+"""How launchers mark the lines of processes; LoRA's rank=8 is none."""
 
 _TIME_HINT = "begin the line with an RFC 3339 time: 2026-01-02T03:04:05.678901Z accuracy=0.9"
 _TIMELIKE = re.compile(
@@ -266,8 +269,36 @@ def _batches_share_the_name(log: Log) -> Iterator[Violation]:
     hint='report from rank 0 only: os.environ.get("RANK", "0")',
 )
 def _every_rank_reports(log: Log) -> Iterator[Violation]:
-    ranked = [line for line in log.reporting(log.reader.objective) if _RANK.search(line.text)]
-    if ranked:
+    ranks: dict[str, Line] = {}
+    for line in log.reporting(log.reader.objective):
+        mark = _RANK.search(line.text)
+        ranks.setdefault(next(filter(None, mark.groups())) if mark else "0", line)
+    if len(ranks) > 1:
         yield Violation(
-            "several processes seem to report the objective", line_numbers(iter(ranked))
+            "several processes seem to report the objective", line_numbers(ranks.values())
         )
+
+
+@ordered(
+    "warn",
+    "The greatest of 0.98 and 97, which is 0.97, is 97: another one than the best.",
+    hint="print a fraction, 0.97, throughout",
+)
+def _shares_and_percentages(log: Log) -> Iterator[Violation]:
+    reported = log.reported(log.reader.objective)
+    values = [value for _, each in reported if (value := number(each.value)) is not None]
+    if (
+        log.reader.kind == "minimize"
+        or len(values) < len(reported)
+        or not all(0 <= value <= 100 for value in values)
+    ):
+        return
+    several = sum(0 < value <= 1 for value in values) > 1
+    for at, (value, following) in enumerate(pairwise(values)):
+        share, percentage = sorted((value, following))
+        # A first guess among many classes may be less than 1 %.
+        is_share = (several and share <= 1) if value < following else share < 1
+        if is_share and share > 0 and percentage > 20 and 70 < percentage / share < 143:
+            what = f"{value:g} and {following:g} follow each other: shares and percentages seem to be mixed"
+            yield Violation(what, line_numbers(line for line, _ in reported[at : at + 2]))
+            return
