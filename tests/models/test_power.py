@@ -212,6 +212,11 @@ def test_data_say_what_a_first_model_can_show(tiny_dataset: Path) -> None:
     assert of_data(info, "fresh") is None
     assert of_data(info, "likely", "roc_auc") is None
     assert of_data(info, "likely,metric=log_loss") is None
+    test = replace(
+        info.parts["test"], count=1000, class_counts=(990, 10, *[0] * (len(info.classes) - 2))
+    )
+    uneven = replace(info, parts={**info.parts, "test": test})
+    assert "from an accuracy of 0.9900, models" in str(of_data(uneven, "likely"))
 
 
 def test_preparing_data_says_it(

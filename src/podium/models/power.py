@@ -37,7 +37,8 @@ MOST = 20_000
 """Test items of data without a model up to which it is said what they can show."""
 
 _USUAL = 0.9
-"""Accuracy that is assumed where no model is there yet."""
+"""Accuracy that is assumed where no model is there yet, unless the most frequent class has a greater
+share."""
 
 _DRAWS = 400
 """Draws of the test items, where the power is not exact."""
@@ -151,11 +152,13 @@ def of_data(info: DatasetInfo, rule: str, metric: str = "") -> Detectable | None
         metric: In the notation of find_metric; empty for the default.
     """
     parsed, count = PromotionRule.parse(rule), info.parts["test"].count
+    constant = max(info.parts["test"].class_counts, default=0) / max(1, count)
     name = split(parsed.metric or metric)[1] or "accuracy"
     known = info.kind == "classification" and name == "accuracy" and not info.has_groups
     if not known or not 0 < count <= MOST or "fresh" in parsed or parsed.window:
         return None
-    return _of_accuracy(parsed, METRICS["accuracy"], count)
+    accuracy = constant if _USUAL < constant < 1 else _USUAL
+    return _of_accuracy(parsed, METRICS["accuracy"], count, accuracy=accuracy)
 
 
 def of_model(

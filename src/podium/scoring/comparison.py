@@ -213,8 +213,11 @@ def small_test_part(count: int, class_counts: Sequence[int], kind: str) -> str:
     """
     said = []
     if count < _SMALL:
-        low, high = wilson(round(0.9 * count), count)
-        means = f"an accuracy of .90 on it means {low:.2f} to {high:.2f}"
+        constant = max(class_counts, default=0)  # what the most frequent class alone gets right
+        right = constant if round(0.9 * count) < constant < count else round(0.9 * count)
+        shown = ".90" if right != constant else f"{right / count:.2f}".lstrip("0")
+        low, high = wilson(right, count)
+        means = f"an accuracy of {shown} on it means {low:.2f} to {high:.2f}"
         shows = means if kind == "classification" else "figures on it vary"
         said.append(
             f"the test part has only {plural(count, 'item')}: {shows}; {_SMALL} or more are better"
