@@ -383,7 +383,7 @@ def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> N
         many = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
         words.append(f"{plural(len(sizes), 'category', 'categories')} of {many}")
     missing = sum(column.missing for column in preprocessing.columns)
-    words += [f"{missing:,} missing values"] if missing else []
+    words += [f"{missing:,} missing values in the {train:,} training rows"] if missing else []
     summary.info("%s, %s rows: %s", seen.file.note, f"{seen.count:,}", ", ".join(words))
     for column in categories:
         different, present = len(column.categories) - 2, train - column.missing
