@@ -179,6 +179,29 @@ def test_groups_under_two_names_are_named(prepare: Prepare, tmp_path: Path) -> N
     )
 
 
+@pytest.mark.parametrize(
+    "mark", ["1970-01-01", "1900-01-01", "9999-12-31", "0001-01-01", "2040-05-05"]
+)
+def test_dates_that_mean_none_are_named(mark: str, prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()
+    days = pd.date_range("2020-01-01", periods=len(table)).strftime("%Y-%m-%d").to_series()
+    table["end"] = days.where(table.index % 4 > 0, mark).to_list()
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert f"column end is {mark} in " in said or mark == "2040-05-05"
+    said = prepare(f"table:{tmp_path / 'a.csv'}", time="end")[1]
+    assert f"75 of 300 items have the time {mark}" in said
+    table.assign(end=days.to_list()).to_csv(tmp_path / "a.csv", index=False)
+    assert "have the time" not in prepare(f"table:{tmp_path / 'a.csv'}", time="end")[1]
+
+
+@pytest.mark.parametrize("start", ["1970-01-01", "1900-01-01"])
+def test_a_series_may_begin_at_a_known_date(start: str, prepare: Prepare, tmp_path: Path) -> None:
+    years = pd.date_range(start, periods=50, freq="YS").strftime("%Y-%m-%d")
+    frame().assign(year=[*years] * 6).to_csv(tmp_path / "a.csv", index=False)
+    assert "have the time" not in prepare(f"table:{tmp_path / 'a.csv'}", time="year")[1]
+
+
 @pytest.mark.parametrize("change", ["id", "noise"])
 def test_rows_that_are_nearly_the_same_are_counted(
     prepare: Prepare, tmp_path: Path, change: str

@@ -2,7 +2,7 @@
 occur in two parts or nearly do."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -11,12 +11,13 @@ from scipy.stats import binom, rankdata
 
 from podium.data.artifact import PARTS
 from podium.data.blocks import Selection, are_numbers, blocks
+from podium.data.folds import as_numbers
 from podium.data.hidden_groups import names_groups
 from podium.data.leaks import FEWEST, MOST_VALUES, find_frames, find_leaks
 from podium.data.near import NearItems, letter_cases, mix, one_case, picture_grid
 from podium.data.option_text import written
 from podium.data.profile import MISSING, Profile
-from podium.data.schema import Array, Column, Hashes, InputDescription
+from podium.data.schema import DATES, Array, Column, Hashes, InputDescription
 from podium.data.sources.source import Raw
 from podium.data.split import Split
 from podium.display.text import are, plural
@@ -61,6 +62,11 @@ _MOST_OUTPUTS = 10
 _FEWEST_OTHERS, _LEAST_MARKED = 10, 0.01
 """Other numbers of a column, and the share of its rows, from which a number far from them all means
 that they are missing."""
+
+_NO_DATES = np.array(
+    ["0001-01-01", "1899-12-30", "1900-01-01", "1970-01-01", "2999-12-31", "9999-12-31"], "M8[D]"
+).astype(np.float64)
+"""Days since 1970 that stand for no date."""
 
 _REPEATED = 5
 """Items of each value, on average, from which values are taken as categories."""
@@ -136,6 +142,8 @@ def suspicions(
     """
     is_text = any(of.meaning == "tokens" for of in raw.descriptions.values())
     said = _of_sentences(parts, raw) if is_text else _of_columns(parts, raw)
+    if raw.times is not None:
+        said += _of_times(raw.times)
     if not raw.published:
         said += _near_duplicates(parts, raw.descriptions)
         if raw.times is None and (raw.test is not None or raw.given is not None):
@@ -167,7 +175,9 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
             }
             if not raw.classes and target.ndim == 1:
                 numbers[raw.target_name] = target
-            said += _of_marks(numbers)
+            fitted = raw.preprocessing.get("columns", ())
+            dates = {column["name"] for column in fitted if column["type"] in DATES}
+            said += _of_marks(numbers, dates)
         answers = _find_answers(rows.reshape(len(rows), -1), target, columns)
         for column in answers:
             hint = f": {written('drop', column)}" if described.columns else ""
@@ -194,14 +204,33 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
     return said
 
 
-def _of_marks(numbers: Mapping[str, Array]) -> list[str]:
-    marks = {name: _missing_mark(values) for name, values in numbers.items()}
+def _of_marks(numbers: Mapping[str, Array], dates: Collection[str]) -> list[str]:
+    marks = {name: _missing_mark(values, name in dates) for name, values in numbers.items()}
     return [
-        f"column {name} is {mark[0]:g} in {mark[1]:,} of {len(numbers[name]):,} training rows, far from all its "
-        "other numbers: if it means missing, leave these cells empty"
+        f"column {name} is {_shown(mark[0], name in dates)} in {mark[1]:,} of {len(numbers[name]):,} training rows, "
+        "far from all its other numbers: if it means missing, leave these cells empty"
         for name, mark in marks.items()
         if mark
     ]
+
+
+def _of_times(times: Array) -> list[str]:
+    """Say which time of many items probably means that none is known."""
+    is_date = times.dtype.kind == "M"
+    if not is_date and times.dtype.kind not in "iuf":
+        return []
+    values = as_numbers(times, "time")
+    if not (mark := _missing_mark(values, is_date)):
+        return []
+    at = "oldest" if mark[0] == values.min() else "newest"
+    return [
+        f"{mark[1]:,} of {len(times):,} items have the time {_shown(mark[0], is_date)}, far from all other times: "
+        f"if it means that none is known, remove them; they count as the {at}"
+    ]
+
+
+def _shown(number: float, is_date: bool) -> str:
+    return str(np.datetime64(round(number), "D")) if is_date else f"{number:g}"
 
 
 def _of_sentences(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
@@ -269,19 +298,20 @@ def _is_answer(column: Column, values: NDArray[np.float64], labels: Array) -> bo
     return tell(values, labels) >= _SURE
 
 
-def _missing_mark(values: NDArray[np.float64]) -> tuple[float, int] | None:
+def _missing_mark(values: NDArray[np.float64], is_date: bool) -> tuple[float, int] | None:
     """Return a number that probably means missing, and how often: -999 or 9999, far from all
-    others."""
+    others; of dates as days, also 1970-01-01, or one that is as far and more frequent than any."""
     different, counts = np.unique(values, return_counts=True)
     if len(different) <= _FEWEST_OTHERS:
         return None
-    for mark, count, others in (
-        (different[0], counts[0], different[1:]),
-        (different[-1], counts[-1], different[:-1]),
-    ):
+    for at, rest in ((0, slice(1, None)), (-1, slice(-1))):
+        mark, count, others = different[at], counts[at], different[rest]
         far, span = np.abs(others - mark).min(), np.ptp(others)
         is_mark = set(f"{abs(mark):g}") == {"9"} or mark < 0 <= others[0] or far > 100 * span
-        if mark and is_mark and far > span and count >= max(3, _LEAST_MARKED * len(values)):
+        is_mark = bool(mark) and is_mark and far > span
+        if is_date and count > 2 * counts[rest].max():
+            is_mark = is_mark or far > span or mark in _NO_DATES
+        if is_mark and count >= max(3, _LEAST_MARKED * len(values)):
             return float(mark), int(count)
     return None
 
