@@ -144,7 +144,7 @@ def test_targets_are_judged_as_those_of_tables(
     assert "array y looks like the answer, since it predicts label alone" in caplog.text
     np.savez(tmp_path / "made.npz", x=some["x"], y=np.where(np.arange(60) % 3, "cat", "Cat"))
     prepare(tmp_path)
-    assert "1 classes of y may be one under two names" in caplog.text
+    assert "two classes of y may be one under two names" in caplog.text
 
 
 def test_groups_stay_together_and_are_no_input(tmp_path: Path) -> None:

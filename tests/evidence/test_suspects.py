@@ -202,6 +202,41 @@ def test_a_series_may_begin_at_a_known_date(start: str, prepare: Prepare, tmp_pa
     assert "have the time" not in prepare(f"table:{tmp_path / 'a.csv'}", time="year")[1]
 
 
+@pytest.mark.parametrize("absent", [-1, "unknown", "#REF!"])
+def test_a_group_that_means_none_is_named(absent: Any, prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()
+    patients = [at % 40 + 1000 for at in table.index]
+    table["patient"] = [name if at % 9 else absent for at, name in enumerate(patients)]
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}", group="patient")[1]
+    assert f"34 rows are of the group {str(absent)!r} of patient: if that means" in said
+    table.assign(patient=patients).to_csv(tmp_path / "a.csv", index=False)
+    assert "if that means" not in prepare(f"table:{tmp_path / 'a.csv'}", group="patient")[1]
+
+
+@pytest.mark.parametrize(
+    ("classes", "absent"),
+    [
+        (["y", "n", "#DIV/0!"], "#DIV/0!"),
+        ([-1, 0, 1, 2], "-1"),
+        ([1, 2, 3, 99], "99"),
+        ([0, 1, 2, -999], "-999"),
+        ([-1, 0, 1], ""),
+        ([-1, 1], ""),
+        ([1, 2, 3, 9], ""),
+        (["y", "n", "unknown"], ""),
+    ],
+)
+def test_a_class_that_means_none_is_named(
+    classes: list[Any], absent: str, prepare: Prepare, tmp_path: Path
+) -> None:
+    table = frame().assign(label=[classes[at % len(classes)] for at in range(300)])
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert ("may mean that none is known" in said) == bool(absent)
+    assert f"the class {absent!r} of label may mean" in said or not absent
+
+
 @pytest.mark.parametrize("change", ["id", "noise"])
 def test_rows_that_are_nearly_the_same_are_counted(
     prepare: Prepare, tmp_path: Path, change: str
@@ -243,7 +278,7 @@ def test_pictures_saved_again_or_mirrored_are_counted(prepare: Prepare, tmp_path
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ("case", "1 classes of class may be one under two names, for example 'Cat' and 'cat'"),
+        ("case", "two classes of class may be one under two names, for example 'Cat' and 'cat'"),
         ("loose", "1 picture left out, since the folder of a class holds none of them"),
         ("frames", "60 pictures have more than one frame or page: only the first is read"),
         ("format", "the format of a file alone tells its class (JPEG, PNG)"),
@@ -730,7 +765,7 @@ def test_a_target_of_names_is_refused(prepare: Prepare, tmp_path: Path) -> None:
 def test_classes_that_may_be_one_or_a_quantity_are_said(prepare: Prepare, tmp_path: Path) -> None:
     frame().assign(label=["cat", "Cat", "dog"] * 100).to_csv(tmp_path / "a.csv", index=False)
     said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
-    assert "1 classes of label may be one under two names, for example 'Cat' and 'cat'" in said
+    assert "two classes of label may be one under two names, for example 'Cat' and 'cat'" in said
     frame().assign(label=[at % 30 for at in range(300)]).to_csv(tmp_path / "b.csv", index=False)
     said = prepare(f"table:{tmp_path / 'b.csv'}")[1]
     assert "the target label has 30 different whole numbers, so these are classes" in said

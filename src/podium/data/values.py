@@ -41,7 +41,7 @@ MISSING_VALUES = (
 """Texts that mean that a value is missing, as pandas reads them and databases write them; spaces
 around them do not count."""
 
-_MARKS = (
+MARKS = (
     *(
         "-",
         "--",
@@ -227,7 +227,7 @@ def _trimmed(values: pa.Array, missing: Sequence[str]) -> pa.Array:
 def _unmarked(text: pa.Array, missing: Sequence[str]) -> pa.Array:
     if tuple(missing) != MISSING_VALUES:
         return text
-    marks = pc.is_in(pc.utf8_lower(text), pa.array(_MARKS))
+    marks = pc.is_in(pc.utf8_lower(text), pa.array(MARKS))
     return pc.if_else(pc.or_(marks, pc.match_substring_regex(text, _ERROR)), _NO_TEXT, text)
 
 
@@ -706,6 +706,26 @@ def are_flags(names: Iterable[str]) -> bool:
     return FLAGS.keys() >= spellings and not (spellings & {"n", "y"} and spellings & {"f", "t"})
 
 
+def absent_names(names: Sequence[str], marks: Iterable[str] = ()) -> list[str]:
+    """Return the names that probably mean that none is known: an error of a spreadsheet, and -1 or
+    99 beside 0, 1, 2 and so on.
+
+    Args:
+        marks: Others that mean it, in lower case.
+    """
+    found = [name for name in names if re.match(_ERROR, name) or name.lower() in marks]
+    if found or not all(re.fullmatch(r"-?\d{1,9}", name) for name in names):
+        return found
+    numbers = sorted(map(int, names))
+    for others, at in ((numbers[1:], 0), (numbers[:-1], -1)):
+        if len(others) > 2 and others[0] in (0, 1) and others[-1] - others[0] < len(others):
+            mark = numbers[at]
+            nines = set(str(abs(mark))) == {"9"} and (mark < 0 or mark > 10 * others[-1])
+            if nines or mark == -1:
+                return [str(mark)]
+    return []
+
+
 def twin_names(what: str, names: Sequence[str]) -> str:
     """Say that some names are probably one: P1 and p-1, 1 and 01 and 1.0; nothing where none are.
 
@@ -721,5 +741,5 @@ def twin_names(what: str, names: Sequence[str]) -> str:
     if not twins:
         return ""
     first, second = twins[0][:2]
-    count = f"{len(twins)} {what} may be one under two names"
+    count = f"{len(twins) if len(twins) > 1 else 'two'} {what} may be one under two names"
     return f"{count}, for example {first!r} and {second!r}: they count as two"

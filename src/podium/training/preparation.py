@@ -26,7 +26,7 @@ from podium.data.sources.known import DATASETS
 from podium.data.sources.source import Raw
 from podium.data.splits import Division, divide
 from podium.data.suspects import find_overlaps, suspicions
-from podium.data.values import twin_names
+from podium.data.values import absent_names, twin_names
 from podium.display.text import listed
 from podium.errors import InvalidInput
 from podium.files.documents import parse
@@ -283,6 +283,10 @@ def _report(
     counts = {name: count_classes(name, part, len(raw.classes)) for name, part in parts.items()}
     _report_classes(counts, raw.classes)
     said = [twin_names(f"classes of {raw.target_name}", raw.classes)]
+    said += [
+        f"the class {name!r} of {raw.target_name} may mean that none is known: if so, remove its items"
+        for name in absent_names(raw.classes)
+    ]
     said += suspicions(parts, raw, hashes, division.index)
     said.append(small_test_part(len(parts["test"]), counts["test"], raw.kind))
     for sentence in filter(None, said):

@@ -2,6 +2,7 @@
 their own."""
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +24,10 @@ from podium.data.sources.source import Raw
 from podium.data.split import Split
 from podium.data.values import (
     FLAGS,
+    MARKS,
     MISSING_VALUES,
     Guess,
+    absent_names,
     to_days,
     to_flags,
     to_numbers,
@@ -236,9 +239,27 @@ class Survey:
     def _groups(self, name: str) -> NDArray[np.str_]:
         self._require_all(name, "the group")
         text = to_text(self.kept[name], self.missing_values)
-        if twins := twin_names(f"groups of {name}", pc.unique(text).to_pylist()):
+        names = pc.unique(text).to_pylist()
+        if twins := twin_names(f"groups of {name}", names):
             _log.warning(twins)
+        self._warn_of_absent(name, text, names)
         return np.asarray(text.to_numpy(zero_copy_only=False), np.str_)
+
+    def _warn_of_absent(self, column: str, groups: pa.Array, names: Sequence[str]) -> None:
+        """Warn of several rows of a group whose name probably means that none is known."""
+        marks = set(MARKS if self.missing_values == MISSING_VALUES else ())
+        if len(names) > _FEW_NUMBERS and not any(re.match(r"-([02-9]|\d\d)", at) for at in names):
+            marks.add("-1")
+        for absent in absent_names(names, marks):
+            count = pc.sum(pc.equal(groups, absent)).as_py()
+            if count > 1:
+                _log.warning(
+                    "%s are of the group %r of %s: if that means that none is known, rows that belong together "
+                    "may be in two parts; remove them, or give each a group of its own",
+                    plural(count, "row"),
+                    absent,
+                    column,
+                )
 
     def _times(self, name: str) -> Array:
         """Return the time of each row, [n]: datetime64 if they are dates, also written as 20260131
