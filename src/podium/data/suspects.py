@@ -208,7 +208,8 @@ def _of_marks(numbers: Mapping[str, Array], dates: Collection[str]) -> list[str]
     marks = {name: _missing_mark(values, name in dates) for name, values in numbers.items()}
     return [
         f"column {name} is {_shown(mark[0], name in dates)} in {mark[1]:,} of {len(numbers[name]):,} training rows, "
-        "far from all its other numbers: if it means missing, leave these cells empty"
+        f"far from all its other {'dates' if name in dates else 'numbers'}: if it means missing, leave these cells "
+        "empty"
         for name, mark in marks.items()
         if mark
     ]
