@@ -173,6 +173,31 @@ def test_a_class_that_is_gone_changes_no_prediction(nights: Nights) -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (("no", "yes"), ("0", "1")),
+        (("no", "yes"), ("No", "yes")),
+        (("rot", "Weiß"), ("Rot", "weiß")),
+    ],
+    ids=["another export", "the first one written", "another case"],
+)
+def test_a_champion_knows_its_classes_in_another_spelling(
+    nights: Nights, first: tuple[str, str], then: tuple[str, str]
+) -> None:
+    def spelled(names: tuple[str, str]) -> Rows:
+        return [
+            {**row, "grape": names[row["grape"] == "z"]} for row in wine() if row["grape"] != "x"
+        ]
+
+    nights.prepare(write(nights.place / "a.csv", spelled(first)), "grape")
+    nights.train(RandomForestClassifier(20, random_state=0))
+    nights.prepare(write(nights.place / "b.csv", spelled(then)), "grape")
+    decision = nights.train(DecisionTreeClassifier(max_depth=1, random_state=0))
+    assert decision["champion_value"] > 0.9
+    assert not any("does not know" in reason for reason in decision["reasons"])
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         (

@@ -179,6 +179,16 @@ def test_labels_that_name_no_class_are_refused(churn: Model, tmp_path: Path) -> 
     assert churn.champion.version == "v1"
 
 
+def test_live_labels_may_be_in_another_case(churn: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+    labels = write_labels(tmp_path / "labels.csv", rows)
+    labels.write_text(labels.read_text().replace("low", "Low"))
+    churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
+    figures = churn.records()[-1].evidence
+    assert (figures["value"], figures["champion_value"]) == (1.0, 0.5)
+
+
 def copy_of(model: Model, place: Path) -> Model:
     """Make another registry with the same names of versions, of which v2 is another model."""
     other = open_registry(place).model("churn")

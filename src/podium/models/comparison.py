@@ -26,6 +26,7 @@ from podium.models.shared_items import (
     VersionJobs,
     stored_hashes,
 )
+from podium.models.task import spelled_as
 from podium.models.version import PREDICTIONS, Version
 from podium.prediction.command import ONNX
 from podium.prediction.predictor import PREPROCESSING
@@ -211,7 +212,8 @@ def _jumped(
     target, predicted, groups = own.target, own.of(metric)[0], own.groups
     if own.classes:
         names = {seen.classes[label] for label in np.unique(seen.target)}
-        kept = np.array([name in names for name in own.classes])[target]
+        spelled = spelled_as(seen.classes, own.classes)
+        kept = np.array([name in names for name in spelled])[target]
         target, predicted, groups = (
             target[kept],
             predicted[kept],

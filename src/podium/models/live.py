@@ -24,7 +24,7 @@ from podium.files.documents import foreign
 from podium.models.document import command
 from podium.models.recorded import Answer, Exchange, Recording, digest_of
 from podium.models.shared_items import Measured, TestItems, seen_by, unknown_training
-from podium.models.task import decision_threshold
+from podium.models.task import decision_threshold, spelled_as
 from podium.models.version import Version
 from podium.scoring.scores import check_predictions
 from podium.storage import absolute
@@ -112,6 +112,9 @@ class LiveItems:
         self._require_answers(challenger)
         texts, classes = [self._labels[item] for item in self._labeled], _classes(challenger)
         if classes:
+            written = tuple(sorted(set(texts)))
+            spelled = dict(zip(written, spelled_as(classes, written), strict=True))
+            texts = [spelled[text] for text in texts]
             if not {*texts} & {*classes}:  # both versions would be wrong on all, and so not worse
                 raise InvalidInput(
                     f"{self.labels}: none of the {len(texts):,} labels of recorded items, such as {texts[0]!r}, "

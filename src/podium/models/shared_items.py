@@ -32,6 +32,7 @@ from podium.models.task import (
     Task,
     class_names,
     decision_threshold,
+    spelled_as,
 )
 from podium.models.version import PREDICTIONS, TARGET, TEST_ITEMS, Version
 from podium.prediction.command import CommandModel
@@ -257,7 +258,10 @@ class TestItems:
         Raises:
             TooFewItems: Hardly any are left.
         """
-        measured = [self.measure(version) for version in versions]
+        measured = [
+            replace(own, classes=spelled_as(self.classes, own.classes))
+            for own in map(self.measure, versions)
+        ]
         names = tuple(
             dict.fromkeys(
                 [*self.classes, *(name for version in measured for name in version.classes)]

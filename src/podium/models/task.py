@@ -1,10 +1,11 @@
 """The task of a model: its target, its kind and its classes. A model's name stands for one task."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from podium.data.schema import DatasetInfo
+from podium.data.values import FLAGS, are_flags
 from podium.display.text import listed
 from podium.errors import InvalidInput
 from podium.models.document import as_mapping, beside
@@ -56,7 +57,7 @@ class Task:
                 version.name,
                 f"{name} predicts {target!r}, but the target of {data} is {self.target!r}",
             )
-        own = class_names(version)
+        own = spelled_as(self.classes, class_names(version))
         shared = [label for label in own if label in self.classes]
         if own and self.classes and len(shared) < _LEAST_CLASSES:
             raise _other_task(
@@ -111,6 +112,23 @@ def class_names(version: "Version") -> tuple[str, ...]:
     not known."""
     own = _described(version).get("classes")
     return tuple(map(str, own)) if isinstance(own, list) and own else version.facts.dataset.classes
+
+
+def spelled_as(known: Sequence[str], own: tuple[str, ...]) -> tuple[str, ...]:
+    """Return classes in the spelling of others: No as no, and where both are booleans, 0 as false.
+
+    Another export spells them otherwise, and of several spellings in one column the first one counts.
+    Names stay as they are where one of them would stand for two.
+    """
+    flags = are_flags(known) and are_flags(own)
+
+    def meaning(name: str) -> str:
+        return FLAGS[name.lower()] if flags else name.casefold()
+
+    spellings = {meaning(name): name for name in known}
+    spelled = tuple(spellings.get(meaning(name), name) for name in own)
+    unique = len(spellings) == len(known) and len(set(spelled)) == len(own)
+    return spelled if unique else own
 
 
 def _described(version: "Version") -> Mapping[str, Any]:
