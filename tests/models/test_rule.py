@@ -372,6 +372,18 @@ def test_a_first_champion_beats_a_constant_guess() -> None:
     assert decide(PromotionRule(), ACCURACY, target, target, None, classes=names).promote
 
 
+def test_a_challenger_that_loses_to_a_guess_is_told() -> None:
+    target = np.r_[np.zeros(950, int), np.ones(50, int)]
+    worse, poor = (np.where(np.arange(1000) % step == 0, 1 - target, target) for step in (4, 11))
+    won = decide(PromotionRule(), ACCURACY, target, poor, worse, classes=("no", "yes"))
+    assert won.promote
+    assert "is not better than a constant guess, always 'no': 0.9500 (min" in won.reasons[-1]
+    told = decide(PromotionRule.parse("better,baseline=any"), ACCURACY, target, poor, worse)
+    assert not any("constant guess" in reason for reason in told.reasons)
+    good = decide(PromotionRule(), ACCURACY, target, target, poor)
+    assert not any("constant guess" in reason for reason in good.reasons)
+
+
 def test_a_first_champion_that_may_know_nothing_is_told() -> None:
     draw = np.random.default_rng(0)
     target = (draw.random(400) < 0.2).astype(int)

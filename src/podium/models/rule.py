@@ -327,26 +327,37 @@ def _conditions(rule: PromotionRule, case: Case) -> list[Condition]:
         if case.compared or not CRITERIA[name].compares:
             conditions += CRITERIA[name].judge(value, case)
     if case.compared is None:
-        conditions += _first(rule, case)
-    elif case.earlier.challengers > 1 and case.figures["shrunk_by"] is not None:
+        return [*conditions, *_first(rule, case)]
+    if case.earlier.challengers > 1 and case.figures["shrunk_by"] is not None:
         words = (
             f"challenger {case.earlier.challengers} on this test part: "
             f"figures are shrunk by {case.figures['shrunk_by']:.0%} of their distance "
             f"to the mean of all models, {figure(case.figures['shrunk_to'])}"
         )
         conditions.append((True, words))
+    if lost := _lost_to_guess(rule, case):
+        words = f"though {lost} (minimum=VALUE in the rule asks for more)"
+        conditions.append((True, words))
     return conditions
+
+
+def _lost_to_guess(rule: PromotionRule, case: Case) -> str:
+    """Return the guess that the challenger does not beat, in words; empty if it does."""
+    constant, value = case.figures["constant"], case.figures["value"]
+    if not constant or "baseline" in rule or case.metric.better(value, constant["value"]):
+        return ""
+    than = f"better than a constant guess, {constant['guess']}: {figure(constant['value'])}"
+    return f"{case.metric.name} {figure(value)} is not {than}"
 
 
 def _first(rule: PromotionRule, case: Case) -> Iterator[Condition]:
     words = f"{case.metric.name} {measured(case.figures)}"
     unknown = ", and that of the champion is not a number on these items"
     yield True, f"{words}{NO_CHAMPION if case.champion is None else unknown}"
-    constant, value = case.figures["constant"], case.figures["value"]
+    constant = case.figures["constant"]
     low, high = case.figures["value_interval"] or (math.nan, math.nan)
-    if constant and "baseline" not in rule and not case.metric.better(value, constant["value"]):
-        than = f"better than a constant guess, {constant['guess']}: {figure(constant['value'])}"
-        yield False, f"{case.metric.name} {figure(value)} is not {than} (baseline=any)"
+    if lost := _lost_to_guess(rule, case):
+        yield False, f"{lost} (baseline=any)"
     elif constant and low <= constant["value"] <= high:
         words = "the interval contains that guess, so the lead over it may be chance"
         yield True, f"{words} (minimum=VALUE in the rule asks for more)"
