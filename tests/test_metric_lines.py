@@ -147,6 +147,12 @@ def test_a_timestamp_that_is_none_counts_as_the_oldest(stamp: str) -> None:
     assert fold([first, second], ["loss"])["loss"]["latest"] == "0.2"
 
 
+def test_the_last_value_of_a_json_key_counts() -> None:
+    """Go reads an object so, and Katib's collector and Trainer are written in Go."""
+    (reading,) = read_json(['{"loss": "1", "loss": "2"}'], ["loss"])
+    assert reading.value == "2"
+
+
 @pytest.mark.parametrize("line", ["loss=0.3", "[1]", '{"loss": NaN}', " "])
 def test_a_line_that_is_no_json_object_fails_the_collector(line: str) -> None:
     with pytest.raises(Failed, match="line 2 of the metrics file is not a JSON object"):

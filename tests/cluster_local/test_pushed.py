@@ -305,6 +305,7 @@ def test_reports_are_taken_under_a_long_temporary_directory(
         ({"body": b'{"trainerStatus": {"lastUpdatedTime": "2026-01-02T03:04:05"}}'}, 422),
         ({"body": b" " * (1 << 17)}, 413),
         ({"body": b"{}"}, 200),
+        ({"body": b'{"a": 1, "a": 2}'}, 200),
     ],
 )  # fmt: skip
 def test_posts_are_refused_as_trainer_refuses_them(

@@ -408,6 +408,7 @@ def test_a_line_that_is_no_json_object_fails() -> None:
     found = examine('{"accuracy": "0.9"}', "done", json=True)
     assert found["line-is-not-an-object"].level == "fail"
     assert found["line-is-not-an-object"].where == "line 2"
+    assert not examine('{"accuracy": "0.9", "accuracy": "0.9"}', json=True)  # Go takes the last
 
 
 def test_the_reader_is_guessed_from_the_log() -> None:

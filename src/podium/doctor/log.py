@@ -25,7 +25,7 @@ def _objects(log: Log) -> Iterator[tuple[Line, Any]]:
     for line in log.lines:
         if line.text:
             try:
-                yield line, load_json(line.text, "line", nan=False)
+                yield line, load_json(line.text, "line", nan=False, twice=True)
             except InvalidInput:
                 yield line, None
 

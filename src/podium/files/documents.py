@@ -162,7 +162,12 @@ def read_json(path: Path) -> Any:
 
 
 def load_json(
-    content: bytes | bytearray | str, name: str, *, nan: bool = True, limit: int = MAX_JSON
+    content: bytes | bytearray | str,
+    name: str,
+    *,
+    nan: bool = True,
+    twice: bool = False,
+    limit: int = MAX_JSON,
 ) -> Any:
     """Parse a JSON document.
 
@@ -170,6 +175,7 @@ def load_json(
         content: The text, or its bytes in UTF-8.
         name: Name of the file or object, for errors.
         nan: Whether NaN and Infinity are accepted.
+        twice: Whether a key may stand twice in an object: the last value counts, as in Go's.
         limit: Maximum size in bytes.
 
     Raises:
@@ -178,9 +184,9 @@ def load_json(
     """
     text = _decode(content, limit, name)
     try:
-        constant = None if nan else _refuse_constant
+        constant, pairs = None if nan else _refuse_constant, None if twice else unique
         value = json.loads(
-            text, parse_float=_finite, parse_constant=constant, object_pairs_hook=unique
+            text, parse_float=_finite, parse_constant=constant, object_pairs_hook=pairs
         )
         if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()

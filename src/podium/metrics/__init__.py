@@ -252,7 +252,7 @@ def json_readings(lines: Iterable[str], names: Sequence[str], first: int = 1) ->
         if not line:
             continue
         try:
-            row = load_json(line, "line", nan=False)
+            row = load_json(line, "line", nan=False, twice=True)
         except InvalidInput:
             row = None
         if not isinstance(row, dict):

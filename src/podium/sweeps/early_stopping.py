@@ -144,7 +144,7 @@ class RuleWatch:
 
     def _read_object(self, line: str) -> list[tuple[str, float | None]]:
         try:
-            row = load_json(line, "line")
+            row = load_json(line, "line", twice=True)
         except InvalidInput:
             row = None
         if not isinstance(row, dict):

@@ -118,7 +118,7 @@ def _read_status(body: bytes) -> dict[str, Any]:
     Raises:
         InvalidInput: Trainer would refuse it.
     """
-    posted = load_json(body, "Invalid payload")
+    posted = load_json(body, "Invalid payload", twice=True)
     given = posted.get("trainerStatus") if isinstance(posted, dict) else posted
     if given is None:
         return {}
