@@ -96,6 +96,14 @@ def test_bytes_of_another_size_are_refused(size: Any) -> None:
         InferRequest.read(head + bytes(4), str(len(head)).encode())
 
 
+def test_parameters_that_are_null_count_as_not_given() -> None:
+    """Clients write a field that nobody set so."""
+    wanted = [{"name": "y", "parameters": {"binary_data": None}}]
+    given = {"outputs": wanted, "parameters": {"binary_data_output": None}}
+    request = InferRequest.read(asked(given), None)
+    assert (request.outputs, request.binary) == ({"y": False}, False)
+
+
 def test_each_output_comes_as_it_was_asked_for() -> None:
     outputs = {"y": np.array([[1.5]], np.float32), "z": np.array([[np.inf]], np.float32)}
     wanted = [{"name": "z", "parameters": {"binary_data": True}}, {"name": "y"}]

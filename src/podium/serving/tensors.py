@@ -213,10 +213,10 @@ def _parameters(holder: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _switch(holder: Mapping[str, Any], name: str, called: str) -> bool:
     """Return a parameter that is true or false; a text such as "false" counts as neither."""
-    value = _parameters(holder).get(name, False)
-    if type(value) is not bool:
+    value = _parameters(holder).get(name)
+    if value is not None and type(value) is not bool:
         raise InvalidInput(f"{called} is true or false, but got {_brief(value)}")
-    return value
+    return bool(value)
 
 
 def _tensor(tensor: Any, where: str, binary: memoryview) -> tuple[str, Array, int]:
