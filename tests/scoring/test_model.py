@@ -147,6 +147,24 @@ def test_a_model_that_takes_no_probe_is_judged_anyhow() -> None:
     np.testing.assert_allclose(said, _softmax(rows[:, 5:]), rtol=1e-6)
 
 
+def test_a_probe_is_no_larger_than_a_batch() -> None:
+    """One item of a megabyte is run at a time, and this model takes no more."""
+    nodes = [
+        helper.make_node("Slice", ["table", "zero", "two", "axis"], ["part"]),
+        helper.make_node("Relu", ["part"], ["dense_1"]),
+        helper.make_node("Reshape", ["dense_1", "shape"], ["said"]),
+    ]
+    constants = [
+        numpy_helper.from_array(np.array(value, np.int64), name)
+        for name, value in {"zero": [0], "two": [2], "axis": [1], "shape": [1, 2]}.items()
+    ]
+    content = save(nodes, {"table": (TensorProto.FLOAT, ["n", 1 << 18])}, "said", 2, *constants)
+    rows = np.zeros((1, 1 << 18), np.float32)
+    rows[0, :2] = 0.25, 0.75
+    said = OnnxModel(content).predict({"table": rows}, classes=2)
+    np.testing.assert_allclose(said, _softmax(rows[:, :2]), rtol=1e-6)
+
+
 def test_a_model_of_other_classes_than_the_data_is_refused(
     three_classes: tuple[bytes, np.ndarray, np.ndarray],
 ) -> None:

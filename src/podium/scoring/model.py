@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,8 +138,7 @@ class OnnxModel:
         if not items:
             raise InvalidInput(f"there are no items to run {self.name} on")
         output = self._output(classes)
-        size = sum(inputs[wanted.name][:1].nbytes for wanted in self.inputs)
-        rows = max(1, min(_LARGEST_BATCH, _BATCH_BYTES // max(1, size)))
+        rows = _batch_rows([inputs[wanted.name] for wanted in self.inputs])
         whole: Array | None = None
         for at in range(0, items, rows):
             some = {wanted.name: inputs[wanted.name][at : at + rows] for wanted in self.inputs}
@@ -289,8 +288,10 @@ class OnnxModel:
         return _are_shares(result) if known is None else known
 
     def _probe(self, output: Tensor, width: int) -> bool | None:
-        draw, rows = np.random.default_rng(0), 8
+        draw, rows = np.random.default_rng(0), 2
         probe = {tensor.name: _drawn(draw, tensor, rows) for tensor in self.inputs}
+        rows = min(rows, _batch_rows(list(probe.values())))  # a larger one may be too large
+        probe = {name: array[:rows] for name, array in probe.items()}
         try:
             said = self._run(probe, output, math.inf)
         except Failed:
@@ -326,6 +327,12 @@ class OnnxModel:
                 "call the output logits if they are scores before the softmax",
             )
         return floats(np.clip(result, 0, 1))
+
+
+def _batch_rows(arrays: Sequence[Array]) -> int:
+    """Return how many rows of some inputs are run at once."""
+    size = sum(array[:1].nbytes for array in arrays)
+    return max(1, min(_LARGEST_BATCH, _BATCH_BYTES // max(1, size)))
 
 
 def _are_shares(rows: Array) -> bool:
