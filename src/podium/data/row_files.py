@@ -611,8 +611,12 @@ def _filled_lines(path: Path, name: str) -> Iterator[bytes]:
         raise Damaged(f"{name} cannot be read: {error}") from error
 
 
+_JSON = json.JSONDecoder(object_pairs_hook=unique)
+"""Made once: json.loads makes one for each line."""
+
+
 def _json_object(line: bytes) -> _Object:
-    value = json.loads(line, object_pairs_hook=unique)
+    value = _JSON.decode(line.decode(json.detect_encoding(line), "surrogatepass"))
     if not isinstance(value, dict):
         raise ValueError(f"it is {str(value)[:40]!r}")
     for column, item in value.items():
