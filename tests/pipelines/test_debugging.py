@@ -10,6 +10,7 @@ from test_own_pipelines import written
 from test_podium_run import PODIUM, environment, podium
 
 from podium.runner.record import RunRecord, records_below
+from podium.system.machine import cores
 
 pytestmark = pytest.mark.whole
 
@@ -62,6 +63,35 @@ def test_a_shell_stands_in_the_place_of_a_step(tmp_path: Path) -> None:
     assert f"continue with: podium run --resume {record.id}" in done.stderr
     again = podium(home, "--resume", "latest", "--json")
     assert json.loads(again.stdout)["outputs"] == {"Output": 11}
+
+
+ROUNDS = (
+    HEAD
+    + """
+@part
+def rest(n: int):
+    import time
+    time.sleep(600)
+
+@dsl.pipeline
+def loops(items: List[int]):
+    with dsl.ParallelFor(items) as item:
+        with dsl.ParallelFor(items) as other:
+            rest(n=other)
+"""
+)
+
+
+def test_a_step_to_debug_waits_for_no_round_before_it(tmp_path: Path) -> None:
+    last = 4 * max(2, cores())
+    done = subprocess.run(
+        [PODIUM, "run", written(tmp_path, ROUNDS), f"items={list(range(last + 1))}",
+         "--debug", f"rest.{last}.{last}"],
+        input="exit", capture_output=True, text=True, timeout=200,
+        env={**environment(tmp_path / "home"), "SHELL": "/bin/sh"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"rest.{last}.{last}" in done.stderr
 
 
 def test_a_step_to_debug_must_be_one_of_the_pipelines(tmp_path: Path) -> None:

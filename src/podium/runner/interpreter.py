@@ -206,7 +206,14 @@ class Interpreter:
             return inputs
 
         inputs = [inputs_with(item) for item in items]  # one that fails, before any round begins
-        waiting, results = enumerate(inputs), [_Result(state="pending")] * len(inputs)
+        results = [_Result(state="pending")] * len(inputs)
+        debugged = f".{self.order.debug.partition('.')[2]}."
+
+        def is_other(item: tuple[int, Values]) -> bool:
+            return not debugged.startswith(f"{scope.rounds}.{item[0]}.")
+
+        # The round of the step to debug begins first: its shell ends the run.
+        waiting = iter(sorted(enumerate(inputs), key=is_other))
 
         def rounds() -> None:
             for number, its in waiting:  # each of several threads takes the next
