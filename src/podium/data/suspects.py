@@ -573,6 +573,8 @@ def _near_rows(train: Array, test: Array, columns: Sequence[Column]) -> list[str
         for left in candidates
     ]
     counts[0] *= 2  # each column that is left out hides what rounding tears apart in it
+    if not any(counts):
+        return []
     copies = _leaders(train, columns)
     for at in sorted(np.flatnonzero(counts), key=lambda at: -counts[at]):
         left = candidates[at]
@@ -625,11 +627,11 @@ def _is_no_chance(count: int, known: Hashes, new: Hashes, leaders: NDArray[np.in
     shuffled, those with the same leader together."""
     draw, rows = np.random.default_rng(0), known.sum(0)
     shuffles = max(_SHUFFLES, min(_SHUFFLED // new.shape[1], 1 + round(1 / _MOST_BY_CHANCE)))
-    meetings = 0
+    meetings, together = 0, [new[leaders == leader].sum(0) for leader in np.unique(leaders)]
     for _ in range(shuffles):
         shuffled = np.zeros(new.shape[1], np.uint64)
-        for leader in np.unique(leaders):
-            shuffled += draw.permutation(new[leaders == leader].sum(0))
+        for columns in together:
+            shuffled += draw.permutation(columns)
         meetings += _shared(rows, shuffled)
     # of all meetings, each as likely in any shuffle as in the data
     by_chance = binom.sf(count - 1, count + meetings, 1 / (shuffles + 1))
