@@ -5,7 +5,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -37,6 +37,9 @@ from podium.runner.steps import (
 from podium.system.machine import cores
 
 T = TypeVar("T")
+
+_LOOK_SECONDS = 1.0
+"""Interval in which a signal is noticed at the latest."""
 
 _MOST_ROUNDS = 1000
 """Rounds of loops that are looked at before a run."""
@@ -113,7 +116,10 @@ class Interpreter:
         (self.directory / "workspace").mkdir(exist_ok=True)
         scope = _Scope(group=self.compiled.root, inputs=inputs)
         with time_limit(self.compiled.seconds, self.reporter.end) as self.steps.is_late:
-            result = _begin(lambda: self._group(scope)).result()
+            begun = _begin(lambda: self._group(scope))
+            while not wait([begun], timeout=_LOOK_SECONDS).done:
+                pass  # a signal that comes just as a wait begins is handled where it ends
+            result = begun.result()
         if self.errors:
             raise self.errors[0]
         if result.state != "succeeded" or self.failed:
