@@ -150,6 +150,11 @@ def test_parts_that_share_a_name_cannot_be_distinguished(lines: list[str], shown
         ["epoch one accuracy=0.5\repoch two accuracy=0.6"],
         ["final accuracy=0.5 and accuracy=0.5"],
         ["stop at top 0.71 accuracy=0.5", "stop at top 1.5 accuracy=0.6"],
+        ["client 1 loss 0.3, client 2 loss 0.4, accuracy=0.5"],
+        [
+            "clients: client 1 and client 4: accuracy=0.5",
+            "clients: client 2 and client 3: accuracy=0.6",
+        ],
     ],
 )
 def test_readings_in_turn_are_no_parts(lines: list[str]) -> None:
@@ -176,6 +181,8 @@ def test_a_sweep_warns_of_shares_mixed_with_percentages(values: tuple[float, ...
         (0.1, 0.1, 3.5, 20),
         (0.0, 0.0, 97),
         (97, 1.0, 1.0),  # diverged
+        (55.6, 71.2, 0.98, 1.0),
+        (20, 80, 0.9, 35),  # an episode's reward
         (0.5, 0.9, 120),
         (-0.5, 0.5, 0.6, 60),
     ],
@@ -369,6 +376,8 @@ def test_lines_of_other_ranks_are_pointed_out() -> None:
         ("rank 1 | ", "rank 2 | "),
         ("rank1: ", "rank10: "),
         ("cuda:0 rank0: ", "cuda:1 rank1: "),
+        ("", "[rank 1] "),
+        ("", "rank 1: "),
     ],
 )
 def test_a_sweep_warns_of_several_processes_in_a_log(marks: tuple[str, str]) -> None:
@@ -386,6 +395,9 @@ def test_a_sweep_warns_of_several_processes_in_a_log(marks: tuple[str, str]) -> 
         ["[rank1]: accuracy=0.5", "[rank1]: accuracy=0.6"],
         ["rank 1 of 20: accuracy=0.5", "rank 2 of 20: accuracy=0.6"],
         ["[1,0] accuracy=0.5", "[2,0] accuracy=0.6"],
+        ["rank=8 | epoch 1 | accuracy=0.5", "accuracy=0.6"],
+        ["lora (rank=8) accuracy=0.5", "accuracy=0.6"],
+        ["[default0]:accuracy=0.5", "accuracy=0.6"],
         ["0: accuracy=0.5", "1: accuracy=0.6"],
     ],
 )

@@ -6,6 +6,7 @@ A near miss matters only while the metric is not reported at all: printing a bat
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -258,8 +259,12 @@ def _parts(log: Log, name: str) -> dict[str, Line]:
         for text in re.split(r"[\r\b]", line.text):  # a progress bar's states
             if not (values := reading.findall(text)):
                 continue
-            for kind, which in (*part.findall(text), *run.findall(text)):
-                kinds.setdefault(kind.lower(), {}).setdefault(f"{kind.lower()} {which}", line)
+            found = (*part.findall(text), *run.findall(text))
+            named = dict.fromkeys((kind.lower(), which) for kind, which in found)
+            counts = Counter(kind for kind, _ in named)
+            for kind, which in named:
+                if counts[kind] <= len(values):  # else it is of several: clients 1 and 2
+                    kinds.setdefault(kind, {}).setdefault(f"{kind} {which}", line)
             if all(len(set(each)) > 1 for each in zip(*values, strict=True)):
                 words = kinds.setdefault("", {})
                 words |= {word: line for word, _ in values if word not in words}

@@ -272,8 +272,9 @@ def _every_rank_reports(log: Log) -> Iterator[Violation]:
     ranks: dict[str, Line] = {}
     for line in log.reporting(log.reader.objective):
         mark = _RANK.search(line.text)
-        ranks.setdefault(next(filter(None, mark.groups())) if mark else "0", line)
-    if len(ranks) > 1:
+        ranks.setdefault(next(filter(None, mark.groups())) if mark else "", line)
+    # Without a mark it may be process 0, but beside [rank=8] alone any line of a LoRA.
+    if len(ranks.keys() - {""}) > 1 or {"", "1"} <= ranks.keys():
         yield Violation(
             "several processes seem to report the objective", line_numbers(ranks.values())
         )
@@ -298,7 +299,9 @@ def _shares_and_percentages(log: Log) -> Iterator[Violation]:
         share, percentage = sorted((value, following))
         # A first guess among many classes may be less than 1 %.
         is_share = (several and share <= 1) if value < following else share < 1
-        if is_share and share > 0 and percentage > 20 and 70 < percentage / share < 143:
+        # What falls is said once more, as a share; what diverges falls to any number.
+        least, most = (70, 143) if value < following else (90, 112)
+        if is_share and share > 0 and percentage > 20 and least < percentage / share < most:
             what = f"{value:g} and {following:g} follow each other: shares and percentages seem to be mixed"
             yield Violation(what, line_numbers(line for line, _ in reported[at : at + 2]))
             return
