@@ -225,6 +225,8 @@ def test_a_group_that_means_none_is_named(absent: Any, prepare: Prepare, tmp_pat
         ([-1, 1], ""),
         ([1, 2, 3, 9], ""),
         (["y", "n", "unknown"], ""),
+        (["#fun!", "#why?", "#sad"], ""),
+        (["y", "n", "#NOMBRE?"], "#NOMBRE?"),
     ],
 )
 def test_a_class_that_means_none_is_named(

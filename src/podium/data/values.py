@@ -713,7 +713,9 @@ def absent_names(names: Sequence[str], marks: Iterable[str] = ()) -> list[str]:
     Args:
         marks: Others that mean it, in lower case.
     """
-    found = [name for name in names if re.match(_ERROR, name) or name.lower() in marks]
+    # A tag such as #fun! is none.
+    errors = {name for name in names if name == name.upper() and re.match(_ERROR, name)}
+    found = [name for name in names if name in errors or name.lower() in marks]
     if found or not all(re.fullmatch(r"-?\d{1,9}", name) for name in names):
         return found
     numbers = sorted(map(int, names))
