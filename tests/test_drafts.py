@@ -1,5 +1,7 @@
 """What appears whole or not at all."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,21 @@ def test_a_file_is_replaced_in_one_call(tmp_path: Path) -> None:
         replace(target, content)
     assert target.read_bytes() == b"after"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_the_draft_of_a_bare_name_lies_beside_it(tmp_path: Path) -> None:
+    program = """
+import sys
+from pathlib import Path
+from podium.files.drafts import replace
+sys.addaudithook(lambda event, args: event == "os.rename" and print(args[0]))
+replace(Path("file"), b"content")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=True
+    )
+    assert done.stdout.startswith(b".podium-")
+    assert (tmp_path / "file").read_bytes() == b"content"
 
 
 def test_what_cannot_be_replaced_leaves_no_draft(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def appearing(target: Path) -> Iterator[Path]:
 def replace(target: Path, content: bytes) -> None:
     """Put content in target's place, as appearing does for a file; for what is written many times a
     second, where paths take longer than the disk."""
-    draft = f"{os.path.dirname(target)}/.podium-{uuid.uuid4().hex}.tmp"
+    draft = os.path.join(os.path.dirname(target), f".podium-{uuid.uuid4().hex}.tmp")
     try:
         with open(draft, "wb") as file:
             file.write(content)
