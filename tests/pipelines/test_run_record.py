@@ -1,6 +1,7 @@
 """What is recorded of a run: how a step failed, and whether a process of it lives."""
 
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -9,7 +10,14 @@ import pytest
 
 from podium.errors import Conflict, Failed
 from podium.runner.messages import Event
-from podium.runner.record import RunRecord, StepRecord, _is_locked, failure_file, locked
+from podium.runner.record import (
+    Annotations,
+    RunRecord,
+    StepRecord,
+    _is_locked,
+    failure_file,
+    locked,
+)
 
 
 def failed_run(home: Path, printed: str) -> RunRecord:
@@ -125,3 +133,16 @@ def test_a_step_of_the_wall_clock_lengthens_no_step(
     assert 0 <= (done.seconds or 0.0) < 60
     assert 0 <= running.elapsed < 60
     assert told.elapsed >= 0
+
+
+def test_a_note_counts_in_a_file_of_the_same_inode(home: Path) -> None:
+    run = failed_run(home, "")
+    run.save()
+    path = run.directory / "run.json"
+    before = path.stat()
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "note": "too slow", "tags": ["a"]}))
+    # As where a disk gives the number of a removed file to the next one, in the same tick.
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    run.save()
+    assert Annotations.read(run.directory) == Annotations(note="too slow", tags=("a",))

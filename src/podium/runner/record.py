@@ -255,10 +255,8 @@ class RunRecord:
     """Names that a user gave it, to find it by."""
 
     process = ""  # id of the child that this record follows; it is not written
-    _written = (
-        -1,
-        -1,
-    )  # inode and time of the file as it was last written here; they are not written
+    # Inode, time and length of the file as it was last written here; they are not written.
+    _written = (-1, -1, -1)
 
     def identity(self, attempt: int = 0) -> str:
         """Return the run id that steps of an attempt see, in names and keys; of the last one if
@@ -544,13 +542,14 @@ class _Failure:
     fix: dict[str, Any]
 
 
-def _stamp(path: Path) -> tuple[int, int]:
-    """Return what tells a file from the one that takes its place."""
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """Return what tells a file from the one that takes its place: a disk may give the inode of a
+    removed file to the next one within a tick, and a note or a tag has a length."""
     try:
         found = path.stat()
     except OSError:
-        return 0, 0
-    return found.st_ino, found.st_mtime_ns
+        return 0, 0, 0
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def failure_file(directory: Path, step: str) -> Path:
