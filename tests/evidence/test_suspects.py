@@ -195,6 +195,28 @@ def test_dates_that_mean_none_are_named(mark: str, prepare: Prepare, tmp_path: P
     assert "have the time" not in prepare(f"table:{tmp_path / 'a.csv'}", time="end")[1]
 
 
+def test_a_near_date_is_called_frequent_not_far(prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()
+    days = pd.date_range("1969-12-02", periods=len(table)).strftime("%Y-%m-%d").to_series()
+    table["end"] = days.where(days.index >= "1970-01-02", "1970-01-01").to_list()
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert "training rows, far more often than any of its other dates: if it means" in said
+    said = prepare(f"table:{tmp_path / 'a.csv'}", time="end")[1]
+    assert (
+        "31 of 300 items have the time 1970-01-01, far more often than any other time: if" in said
+    )
+
+
+def test_a_late_hour_that_means_none_keeps_its_date(prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()
+    hours = pd.date_range("2020-01-01", periods=len(table), freq="h").strftime("%Y-%m-%d %H:%M:%S")
+    table["end"] = hours.to_series().where(table.index % 4 > 0, "1969-12-31 19:00:00").to_list()
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}", time="end")[1]
+    assert "items have the time 1969-12-31T19:00:00, far from all other times: if" in said
+
+
 @pytest.mark.parametrize("start", ["1970-01-01", "1900-01-01"])
 def test_a_series_may_begin_at_a_known_date(start: str, prepare: Prepare, tmp_path: Path) -> None:
     years = pd.date_range(start, periods=50, freq="YS").strftime("%Y-%m-%d")

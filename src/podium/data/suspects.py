@@ -208,8 +208,8 @@ def _of_marks(numbers: Mapping[str, Array], dates: Collection[str]) -> list[str]
     marks = {name: _missing_mark(values, name in dates) for name, values in numbers.items()}
     return [
         f"column {name} is {_shown(mark[0], name in dates)} in {mark[1]:,} of {len(numbers[name]):,} training rows, "
-        f"far from all its other {'dates' if name in dates else 'numbers'}: if it means missing, leave these cells "
-        "empty"
+        f"{'far from all' if mark[2] else 'far more often than any of'} its other "
+        f"{'dates' if name in dates else 'numbers'}: if it means missing, leave these cells empty"
         for name, mark in marks.items()
         if mark
     ]
@@ -224,8 +224,12 @@ def _of_times(times: Array) -> list[str]:
     if not (mark := _missing_mark(values, is_date)):
         return []
     at = "oldest" if mark[0] == values.min() else "newest"
+    others = "far from all other times" if mark[2] else "far more often than any other time"
+    time = _shown(mark[0], is_date)
+    if is_date and mark[0] % 1:
+        time = str(np.datetime64(round(mark[0] * 86_400), "s"))
     return [
-        f"{mark[1]:,} of {len(times):,} items have the time {_shown(mark[0], is_date)}, far from all other times: "
+        f"{mark[1]:,} of {len(times):,} items have the time {time}, {others}: "
         f"if it means that none is known, remove them; they count as the {at}"
     ]
 
@@ -299,9 +303,9 @@ def _is_answer(column: Column, values: NDArray[np.float64], labels: Array) -> bo
     return tell(values, labels) >= _SURE
 
 
-def _missing_mark(values: NDArray[np.float64], is_date: bool) -> tuple[float, int] | None:
-    """Return a number that probably means missing, and how often: -999 or 9999, far from all
-    others; of dates as days, also 1970-01-01, or one that is as far and more frequent than any."""
+def _missing_mark(values: NDArray[np.float64], is_date: bool) -> tuple[float, int, bool] | None:
+    """Return a number that probably means missing, how often, and whether it is far from all others:
+    -999 or 9999; of dates as days, also 1970-01-01, or one that is far and more frequent than any."""
     different, counts = np.unique(values, return_counts=True)
     if len(different) <= _FEWEST_OTHERS:
         return None
@@ -313,7 +317,7 @@ def _missing_mark(values: NDArray[np.float64], is_date: bool) -> tuple[float, in
         if is_date and count > 2 * counts[rest].max():
             is_mark = is_mark or far > span or mark in _NO_DATES
         if is_mark and count >= max(3, _LEAST_MARKED * len(values)):
-            return float(mark), int(count)
+            return float(mark), int(count), bool(far > span)
     return None
 
 
