@@ -452,6 +452,15 @@ def test_a_row_of_totals_without_a_word_is_named(
     assert (named in caplog.text) is is_named
 
 
+def test_a_row_that_repeats_a_rare_one_is_no_total(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = "".join(f"{300 * (at == 5)},{700 * (at == 5)},{at % 2}\n" for at in range(60))
+    (tmp_path / "a.csv").write_text(f"x,y,label\n{rows}300,700,1\n")
+    fitted(read(tmp_path / "a.csv", tmp_path))
+    assert "sum of the others" not in caplog.text
+
+
 def test_totals_that_many_rows_hold_are_a_category(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -659,11 +659,14 @@ class Guess:
     @property
     def sums_up(self) -> bool:
         """Whether the last value is the sum of all others: whole numbers, more than a few small
-        ones."""
+        ones, and not zeros but for a few, as their squares tell."""
         last = self.last if self.exact == "integer" and self.count > 4 else None
         if last is None or not re.fullmatch(r"[+-]?\d+", last) or abs(int(last)) <= self.count:
             return False
-        return 2 * int(last) % 2**64 == self.sums[0]
+        square = int(last) ** 2
+        others = (self.sums[1] - square) % 2**64
+        few = square < 2**62 and square <= 4 * others <= 4 * square
+        return not few and 2 * int(last) % 2**64 == self.sums[0]
 
     @property
     def nearly(self) -> str:
