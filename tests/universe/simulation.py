@@ -564,7 +564,11 @@ class Future:
         self._ended.wait()
         return self._error
 
-    def result(self) -> Any:
+    def done(self) -> bool:
+        return self._ended.is_set()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the end, whatever the timeout: no signal is late in a universe."""
         if error := self.exception():
             raise error
         return self._result

@@ -5,7 +5,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -116,10 +116,7 @@ class Interpreter:
         (self.directory / "workspace").mkdir(exist_ok=True)
         scope = _Scope(group=self.compiled.root, inputs=inputs)
         with time_limit(self.compiled.seconds, self.reporter.end) as self.steps.is_late:
-            begun = _begin(lambda: self._group(scope))
-            while not wait([begun], timeout=_LOOK_SECONDS).done:
-                pass  # a signal that comes just as a wait begins is handled where it ends
-            result = begun.result()
+            result = _result_of(_begin(lambda: self._group(scope)))
         if self.errors:
             raise self.errors[0]
         if result.state != "succeeded" or self.failed:
@@ -443,6 +440,17 @@ def _together(results: Iterable[_Result], outputs: Values, scope: _Scope) -> _Re
     states = {result.state for result in results}
     worst = next((state for state in ("failed", "pending") if state in states), "succeeded")
     return _Result(state=worst, outputs=outputs, exempt=scope.exempt)
+
+
+def _result_of(begun: Future[T]) -> T:
+    """Return a result in the main thread: a signal that comes just as a wait begins is handled
+    where that ends."""
+    while True:
+        try:
+            return begun.result(timeout=_LOOK_SECONDS)
+        except TimeoutError:
+            if begun.done():
+                return begun.result()
 
 
 def _begin(work: Callable[[], T]) -> Future[T]:
