@@ -17,8 +17,8 @@ from podium.prediction.directory import ModelDirectory
 from podium.scoring import OnnxModel
 from podium.storage import connect
 from podium.training.ensemble import build, choose
+from podium.training.handover import TrialRow, TrialTable
 from podium.training.origin import Origin
-from podium.training.step_file import TrialRow, TrialTable
 from podium.training.trained import TrainedMetrics
 
 CLASSES = ("low", "mid", "high")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 from podium.cluster.base import Cluster
+from podium.data.sources.source import SOURCES
 from podium.display.notebook import say
 from podium.errors import InvalidInput, NotFound
 from podium.manifests.experiment import Changes, Experiment, customize, load
@@ -134,8 +135,6 @@ def check_here(data: object) -> None:
     """
     text = str(data)
     if "://" not in text and not os.path.exists(text):
-        from podium.data.sources.source import SOURCES  # which loads numpy
-
         source = text if text.partition(":")[0] in SOURCES else "SOURCE"
         hint = (
             f"podium.prepare_data({source!r}) makes a dataset, in the shell podium data prepare "

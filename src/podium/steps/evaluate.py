@@ -40,12 +40,12 @@ from podium.training.handover import (
     PartScores,
     Picture,
     ScoredCandidate,
+    TrialTable,
     Winner,
     WinnerScores,
     per_class,
 )
 from podium.training.identity import StepContext, code_version
-from podium.training.step_file import TrialTable
 
 _MOSTLY = 0.9
 """Share of a class from which accuracy is not advised."""

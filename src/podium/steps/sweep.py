@@ -25,13 +25,13 @@ from podium.sweeps import connect
 from podium.training.base import say
 from podium.training.ensemble import build
 from podium.training.follow import show_log
+from podium.training.handover import TrialTable
 from podium.training.identity import RunIdentity, StepContext, object_name
 from podium.training.kept_logs import TrialLogs, trial_logs
 from podium.training.origin import Origin
 from podium.training.own_files import complete
 from podium.training.recipe import Recipe
 from podium.training.settings import SweepSettings
-from podium.training.step_file import TrialTable
 from podium.training.target import LaunchTarget, data_url, launched, local_path, say_kind
 from podium.training.trial_table import trial_table
 

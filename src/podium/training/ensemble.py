@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from podium.data.schema import DatasetInfo
-    from podium.training.step_file import TrialTable
+    from podium.training.handover import TrialTable
 
 Array = NDArray[Any]
 

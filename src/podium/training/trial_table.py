@@ -7,8 +7,8 @@ from podium.files.documents import parse
 from podium.manifests.experiment import Experiment, Trial, fronts_of, leaderboard
 from podium.manifests.options.objectives import Criteria
 from podium.metrics.goals import Goal
+from podium.training.handover import TableParameter, TrialRow, TrialTable
 from podium.training.standing import standing
-from podium.training.step_file import TableParameter, TrialRow, TrialTable
 from podium.training.trained import TrainedMetrics
 
 
