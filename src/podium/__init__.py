@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from podium.api.deploy import deploy
     from podium.api.jobs import Job, jobs, open_job, run_job
     from podium.api.prepare import prepare_data
-    from podium.api.space import Choice, Float, Int, log
+    from podium.api.space import Choice, Float, Int
     from podium.api.sweep import Sweep, open_sweep, sweep
     from podium.api.training import train
     from podium.api.tune import tune
@@ -31,7 +31,6 @@ __all__ = [
     "deploy",
     "jobs",
     "load_dataset",
-    "log",
     "open_job",
     "open_model",
     "open_sweep",
@@ -48,7 +47,7 @@ __all__ = [
 
 _HOMES = {
     "Choice": "api.space", "Dataset": "data.dataset", "Float": "api.space", "Int": "api.space", "Sweep": "api.sweep",
-    "load_dataset": "data.dataset", "log": "api.space", "open_model": "prediction", "open_sweep": "api.sweep",
+    "load_dataset": "data.dataset", "open_model": "prediction", "open_sweep": "api.sweep",
     "deploy": "api.deploy", "Job": "api.jobs", "jobs": "api.jobs", "open_job": "api.jobs", "run_job": "api.jobs",
     "prepare_data": "api.prepare", "registry": "models", "report": "code.report",
     "run": "runner.run", "runs": "runner.runs", "sweep": "api.sweep", "train": "api.training", "tune": "api.tune",
@@ -59,7 +58,8 @@ nothing."""
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        reports = "; metrics are reported with podium.report(loss=0.3)" if "log" in name else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{reports}")
     within = import_module(f"podium.{_HOMES[name]}")
     return globals().setdefault(
         name, within.open_registry if name == "registry" else getattr(within, name)

@@ -287,7 +287,7 @@ def test_ranges_over_decades_are_searched_on_a_log_scale() -> None:
     given = {
         "a": (1e-4, 1e-1),
         "b": (0.5, 2.0),
-        "c": podium.log(1.0, 2.0),
+        "c": podium.Float(1.0, 2.0, log=True),
         "d": podium.Float(1e-4, 1.0, log=False),
     }
     searched, _ = space.split(given)
@@ -363,6 +363,12 @@ def test_every_public_name_can_be_imported() -> None:
     assert {name for name in podium.__all__ if not hasattr(podium, name)} == set()
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         podium.nothing  # noqa: B018
+
+
+def test_who_logs_as_elsewhere_is_shown_how_to_report() -> None:
+    for name in ("log", "log_metric"):
+        with pytest.raises(AttributeError, match=r"reported with podium.report\(loss=0.3\)"):
+            getattr(podium, name)
 
 
 def test_packed_code_runs_where_its_files_are_not(

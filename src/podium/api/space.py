@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from podium.errors import InvalidInput, require
-from podium.system.arguments import checked, plain, require_types
+from podium.system.arguments import plain, require_types
 
 _DECADES = 100
 """A range of positive floats whose ends differ by this factor or more is searched on a log
@@ -209,17 +209,6 @@ class Switch(Choice):
 
 
 Dimension = Float | Int | Choice
-
-
-@checked
-def log(low: float, high: float) -> Float:
-    """Return a range of floats that is searched on a log scale.
-
-    >>> import podium
-    >>> str(podium.log(0.001, 0.01))
-    '0.001 to 0.01 on a log scale'
-    """
-    return Float(low, high, log=True)
 
 
 def dimension(name: str, given: Any) -> Dimension | None:
