@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from podium.errors import InvalidInput, PodiumError
-from podium.files.drafts import appearing
+from podium.files.drafts import appearing, replace
 
 MAX_YAML = 3 * 2**20
 """Bytes: the limit of a Kubernetes API server."""
@@ -102,6 +102,22 @@ def write_file(path: Path, content: str | bytes) -> None:
         raise PodiumError(
             f"{path} cannot be written: {error.strerror}", "name another file"
         ) from None
+
+
+def write_json(path: Path, value: object) -> None:
+    """Replace a file atomically with JSON whose outer levels are indented."""
+    replace(path, (_indented(value, 2, "\n ") + "\n").encode())
+
+
+def _indented(value: object, levels: int, separator: str) -> str:
+    # json.dumps(indent=1) takes ten times as long, and it would be most of what a short trial costs.
+    if not levels or not isinstance(value, dict) or not value:
+        return json.dumps(value)
+    members = (
+        f"{json.dumps(str(name))}: {_indented(member, levels - 1, separator + ' ')}"
+        for name, member in value.items()
+    )
+    return f"{{{separator}{f',{separator}'.join(members)}{separator[:-1]}}}"
 
 
 def load_yaml(content: bytes | bytearray | str, name: str, *, own: bool = False) -> list[Any]:

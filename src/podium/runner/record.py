@@ -14,11 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from podium.cluster.local.store import write_json
 from podium.cluster.traits import traits_of
 from podium.display.text import as_note, last_said
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError, suggestion
-from podium.files.documents import parse, read_json
+from podium.files.documents import parse, read_json, write_json
 from podium.kfp.parameters import pairs, word
 from podium.runner.messages import KFP, Event, stem
 from podium.storage import local_path

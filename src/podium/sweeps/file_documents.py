@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podium.cluster.local.cluster import LocalCluster
-from podium.cluster.local.store import write_json
 from podium.errors import InvalidInput, NotFound, PodiumError
-from podium.files.documents import load_json
+from podium.files.documents import load_json, write_json
 from podium.files.drafts import replace
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.optimization_job import with_status

@@ -21,9 +21,10 @@ from podium.cluster.local.environment import (
 from podium.cluster.local.pods import ContainerPlan, PodPlan
 from podium.cluster.local.processes.client import Command, LauncherPool, Process
 from podium.cluster.local.pushed import Mailbox, PushServer
-from podium.cluster.local.store import POLL_SECONDS, Store, write_json
+from podium.cluster.local.store import POLL_SECONDS, Store
 from podium.cluster.local.supplies import Images, write_files
 from podium.errors import NotFound, PodiumError
+from podium.files.documents import write_json
 from podium.manifests.conditions import STYLES, Conditions, State, status_of, timestamp
 from podium.manifests.fields import unshared
 from podium.manifests.workload import Replica, Workload

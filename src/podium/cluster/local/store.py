@@ -24,7 +24,7 @@ from typing import Any, NoReturn, TypeVar
 from podium.cluster.base import KINDS
 from podium.display.text import cut
 from podium.errors import Conflict, Damaged, Failed, InvalidInput, NotFound
-from podium.files.drafts import replace
+from podium.files.documents import write_json
 from podium.manifests.conditions import LOST, Conditions, Manifest, status_of, timestamp
 from podium.manifests.labels import EXPERIMENT
 from podium.manifests.names import is_dns_1123
@@ -86,22 +86,6 @@ def _is_object(value: dict[str, Any]) -> bool:
 
 def _refuse(path: Path) -> NoReturn:
     raise Damaged(f"{path} is damaged", f"restore its content, or remove {path.parent}")
-
-
-def write_json(path: Path, value: object) -> None:
-    """Replace a file atomically with JSON whose outer levels are indented."""
-    replace(path, (_indented(value, 2, "\n ") + "\n").encode())
-
-
-def _indented(value: object, levels: int, separator: str) -> str:
-    # json.dumps(indent=1) takes ten times as long, and it would be most of what a short trial costs here.
-    if not levels or not isinstance(value, dict) or not value:
-        return json.dumps(value)
-    members = (
-        f"{json.dumps(str(name))}: {_indented(member, levels - 1, separator + ' ')}"
-        for name, member in value.items()
-    )
-    return f"{{{separator}{f',{separator}'.join(members)}{separator[:-1]}}}"
 
 
 def new_metadata(metadata: Mapping[str, Any]) -> Manifest:
