@@ -54,6 +54,28 @@ def test_a_killed_keeper_leaves_nothing_of_a_predict_command(tmp_path: Path) -> 
     assert not below.exists()
 
 
+def test_a_signal_that_interrupts_no_wait_is_noticed() -> None:
+    # Another thread gets it, so that the wait for the command goes on, as it does for a signal that
+    # comes just before it.
+    command = (
+        "import signal, time; signal.pthread_sigmask(signal.SIG_UNBLOCK, [15]);"
+        " print('ready', flush=True); time.sleep(30)"
+    )
+    script = (
+        "import signal, sys, threading, time; from podium.system import supervised\n"
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [15])\n"
+        f"sys.exit(supervised._main([sys.executable, '-c', {command!r}]))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"ready\n"
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_to_the_supervisor_is_its_commands(number: int) -> None:
     script = (

@@ -53,8 +53,7 @@ def _main(words: Sequence[str]) -> int:
     for number in [*asked]:
         signal_group(command.pid, number)
     threading.Thread(target=_kill_when_stdin_closes, args=(command,), daemon=True).start()
-    # Not reaped yet, so that its number names no other process when its group is killed.
-    os.waitid(os.P_PID, command.pid, os.WEXITED | os.WNOWAIT)
+    _wait(command.pid)
     if not asked:
         signal_group(command.pid, signal.SIGKILL)
     status = os.waitpid(command.pid, 0)[1]
@@ -65,6 +64,20 @@ def _main(words: Sequence[str]) -> int:
         time.sleep(0.02)
     kill_children()
     return exit_code(status)
+
+
+def _wait(process: int) -> None:
+    """Wait for the end of a process, which is not reaped: its number names no other when its group
+    is killed. A signal that comes just as the wait begins is handled within a second."""
+    ended = threading.Event()
+
+    def wait() -> None:
+        os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    while not ended.wait(1.0):
+        pass
 
 
 def outlived(supervisor: "subprocess.Popen[bytes]") -> "subprocess.Popen[bytes]":
