@@ -119,7 +119,7 @@ def test_folds_by_time_leave_the_gap(tmp_path: Path) -> None:
 def test_too_many_folds_by_time_say_the_most(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as refused:
         artifact.check_folds(table(tmp_path, time="day"), 60)
-    assert refused.value.hint == "folds=53"
+    assert refused.value.hint == "at most 53 folds"
 
 
 def test_another_seed_divides_anew(tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def test_three_classes_are_refused_before_training(tmp_path: Path) -> None:
     settings = DataSettings(dataset=table(tmp_path, 300, ("a", "b", "c")), target="label")
     with pytest.raises(InvalidInput, match="between two classes, but the dataset has 3") as error:
         prepare(settings, tmp_path / "data", metric="threshold:f1_macro")
-    assert error.value.hint == "metric=f1_macro decides for the most probable class"
+    assert error.value.hint == "f1_macro alone decides for the most probable class"
 
 
 def test_few_items_of_the_rarer_class_are_a_warning(

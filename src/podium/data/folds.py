@@ -89,7 +89,9 @@ class Items:
             rows = np.arange(len(self.target))
             return rows, rows[info.parts["train"].count :]
         if not fold.count >= 2:
-            raise InvalidInput(f"folds >= 2 must hold, but got folds={fold.count}", "folds=5")
+            raise InvalidInput(
+                f"folds >= 2 must hold, but got folds={fold.count}", "5 folds are usual"
+            )
         if fold.number > fold.count:
             raise InvalidInput(f"there is no fold {fold.number} of {fold.count}", "1 is the first")
         if self.times is not None:
@@ -103,7 +105,7 @@ class Items:
         if len(units) < fold.count:
             raise InvalidInput(
                 f"folds={fold.count} are more than the {len(units)} {name} of train and validation",
-                f"folds={max(2, len(units))}" if len(units) > 1 else "more data",
+                f"at most {plural(len(units), 'fold')}" if len(units) > 1 else "more data",
             )
         labels = self.target.astype(np.int64) if info.classes else np.zeros(len(codes), np.int64)
         classes = max(1, len(info.classes))
@@ -125,7 +127,9 @@ class Items:
                 where = plural(count, "group" if self.has_groups else "item")
                 raise InvalidInput(
                     f"folds={folds} are more than the {where} of class {name}, so a fold would lack it",
-                    f"folds={count}" if count > 1 else "more items of this class, or leave it out",
+                    f"at most {count} folds"
+                    if count > 1
+                    else "more items of this class, or leave it out",
                 )
 
     def _by_time(self, fold: Fold, times: NDArray[np.generic], gap: float) -> tuple[Index, Index]:
@@ -136,7 +140,7 @@ class Items:
             raise InvalidInput(
                 f"folds={fold.count} of items in the order of time need {fold.count + 1} times, "
                 f"but there are {len(moments)}",
-                f"folds={len(moments) - 1}" if len(moments) > 2 else "more data",
+                f"at most {len(moments) - 1} folds" if len(moments) > 2 else "more data",
             )
         blocks = fold.count + 1
         share = np.cumsum(np.bincount(codes)) / len(codes)  # up to each moment
@@ -207,4 +211,4 @@ def few_items(info: DatasetInfo) -> str:
     if few >= FEW:
         return ""
     both = few + info.parts["train"].count
-    return f"trials are compared on {plural(few, 'validation item')}: folds={USUAL} compares them on {both}"
+    return f"trials are compared on {plural(few, 'validation item')}; {USUAL} folds compare them on {both}"

@@ -17,7 +17,7 @@ from podium.data.preprocessing import Applied, ImagePreprocessing, Preprocessing
 from podium.data.preprocessing.image import FOLDER, PICTURE
 from podium.data.row_files import open_parquet
 from podium.data.schema import NUMBERS, Array, DatasetInfo, Hashes
-from podium.data.seen import SeenItems
+from podium.data.seen import OTHER_NAME, SeenItems
 from podium.data.split import Split
 from podium.data.values import Guess, to_numbers, to_text
 from podium.errors import InvalidInput, suggestion
@@ -151,7 +151,7 @@ class HeldOut:
             raise InvalidInput(
                 f"{name} prepares its inputs otherwise than the dataset {self.info.name}, which does not keep its test "
                 "items as they came",
-                "prepare the data again: podium data prepare; or give the model another name: model_name=NAME",
+                f"prepare the data again: podium data prepare; or {OTHER_NAME}",
             )
         prepared = preprocessing.read(wanted, f"preprocessing.json of {name}")
         assert prepared is not None
@@ -160,7 +160,7 @@ class HeldOut:
         except InvalidInput as error:
             raise InvalidInput(
                 f"{name} cannot be measured: {error.message}",
-                f"{error.hint}; or give the model another name: model_name=NAME",
+                f"{error.hint}; or {OTHER_NAME}",
             ) from None
         inputs = {
             of: np.concatenate([batch.inputs[of] for batch in batches]) for of in batches[0].inputs

@@ -90,6 +90,9 @@ class SeenItems:
         return cls.from_bytes(content, storage.join(SEEN))
 
 
+OTHER_NAME = "give the model another name (model_name=NAME of a pipeline, or podium models upload NAME DIRECTORY)"
+
+
 class TooFewItems(InvalidInput):
     """Hardly a test item is new to a model."""
 
@@ -97,7 +100,7 @@ class TooFewItems(InvalidInput):
         super().__init__(
             f"only {fair:,} of the {items:,} test items are new to the models, but {LEAST_ITEMS} are needed",
             "keep the parts as they were (data_options split_seed, split_by), name a test part of its own "
-            "(data_options test=FILE), or give the model another name (model_name=NAME)",
+            f"(data_options test=FILE), or {OTHER_NAME}",
         )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from podium.data.schema import DatasetInfo
+from podium.data.seen import OTHER_NAME
 from podium.data.values import FLAGS, are_flags
 from podium.display.text import listed
 from podium.errors import InvalidInput
@@ -138,5 +139,5 @@ def _described(version: "Version") -> Mapping[str, Any]:
 def _other_task(model: str, why: str) -> InvalidInput:
     return InvalidInput(
         f"the model {model} is for another task: {why}",
-        "give this one a name of its own: model_name=NAME",
+        OTHER_NAME,
     )

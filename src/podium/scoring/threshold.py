@@ -185,10 +185,10 @@ def require_tunable(metric: Metric, classes: Sequence[str] | None = None) -> Non
         names = [name for name, known in METRICS.items() if known.decides]
         raise InvalidInput(
             f"{metric.name} does not follow from decided classes, so no threshold is chosen for it",
-            f"{TUNED} goes with {', '.join(names)}; or metric={metric.name} alone",
+            f"{TUNED} goes with {', '.join(names)}; or {metric.name} alone",
         )
     if classes is not None and len(classes) != 2:
         raise InvalidInput(
             f"a threshold is chosen between two classes, but the dataset has {len(classes)}",
-            f"metric={metric.name} decides for the most probable class",
+            f"{metric.name} alone decides for the most probable class",
         )

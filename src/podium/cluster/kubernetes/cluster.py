@@ -119,7 +119,7 @@ class KubernetesCluster(Cluster):
         if labels is not None and labels.get(METRICS_INJECTION) != "enabled":
             hint = (
                 f"kubectl label namespace {namespace} {METRICS_INJECTION}=enabled; not where Katib itself runs: "
-                "let trials run in another namespace, cluster=kubernetes://NAME"
+                "let trials run in another namespace, kubernetes://NAME"
             )
             raise InvalidInput(
                 f"Katib collects no metrics in namespace {namespace}: it lacks {METRICS_INJECTION}=enabled",

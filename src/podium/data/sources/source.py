@@ -1,5 +1,5 @@
-"""Data sources: what reads ``dataset=NAME:LOCATION``. A new one is a file with its Source, and a
-line in SOURCES."""
+"""Data sources: what reads a pipeline's ``dataset=NAME:LOCATION``. A new one is a file with its
+Source, and a line in SOURCES."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields

@@ -65,7 +65,7 @@ class Confirm(SweepOption):
         top, seeds = map(int, values["confirm"].split("x"))
         if top > 1 and seeds == 1:
             problem = f"confirm={top}x1 would report the one run that each is chosen by"
-            raise InvalidInput(problem, f"two or more seeds: confirm={top}x3")
+            raise InvalidInput(problem, f"two or more seeds: {top}x3")
         return cls(top=top, seeds=seeds)
 
     @property
@@ -86,7 +86,7 @@ class Confirm(SweepOption):
         most = experiment.limits.max_trials
         if most is not None and self.top > most:
             problem = f"confirm={self.top}x{self.seeds} takes the best {self.top} of {plural(most, 'trial')}"
-            raise InvalidInput(problem, f"confirm: {most}x{self.seeds}")
+            raise InvalidInput(problem, f"{most}x{self.seeds}")
 
     def describe(self, experiment: "Experiment") -> str:
         most = experiment.limits.max_trials

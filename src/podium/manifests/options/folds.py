@@ -38,7 +38,9 @@ class Folds(SweepOption):
     def of(cls, values: Values) -> "Folds | None":
         count = values.get("folds")
         if count is not None and not 2 <= count <= 100:
-            raise InvalidInput(f"2 <= folds <= 100 must hold, but got folds={count}", "folds: 5")
+            raise InvalidInput(
+                f"2 <= folds <= 100 must hold, but got folds={count}", "5 folds are usual"
+            )
         return None if count is None else cls(count=count)
 
     @classmethod
