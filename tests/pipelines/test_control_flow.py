@@ -107,6 +107,40 @@ def test_branches_loops_and_parts_run_as_on_a_cluster(tmp_path: Path) -> None:
     assert record.log("say-5").read_text() == f"say-5 {record.id}/say-5\n"
 
 
+WITHIN_LOOPS = HEAD + dedent("""
+    @part
+    def gather(pairs: list) -> str:
+        return str(pairs)
+
+    @part
+    def twice(n: int) -> list:
+        return [n, n]
+
+    @dsl.pipeline
+    def inner(n: int) -> List[int]:
+        with dsl.ParallelFor([1, 2]) as more:
+            made = double(n=more)
+        return dsl.Collected(made.output)
+
+    @dsl.pipeline
+    def flow() -> str:
+        with dsl.ParallelFor([1, 2]) as n:
+            with dsl.ParallelFor([5, 6]) as m:
+                made = double(n=m)
+            piped, pair = inner(n=n), twice(n=n)
+            each = gather(pairs=dsl.Collected(made.output))
+        parts = [gather(pairs=dsl.Collected(task.output)) for task in (made, piped, pair, each)]
+        return say(text="{} {} {} {}".format(*[part.output for part in parts])).output
+    """)
+
+
+def test_values_of_a_loop_within_a_loop_are_one_list(tmp_path: Path) -> None:
+    outcome, _ = run(tmp_path, WITHIN_LOOPS)
+    assert outcome["outputs"]["Output"] == (
+        "[10, 12, 10, 12] [2, 4, 2, 4] [[1, 1], [2, 2]] ['[10, 12]', '[10, 12]']"
+    )
+
+
 WITHIN = HEAD + dedent("""
     @part
     def configure(settings: dict, items: list) -> str:

@@ -654,12 +654,19 @@ def _outputs_of(group: Mapping[str, Any], results: Mapping[str, _Result]) -> Val
     return found
 
 
+class _OfAllRounds(list[Any]):
+    """Values that a loop collected. A loop around it makes one list of all, however deep, as the
+    driver of KFP 2.16 does (CollectInputs), whatever type the component names."""
+
+
 def _collected(group: Mapping[str, Any], results: list[_Result]) -> Values:
     """Return the outputs of all rounds of a loop: lists of values, and one list of artifacts."""
     found, outputs = Values(), group["dag"].get("outputs", {})
     for name in outputs.get("parameters", {}):
         held = [result.outputs.parameters for result in results]
-        found.parameters[name] = [each[name] for each in held if name in each]
+        found.parameters[name] = values = _OfAllRounds()
+        for value in (each[name] for each in held if name in each):
+            values += value if isinstance(value, _OfAllRounds) else [value]
     for name in outputs.get("artifacts", {}):
         lists = [result.outputs.artifacts.get(name, []) for result in results]
         found.artifacts[name] = [artifact for each in lists for artifact in each]
