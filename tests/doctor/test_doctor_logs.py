@@ -405,6 +405,22 @@ def test_a_rank_that_is_no_process_is_let_alone(lines: list[str]) -> None:
     assert "every-rank-reports" not in examine(*lines)
 
 
+def test_labels_of_srun_are_told_from_epochs() -> None:
+    labeled = [
+        "srun: job 7 started",
+        "0: ready",
+        " 1: ready",
+        "0: accuracy=0.9",
+        " 1: accuracy=0.5",
+    ]
+    again = [*labeled, " 1: accuracy=0.6", "0: accuracy=0.8"]
+    assert examine(*again)["every-rank-reports"].where == "lines 4, 5"
+    assert "every-rank-reports" not in examine(*again, "done")
+    assert "every-rank-reports" not in examine(
+        "0: accuracy=0.5", "0: accuracy=0.6", "1: accuracy=0.7"
+    )
+
+
 def test_json_values_that_are_no_numbers_are_read_over() -> None:
     lines = ['{"epoch": 1, "loss": null}', '{"acc": "0.5", "epoch": 2}', "[1]", "3"]
     assert examine(*lines, json=True)["objective-missing"].level == "fail"

@@ -33,6 +33,9 @@ _MENTIONS = 5000
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
+LABEL = re.compile(r"\s*(\d+): ")
+"""How ``srun --label`` begins each line of a process."""
+
 STDOUT = Collector(kind="StdOut")
 
 
@@ -141,6 +144,9 @@ class Log:
     seen: Mapping[str, int]
     """Every ``name=number`` in the log by name, with its number of lines, metric or not."""
 
+    labeled: bool = False
+    """Whether each line, but those of srun itself, begins with a number and a colon."""
+
     libraries: Mapping[Library, Line] = field(default_factory=dict)
     """Known libraries that printed to the log, and the last line of each; its readings are all that
     its metricsFormats would find in the log."""
@@ -205,12 +211,13 @@ def scan(lines: Iterable[str], reader: Reader) -> Log:
     """Read a log once, line by line."""
     if reader.json:
         return _scan_json(list(lines), reader)
-    kept, seen, total, mentioned = [], Counter[str](), 0, 0
+    kept, seen, total, mentioned, labeled = [], Counter[str](), 0, 0, True
     libraries: dict[Library, Line] = {}
     printed: dict[Library, dict[str, Reading]] = {}
     mentions = re.compile("|".join(re.escape(name) for name in reader.names), re.IGNORECASE)
     for total, raw in enumerate(lines, 1):
         text = raw.rstrip("\r\n")
+        labeled = labeled and bool(LABEL.match(text) or text.startswith("srun: ") or not text)
         seen.update(_names_on(text))
         readings = tuple(parse_line(text, reader.names, reader.formats))
         if readings or (mentioned < _MENTIONS and mentions.search(text)):
@@ -224,7 +231,14 @@ def scan(lines: Iterable[str], reader: Reader) -> Log:
         library: replace(line, readings=tuple(printed[library].values()))
         for library, line in libraries.items()
     }
-    return Log(reader=reader, lines=kept, total=total, seen=dict(seen), libraries=found)
+    return Log(
+        reader=reader,
+        lines=kept,
+        total=total,
+        seen=dict(seen),
+        labeled=labeled,
+        libraries=found,
+    )
 
 
 def read_as(library: Library, text: str) -> Iterator[tuple[str, Reading]]:

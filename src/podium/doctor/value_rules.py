@@ -3,11 +3,11 @@ many readings becomes the objective."""
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 from podium.doctor.name_rules import escaped, line_numbers
-from podium.doctor.reading import Line, Log
+from podium.doctor.reading import LABEL, Line, Log
 from podium.manifests.rules import Rules, Violation
 from podium.metrics import STRICT_FORMAT, number
 from podium.metrics.goals import objective_value
@@ -269,9 +269,14 @@ def _batches_share_the_name(log: Log) -> Iterator[Violation]:
     hint='report from rank 0 only: os.environ.get("RANK", "0")',
 )
 def _every_rank_reports(log: Log) -> Iterator[Violation]:
+    lines = log.reporting(log.reader.objective)
+    labels = [match[1] for line in lines if log.labeled and (match := LABEL.match(line.text))]
+    turns = [label for label, _ in groupby(labels)]
+    # A number that comes again after another is no epoch's.
+    find = LABEL.match if len(turns) > len({*turns}) else _RANK.search
     ranks: dict[str, Line] = {}
-    for line in log.reporting(log.reader.objective):
-        mark = _RANK.search(line.text)
+    for line in lines:
+        mark = find(line.text)
         ranks.setdefault(next(filter(None, mark.groups())) if mark else "", line)
     # Without a mark it may be process 0, but beside [rank=8] alone any line of a LoRA.
     if len(ranks.keys() - {""}) > 1 or {"", "1"} <= ranks.keys():
