@@ -142,7 +142,7 @@ def test_flags_without_a_value_are_there_or_not() -> None:
 
 def test_a_slash_in_a_name_makes_no_flag() -> None:
     searched, _ = split({"dataset/kind": ["cifar", "svhn"], "lr": (1e-3, 1e-1)})
-    words = Passing.read("hydra", ["train"], searched, []).words(
+    words = Passing.read("hydra", ["train"], searched, {}).words(
         ["train"], {"dataset/kind": "svhn"}
     )
     assert words == ["train", "dataset/kind=svhn"]
@@ -218,9 +218,23 @@ def test_a_function_gets_arguments_alone() -> None:
 def test_floats_of_yaml_stay_floats() -> None:
     Path("c.yaml").write_text("a: ${lr}\nb: [${lr}, 1]\nc: {d: ${lr} }\ne: x${lr}\nf: '${lr}'\n")
     searched, _ = split({"lr": from_text("lr", "1e-5..1e-1")})
-    passing = Passing.read("config:c.yaml", ["c.yaml"], searched, [])
+    passing = Passing.read("config:c.yaml", ["c.yaml"], searched, {})
     read = yaml.safe_load(passing.variables({"lr": "1e-05"})["PODIUM_CONFIG"])
     assert read == {"a": 1e-5, "b": [1e-5, 1], "c": {"d": 1e-5}, "e": "x1e-05", "f": "1e-05"}
+
+
+def test_floats_of_yaml_stay_floats_in_a_list_and_alone() -> None:
+    Path("c.yaml").write_text(
+        "lr: ${lr}\ndecay: ${decay}\nlayers: ${layers}\nversion: ${version}\n"
+    )
+    searched, fixed = split(
+        {name: from_text(name, text) for name, text in (("lr", "1e-5,1"), ("layers", "1,2"))}
+        | {"decay": from_text("decay", "1e-6"), "version": "1e5b"}
+    )
+    passing = Passing.read("config:c.yaml", ["c.yaml"], searched, fixed)
+    given = {"lr": "1e-05", "layers": "1", "decay": "1e-6", "version": "1e5b"}
+    read = yaml.safe_load(passing.variables(given)["PODIUM_CONFIG"])
+    assert read == {"lr": 1e-5, "layers": 1, "decay": 1e-6, "version": "1e5b"}
 
 
 @pytest.mark.parametrize(
@@ -241,7 +255,7 @@ def test_a_counter_is_no_part_of_a_name(line: str, metrics: dict[str, float]) ->
 
 def test_a_flag_that_is_off_is_left_out() -> None:
     searched, _ = split({"lr": (1e-3, 1e-1), "amp/": None})
-    passing = Passing.read("", ["train", "${lr}"], searched, [])
+    passing = Passing.read("", ["train", "${lr}"], searched, {})
     assert passing.shown(["train", "${lr}"], {"lr": "0.1", "amp": "False"}) == "train 0.1"
 
 

@@ -2,6 +2,7 @@
 file, or places in its command."""
 
 import json
+import math
 import re
 import shlex
 import tomllib
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from podium.api.space import Dimension, Float, Switch
+from podium.api.space import Choice, Dimension, Float, Switch, Value, read_value
 from podium.errors import InvalidInput, PodiumError, suggestion
 from podium.files.documents import load_yaml
 
@@ -53,14 +54,14 @@ class Passing:
         text: str,
         command: Sequence[str],
         searched: Mapping[str, Dimension],
-        fixed: Sequence[str],
+        fixed: Mapping[str, Value],
     ) -> Self:
         """Read ``hydra`` or ``config:FILE`` for a command and its parameters.
 
         Args:
             text: One of WAYS; config with its file behind a colon. Empty: flags, or papermill for a
                 notebook.
-            fixed: Names of parameters that are the same in all trials.
+            fixed: Parameters that are the same in all trials.
 
         Raises:
             InvalidInput: There is no such way or file, or a parameter would not arrive.
@@ -81,10 +82,14 @@ class Passing:
             unfit := [name for name in left if not _VARIABLE.fullmatch(_variable(name))]
         ):
             raise InvalidInput(f"a variable cannot be named {unfit[0]}", "letters, digits and _")
-        return passing._with_file(command, searched, left) if file else passing
+        return passing._with_file(command, searched, fixed, left) if file else passing
 
     def _with_file(
-        self, command: Sequence[str], searched: Mapping[str, Dimension], left: Sequence[str]
+        self,
+        command: Sequence[str],
+        searched: Mapping[str, Dimension],
+        fixed: Mapping[str, Value],
+        left: Sequence[str],
     ) -> Self:
         """Read the file, in which each of the parameters that are left has its place."""
         path = Path(self.file)
@@ -103,10 +108,10 @@ class Passing:
             problem = f"{self.file} has no place for {missing[0]}"
             raise InvalidInput(problem, f"write {_place(missing[0])} where its value belongs")
         if path.suffix in (".yaml", ".yml"):
-            text = _tagged(
-                text, [name for name, found in searched.items() if isinstance(found, Float)]
-            )
-        filled = _filled(text, {name: _sample(found) for name, found in searched.items()})
+            given = {**searched, **fixed}
+            text = _tagged(text, [name for name, found in given.items() if _is_float(found)])
+        samples = {name: _sample(found) for name, found in searched.items()}
+        filled = _filled(text, samples | {name: str(value) for name, value in fixed.items()})
         try:
             _READERS.get(path.suffix, str)(filled)
         except (ValueError, PodiumError) as error:
@@ -206,6 +211,15 @@ def _variable(name: str) -> str:
 def _sample(searched: Dimension) -> str:
     feasible = searched.feasible()[1]
     return str(feasible["list"][0] if "list" in feasible else feasible["min"])
+
+
+def _is_float(given: Dimension | Value) -> bool:
+    """Return whether the values are numbers, and floats among them."""
+    if isinstance(given, Choice):
+        kind, _ = given.feasible()
+        return kind == "discrete" and any(isinstance(value, float) for value in given.values)
+    value = read_value(given) if isinstance(given, str) else given
+    return isinstance(given, Float) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _tagged(text: str, names: Sequence[str]) -> str:

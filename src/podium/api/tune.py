@@ -600,7 +600,7 @@ def plan(
         what = "a script or command" if shared else f"{spec.url}, where each trial has a pod"
         hint = "leave reuse out" if shared else "pool=4 keeps pods there"
         raise InvalidInput(f"reuse=True is for functions on this machine, not for {what}", hint)
-    passing = Passing.read(settings.passing, program.words, searched, list(fixed))
+    passing = Passing.read(settings.passing, program.words, searched, fixed)
     given = absolute(data) if data else None
     texts = _arguments(program, passing, fixed, given)
     home = Settings.from_environment().home
