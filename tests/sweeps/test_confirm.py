@@ -11,8 +11,10 @@ import pytest
 from sweep_manifests import SEEDED, job, space, write_experiment
 
 import podium
+from podium.api.trials import TrialReader
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, Trial, check, leaderboard
+from podium.manifests.experiment.trainer import set_seed
 from podium.manifests.labels import REPEATS, SEED
 from podium.manifests.options import annotation, describe, forecast, read_settings
 from podium.manifests.options.budget import Budget, Spending
@@ -111,6 +113,32 @@ def test_a_flag_of_the_command_gets_the_seed(
     words = [*command["command"], *command["args"]]
     assert words[-1] == f"--seed={run.labels[SEED]}"
     assert "1" not in words
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        (["seed=1"], ["seed={}"]),
+        (["++trainer.seed=1"], ["++trainer.seed={}"]),
+        (["--random_state", "1"], ["--random_state", "{}"]),
+        (["--manual-seed=1", "x"], ["--manual-seed={}", "x"]),
+        (["--seed_everything", "true"], ["--seed_everything", "true"]),
+        (["--seeds=1", "reseed=1", "state=1"], ["--seeds=1", "reseed=1", "state=1"]),
+    ],
+)
+def test_a_word_that_names_the_seed_gets_it(given: list[str], written: list[str]) -> None:
+    container: dict[str, Any] = {"command": ["python", "train.py"], "args": given}
+    set_seed(container, "77", quoted=False)
+    assert container["args"] == [word.format("77") for word in written]
+
+
+@pytest.mark.parametrize(("program", "warns"), [(LUCKY, False), ("print('loss=1')", True)])
+def test_fresh_runs_that_repeat_the_result_get_a_warning(
+    sweep: Callable[..., podium.Sweep], program: str, warns: bool
+) -> None:
+    begun = sweep({"program": program}, confirm="2x2")
+    said = TrialReader(begun.cluster, begun.name).warning(logs="")
+    assert ("of sweep-" in said and "whatever the seed" in said) is warns
 
 
 FAILING = LUCKY.replace("print", 'if x == "b" and seed: sys.exit(1)\nprint')

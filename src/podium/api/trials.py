@@ -159,6 +159,12 @@ class TrialReader:
                 f"  hint: does the program read {'it' if len(names) == 1 else 'them'}? "
                 f"{logs.replace('TRIAL', best.name)} prints a log",
             ]
+        if same := _repeated(good):
+            metric = experiment.objective.metric
+            said += [
+                f"warning: the fresh runs of {', '.join(same)} have its {metric} again, whatever the seed",
+                "  hint: the program takes its seed from PODIUM_SEED, or from a flag --seed of the command",
+            ]
         if best and (doubt := misread_trial(experiment, best, good, self.log)):
             trial, other = doubt
             said += [
@@ -181,6 +187,14 @@ class TrialReader:
 def failed(trials: Sequence[Trial]) -> list[Trial]:
     """Return the trials that failed or have no metrics."""
     return [trial for trial in trials if trial.phase in ("Failed", "MetricsUnavailable")]
+
+
+def _repeated(good: Sequence[Trial]) -> list[str]:
+    """Return the trials that were confirmed, if each fresh run had exactly their result."""
+    values = {trial.name: trial.value for trial in good}
+    fresh = [trial for trial in good if trial.repeats]
+    same = len(fresh) > 1 and all(trial.value == values.get(trial.repeats) for trial in fresh)
+    return list(dict.fromkeys(trial.repeats for trial in fresh)) if same else []
 
 
 def _account(bad: Trial, printed: Sequence[str], why: Sequence[str]) -> list[str]:

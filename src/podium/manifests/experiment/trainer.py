@@ -33,6 +33,12 @@ _VARIABLES = {"PODIUM_DATA": DATA, "PODIUM_OUTPUT": OUTPUT}
 _SEED = "PODIUM_SEED"
 """Variable with the seed of a trial that runs again with a fresh one."""
 
+_SEEDED = re.compile(
+    r"((?:--|\+{0,2})(?:[\w.]+\.)?(?:(?:random|manual)[-_])?(?:seed|seed[-_]everything|(?<=random.)state))(?:=-?\d+)?"
+)
+"""Flag or word of Hydra that gives a seed: ``--random-state``, ``--random-state=1``,
+``trainer.seed=1``."""
+
 _FOLDS = "podium.code.folds"
 
 FLAGS = {"--data": DATA, "--output": OUTPUT}
@@ -89,7 +95,8 @@ def set_places(container: dict[str, Any], flags: Mapping[str, str | None]) -> di
 
 def set_seed(container: dict[str, Any], seed: str, *, quoted: bool) -> None:
     """Give a trainer a seed: PODIUM_SEED, and ``--seed`` if it is podium's or its command has that
-    flag. Alters the container.
+    flag, or another word for it such as ``--random-state 1`` or Hydra's ``seed=1``. Alters the
+    container.
 
     Args:
         quoted: Whether Katib hands the command to a shell.
@@ -98,6 +105,22 @@ def set_seed(container: dict[str, Any], seed: str, *, quoted: bool) -> None:
     set_env(container, [{"name": _SEED, "value": seed}])
     if uses_builtin_trainer(words) or "seed" in read_flags(words):
         set_flags(container, {"--seed": seed}, quoted=quoted)
+    for field in ("command", "args"):
+        if container.get(field):
+            container[field] = _reseeded(container[field], seed)
+
+
+def _reseeded(words: Sequence[str], seed: str) -> list[str]:
+    """Return words of a command in which those that name a seed have this one."""
+    found = list(words)
+    for at, word in enumerate(words):
+        if not (match := _SEEDED.fullmatch(word)):
+            continue
+        if "=" in word:
+            found[at] = f"{match[1]}={seed}"
+        elif word.startswith("--") and words[at + 1 : at + 2] and words[at + 1].isdecimal():
+            found[at + 1] = seed
+    return found
 
 
 def set_folds(container: dict[str, Any], count: int, *, quoted: bool) -> None:
