@@ -110,3 +110,13 @@ def test_a_log_that_reports_the_objective_needs_no_format() -> None:
 )
 def test_other_lines_are_nobodys(line: str) -> None:
     assert printed_by(line) is None
+
+
+def test_a_bar_with_a_metric_of_batches_is_not_meant() -> None:
+    bar = "Epoch 1: 100%|██| 10/10 [00:01<00:00,  9.9it/s, loss=0.5, acc=0.8, val_acc=0.6]"
+    library = printed_by(bar)
+    assert library
+    assert library.meant("accuracy", ["acc", "val_acc", "loss"]) == "val_acc"
+    assert library.meant("accuracy", ["val_acc", "acc"]) == "val_acc"
+    assert library.meant("accuracy", ["acc", "val_loss"]) == "acc"
+    assert library.meant("acc", ["acc", "val_acc"]) == "acc"

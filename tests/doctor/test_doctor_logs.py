@@ -2,6 +2,7 @@
 
 import io
 import time
+from collections.abc import Callable
 
 import pytest
 from rich.console import Console
@@ -403,6 +404,42 @@ def test_a_sweep_warns_of_several_processes_in_a_log(marks: tuple[str, str]) -> 
 )
 def test_a_rank_that_is_no_process_is_let_alone(lines: list[str]) -> None:
     assert "every-rank-reports" not in examine(*lines)
+
+
+BAR = "Epoch {}: {:3}%|██| {:2}/40 [00:01<00:00,  9.9it/s, {}]"
+
+
+def bars(text: Callable[[int, int], str], epochs: int = 2) -> list[str]:
+    return [
+        "\r".join(
+            BAR.format(epoch, step * 100 // 40, step, text(epoch, step)) for step in range(1, 41, 3)
+        )
+        for epoch in range(epochs)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "warns"),
+    [
+        (bars(lambda epoch, step: f"accuracy=0.{epoch}{step:02}"), True),
+        (
+            "\n".join(bars(lambda epoch, step: f"accuracy=0.{epoch}{step:02}"))
+            .replace("\r", "\n")
+            .split("\n"),
+            True,
+        ),
+        (bars(lambda epoch, step: f"accuracy=0.{epoch + 5}"), False),
+        (bars(lambda epoch, step: f"accuracy=0.{epoch}{step // 10}"), False),
+        (bars(lambda epoch, step: f"accuracy=0.{step:02}", epochs=1), False),
+        ([f"Epoch {at}/9 accuracy=0.{at}" for at in (*range(9), *range(9))], False),
+        ([f"{at}/9 [====>.] - 1s - accuracy=0.{at}" for at in (*range(9), *range(9))], True),
+        ([f"{at}/9 ━━━━━━━ 1s 3ms/step - accuracy=0.{at}" for at in (*range(9), *range(9))], True),
+    ],
+)
+def test_a_sweep_warns_of_the_luckiest_batch(lines: list[str], warns: bool) -> None:
+    found = misread(read("random"), lines)
+    assert (found is not None and found.rule == "bar-of-batches") is warns
+    assert "batches-share-the-name" not in examine(*lines) or not warns
 
 
 def test_labels_of_srun_are_told_from_epochs() -> None:

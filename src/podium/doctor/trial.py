@@ -21,6 +21,7 @@ _MISREAD = (
     "several-stages-under-one-name",
     "every-rank-reports",
     "shares-and-percentages",
+    "bar-of-batches",
     "number-cut-short",
     "exponent-cut",
 )

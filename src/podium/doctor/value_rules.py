@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from podium.doctor.name_rules import escaped, line_numbers
 from podium.doctor.reading import LABEL, Line, Log
 from podium.manifests.rules import Rules, Violation
-from podium.metrics import STRICT_FORMAT, number
+from podium.metrics import STRICT_FORMAT, number, parse_line
 from podium.metrics.goals import objective_value
 
 VALUE_RULES = Rules[Log]()
@@ -246,15 +246,46 @@ def _latest_is_not_a_number(log: Log) -> Iterator[Violation]:
             yield Violation(what, f"line {line.number}")
 
 
-@ordered(
-    "warn",
-    "With min or max over batches the objective is the luckiest batch, not the quality of the model.",
-)
+_BAR = re.compile(r"(?<!\d)(\d{1,9})/\d+ ?(?:\[[\d:?]+[<,]|\[[=>.]|━)")
+"""Bars of tqdm and Keras, and how far they have come."""
+_LUCKIEST = "With min or max over batches the objective is the luckiest batch, not the quality of the model."
+
+
+def _bars(log: Log) -> list[dict[str, Line]]:
+    """Return the progress bars within which the objective changes all the time: its values, and a
+    line of each. One such bar alone may be that of the epochs."""
+    bars: list[tuple[list[str], dict[str, Line]]] = []
+    name, last = log.reader.objective, 0
+    for line in log.reporting(name):
+        for state in re.split(r"[\r\b]+", line.text):
+            readings = parse_line(state, [name], log.reader.formats)
+            if readings and (bar := _BAR.search(state)):
+                if not bars or int(bar[1]) < last:
+                    bars.append(([], {}))
+                last = int(bar[1])
+                bars[-1][0].append(readings[-1].value)
+                bars[-1][1][readings[-1].value] = line
+    found = [lines for values, lines in bars if len(lines) > max(3, len(values) // 2)]
+    return found if len(found) > 1 else []
+
+
+@ordered("warn", _LUCKIEST)
+def _bar_of_batches(log: Log) -> Iterator[Violation]:
+    name, strategy = log.reader.objective, log.reader.strategy(log.reader.objective)
+    if strategy != "latest" and (bars := _bars(log)):
+        yield Violation(
+            f"{name} is printed in a progress bar of batches, and the strategy is {strategy}",
+            line_numbers(line for values in bars for line in values.values()),
+            f"print a batch's value as train_{name}=…, and {name}= once an epoch",
+        )
+
+
+@ordered("warn", _LUCKIEST)
 def _batches_share_the_name(log: Log) -> Iterator[Violation]:
     name, strategy = log.reader.objective, log.reader.strategy(log.reader.objective)
     reported = log.reported(name)
     batches = [line for line in log.reporting(name) if _PROGRESS.search(line.text)]
-    if len(reported) > 1 and batches:
+    if len(reported) > 1 and batches and not (strategy != "latest" and _bars(log)):
         yield Violation(
             f"{len(reported)} readings of {name}, several an epoch, and the strategy is {strategy}",
             line_numbers(batches),

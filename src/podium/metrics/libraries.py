@@ -15,6 +15,18 @@ _VERB = r"(?:\s+(?:is|was|of|at|to|now|improved|rose|fell|dropped|increased|decr
 _NUMBER = r"([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
 
 
+_HELD_OUT = re.compile(r"(?i)(val|test|eval|dev)")
+"""Beginning of the name of what is measured on other data than the training's."""
+
+
+def _is_short_for(name: str, wanted: str) -> bool:
+    """Return whether a name holds the wanted one or a short form of it, as val_acc has of
+    accuracy."""
+    name, wanted = name.lower(), wanted.lower()
+    words = re.split(r"[\W_]", name)
+    return wanted in name or any(len(word) > 2 and wanted.startswith(word) for word in words)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Library:
     """A library's output format of metrics."""
@@ -38,12 +50,11 @@ class Library:
     def meant(self, wanted: str, printed: Sequence[str]) -> str:
         """Return which of the metrics that it printed is meant by a name."""
         measured = [name for name in printed if not self.training.fullmatch(name)] or list(printed)
-        near = [name for name in measured if wanted.lower() in name.lower()]
-        return (
-            wanted
-            if wanted in measured
-            else (near or get_close_matches(wanted, measured, 1, 0.5) or measured)[-1]
-        )
+        if wanted in measured:
+            return wanted
+        near = [name for name in measured if _is_short_for(name, wanted)]
+        near = near or get_close_matches(wanted, measured, 1, 0.5) or measured
+        return sorted(near, key=lambda name: bool(_HELD_OUT.match(name)))[-1]
 
 
 _COUNTED = r"(?:[A-Za-z][\w/@' -]*\s)?(?i:epoch|step|iter|iteration|batch|round|fold)s?\s*[\[(#]?\d+(?:\s*/\s*\d+)?"
