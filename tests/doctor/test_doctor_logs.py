@@ -428,6 +428,7 @@ def bars(text: Callable[[int, int], str], epochs: int = 2) -> list[str]:
             .split("\n"),
             True,
         ),
+        (bars(lambda epoch, step: f"accuracy=0.{step * 7 // 2 % 4}"), True),
         (bars(lambda epoch, step: f"accuracy=0.{epoch + 5}"), False),
         (bars(lambda epoch, step: f"accuracy=0.{epoch}{step // 10}"), False),
         (bars(lambda epoch, step: f"accuracy=0.{step:02}", epochs=1), False),

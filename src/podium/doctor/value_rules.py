@@ -251,22 +251,22 @@ _BAR = re.compile(r"(?<!\d)(\d{1,9})/\d+ ?(?:\[[\d:?]+[<,]|\[[=>.]|━)")
 _LUCKIEST = "With min or max over batches the objective is the luckiest batch, not the quality of the model."
 
 
-def _bars(log: Log) -> list[dict[str, Line]]:
-    """Return the progress bars within which the objective changes all the time: its values, and a
-    line of each. One such bar alone may be that of the epochs."""
-    bars: list[tuple[list[str], dict[str, Line]]] = []
+def _bars(log: Log) -> list[list[Line]]:
+    """Return the lines of progress bars within which the objective changes all the time. One such
+    bar alone may be that of the epochs."""
+    bars: list[list[tuple[str, Line]]] = []
     name, last = log.reader.objective, 0
     for line in log.reporting(name):
         for state in re.split(r"[\r\b]+", line.text):
             readings = parse_line(state, [name], log.reader.formats)
             if readings and (bar := _BAR.search(state)):
                 if not bars or int(bar[1]) < last:
-                    bars.append(([], {}))
+                    bars.append([])
                 last = int(bar[1])
-                bars[-1][0].append(readings[-1].value)
-                bars[-1][1][readings[-1].value] = line
-    found = [lines for values, lines in bars if len(lines) > max(3, len(values) // 2)]
-    return found if len(found) > 1 else []
+                bars[-1].append((readings[-1].value, line))
+    changes = (sum(a != b for (a, _), (b, _) in pairwise(bar)) for bar in bars)
+    found = [bar for bar, many in zip(bars, changes, strict=True) if many > max(3, len(bar) // 3)]
+    return [[line for _, line in bar] for bar in found] if len(found) > 1 else []
 
 
 @ordered("warn", _LUCKIEST)
@@ -275,7 +275,7 @@ def _bar_of_batches(log: Log) -> Iterator[Violation]:
     if strategy != "latest" and (bars := _bars(log)):
         yield Violation(
             f"{name} is printed in a progress bar of batches, and the strategy is {strategy}",
-            line_numbers(line for values in bars for line in values.values()),
+            line_numbers(line for lines in bars for line in lines),
             f"print a batch's value as train_{name}=…, and {name}= once an epoch",
         )
 
