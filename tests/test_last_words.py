@@ -1,6 +1,6 @@
 """The last words of a program are its error, not the hint behind it."""
 
-from podium.display.text import last_said
+from podium.display.text import last_said, quoted
 
 
 def test_the_error_is_taken_and_not_its_hint() -> None:
@@ -16,3 +16,8 @@ def test_the_border_of_a_box_is_no_last_word() -> None:
     assert last_said(box) == "No such option: --hidden_size"
     assert last_said(["=====", "done"]) == "done"
     assert last_said(["***"]) == "***"
+
+
+def test_of_a_progress_bar_the_last_state_is_quoted() -> None:
+    bar = "\r 0%| | 0/9\r50%| | 5/9\r100%| | 9/9"
+    assert quoted([bar, f"{bar}\r", "done", ""]) == ["  | 100%| | 9/9"] * 2 + ["  | done", "  | "]

@@ -308,6 +308,7 @@ def test_a_failed_trial_says_its_exception(words: tuple[str, ...], cluster: Loca
         ("print(1, flush=True); os.kill(os.getpid(), 9)", "used up; its last line: 1"),
         ("os._exit(3)", "exit code 3"),
         ("print(1); sys.exit(144)", "Trial has failed: 1"),
+        ("print('epoch 1 loss=0.5'); sys.exit(3)", "exit code 3; its last line: epoch 1 loss=0.5"),
     ],
 )
 def test_a_trial_without_last_words_says_how_it_ended(

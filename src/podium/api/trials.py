@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from podium.api.space import read_value
 from podium.cluster.base import Cluster
 from podium.display.notebook import table
-from podium.display.text import plural
+from podium.display.text import plural, quoted
 from podium.doctor.trial import misread_trial, why_unavailable
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial, fronts_of, news
@@ -198,7 +198,7 @@ def _repeated(good: Sequence[Trial]) -> list[str]:
 
 
 def _account(bad: Trial, printed: Sequence[str], why: Sequence[str]) -> list[str]:
-    lines = [f"  | {line}" for line in printed[-8:]]
+    lines = quoted(printed[-8:])
     return [
         f"trial {bad.name}: {bad.message}",
         *why,

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 from podium.cluster.traits import Traits, traits_of
+from podium.display.text import quoted
 from podium.errors import Failed, InvalidInput, NotFound
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import EXPERIMENT, NOTE
@@ -333,7 +334,7 @@ class Cluster(ABC):
             if replica.exit_code in DEADLY
         ]
         lines = [] if kind == "Experiment" else list(self.logs(kind, name))[-15:]
-        return Failed("\n".join([text, *killed, *(f"  | {line}" for line in lines)]))
+        return Failed("\n".join([text, *killed, *quoted(lines)]))
 
     def close(self) -> None:  # noqa: B027  nothing to release by default
         """Release the client's resources."""

@@ -167,3 +167,9 @@ def last_said(lines: Iterable[str]) -> str:
     said = [line.strip(_BOX) for line in lines if line.strip(_BOX)]
     errors = [line for line in said if not line.startswith("hint: ")]
     return one_line((errors or said or [""])[-1])
+
+
+def quoted(lines: Iterable[str]) -> list[str]:
+    """Return lines that a program printed as an error quotes them: of a progress bar, which begins
+    its line anew for each state, the last one."""
+    return ["  | " + line.rstrip("\r").rpartition("\r")[2] for line in lines]

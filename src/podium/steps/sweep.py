@@ -13,7 +13,7 @@ from podium.data import artifact
 from podium.data.folds import few_items
 from podium.data.given import GivenData
 from podium.data.schema import DatasetInfo
-from podium.display.text import brief, duration, figure, plural
+from podium.display.text import brief, duration, figure, plural, quoted
 from podium.doctor.trial import misread_trial, why_unavailable
 from podium.errors import Denied, Failed, PodiumError, Unavailable
 from podium.manifests.experiment import Experiment, Trial, best_trial, news, no_best
@@ -305,7 +305,7 @@ def _failure(cluster: Cluster, experiment: Experiment, trial: Trial) -> Failed:
         with suppress(PodiumError):
             printed = list(cluster.logs("Trial", trial.name))
             why, hint = why_unavailable(experiment, printed, "objectiveMetricName: NAME")
-            why += ["its last lines", *(f"  | {line}" for line in printed[-8:])]
+            why += ["its last lines", *quoted(printed[-8:])]
     logs = (
         sorted(folder.glob("logs/*.log"))
         if (folder := cluster.directory("Trial", trial.name))

@@ -29,6 +29,7 @@ from podium.metrics import (
     Reading,
     json_readings,
     kept_readings,
+    parse_line,
     read_events,
     text_readings,
 )
@@ -263,6 +264,9 @@ class LocalTrial(TrialIO):
         if code in DEADLY:
             killed = f"killed by {killed_by(code)}"
             return f"{killed}; its last line: {said}" if said else killed
+        objective, formats = self._experiment.objective, self._experiment.collector.filters
+        if code and said and parse_line(said, objective.metrics, formats):
+            return f"exit code {code}; its last line: {said}"  # metrics are no reason
         return said or (f"exit code {code}" if code else "")
 
     def collect(self) -> tuple[dict[str, Any], list[Reading]]:
