@@ -20,6 +20,7 @@ from podium.data.seen import SeenItems
 from podium.errors import Damaged, InvalidInput, PodiumError
 from podium.models import Model, NotPromoted, live, open_registry
 from podium.models.recorded import Recording, digest_of
+from podium.models.task import spellings
 from podium.serving.served import find_models
 
 pytestmark = pytest.mark.whole
@@ -187,6 +188,39 @@ def test_live_labels_may_be_in_another_case(churn: Model, tmp_path: Path) -> Non
     churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
     figures = churn.records()[-1].evidence
     assert (figures["value"], figures["champion_value"]) == (1.0, 0.5)
+
+
+def test_labels_may_mix_spellings_of_a_class(churn: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+    labels = write_labels(tmp_path / "labels.csv", rows)
+    lines = labels.read_text().splitlines(keepends=True)
+    labels.write_text("".join(line.upper() if at % 3 == 1 else line for at, line in enumerate(lines)).replace("R", "r"))  # fmt: skip
+    decision = churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels).decision  # fmt: skip
+    assert decision
+    assert (decision.figures["value"], decision.figures["champion_value"]) == (1.0, 0.5)
+    assert "does not know" not in "\n".join(decision.reasons)
+
+
+@pytest.mark.parametrize(
+    ("own", "spelled"),
+    [(("yes", "Yes", "1", "NO", "maybe"), ["yes", "yes", "yes", "no", "maybe"])],
+)
+def test_each_label_is_the_class_it_spells(own: tuple[str, ...], spelled: list[str]) -> None:
+    assert list(map(spellings(("no", "yes"), own).__getitem__, own)) == spelled
+    assert spellings(("No", "no"), ("NO",)) == {"NO": "NO"}, "of two classes it may be either"
+
+
+def test_agreement_knows_classes_in_another_spelling(churn: Model, tmp_path: Path) -> None:
+    described = json.dumps({**TABLE, "classes": ["Low", "High"]}).encode()
+    seen = churn.version("v2").read("seen.npz")
+    churn.upload({"model.onnx": rows_model(), "preprocessing.json": described, "seen.npz": seen}, {"run_id": "v4"})  # fmt: skip
+    rows = items(60)
+    record(tmp_path, rows, "--shadow", "v4")
+    labels = write_labels(tmp_path / "labels.csv", rows, left_out=range(0, 60, 3))
+    decision = churn.promote("v4", rule="likely", live=tmp_path / "answers", labels=labels, dry_run=True).decision  # fmt: skip
+    assert decision
+    assert "v4 and v1 answer the same on 50.0% of 40 items" in "\n".join(decision.reasons)
 
 
 def copy_of(model: Model, place: Path) -> Model:

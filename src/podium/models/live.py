@@ -24,7 +24,7 @@ from podium.files.documents import foreign
 from podium.models.document import command
 from podium.models.recorded import Answer, Exchange, Recording, digest_of
 from podium.models.shared_items import Measured, TestItems, seen_by, unknown_training
-from podium.models.task import decision_threshold, spelled_as
+from podium.models.task import decision_threshold, spellings
 from podium.models.version import Version
 from podium.scoring.scores import check_predictions
 from podium.storage import absolute
@@ -112,8 +112,7 @@ class LiveItems:
         self._require_answers(challenger)
         texts, classes = [self._labels[item] for item in self._labeled], _classes(challenger)
         if classes:
-            written = tuple(sorted(set(texts)))
-            spelled = dict(zip(written, spelled_as(classes, written), strict=True))
+            spelled = spellings(classes, texts)
             texts = [spelled[text] for text in texts]
             if not {*texts} & {*classes}:  # both versions would be wrong on all, and so not worse
                 raise InvalidInput(
@@ -164,6 +163,9 @@ class LiveItems:
             return ""
         answers = zip(*found.values(), strict=True)
         firsts, seconds = (_said(version, list(next(answers))) for version in (one, other))
+        if names := _classes(one):
+            spelled = spellings(names, seconds.tolist())
+            seconds = np.array([spelled[name] for name in seconds.tolist()])
         marked, same = np.array(next(answers)), firsts == seconds
         if not _classes(one):
             gaps = np.abs(firsts - seconds).reshape(len(firsts), -1).mean(1)

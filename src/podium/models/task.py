@@ -1,6 +1,6 @@
 """The task of a model: its target, its kind and its classes. A model's name stands for one task."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -121,15 +121,26 @@ def spelled_as(known: Sequence[str], own: tuple[str, ...]) -> tuple[str, ...]:
     Another export spells them otherwise, and of several spellings in one column the first one counts.
     Names stay as they are where one of them would stand for two.
     """
-    flags = are_flags(known) and are_flags(own)
+    spelled = _spellings(known, own, are_flags(known) and are_flags(own))
+    return tuple(spelled.values()) if len(set(spelled.values())) == len(own) else own
 
+
+def spellings(known: Sequence[str], labels: Iterable[str]) -> dict[str, str]:
+    """Return for each label the class that it spells, the same for several, or itself if there is
+    none."""
+    different = sorted(set(labels))
+    flags = are_flags(known) and are_flags(label for label in different if label.lower() in FLAGS)
+    return _spellings(known, different, flags)
+
+
+def _spellings(known: Sequence[str], names: Sequence[str], flags: bool) -> dict[str, str]:
     def meaning(name: str) -> str:
-        return FLAGS[name.lower()] if flags else name.casefold()
+        return FLAGS.get(name.lower(), name.casefold()) if flags else name.casefold()
 
-    spellings = {meaning(name): name for name in known}
-    spelled = tuple(spellings.get(meaning(name), name) for name in own)
-    unique = len(spellings) == len(known) and len(set(spelled)) == len(own)
-    return spelled if unique else own
+    spelled = {meaning(name): name for name in known}
+    if len(spelled) < len(known):  # a name may be either of two
+        return dict(zip(names, names, strict=True))
+    return {name: spelled.get(meaning(name), name) for name in names}
 
 
 def _described(version: "Version") -> Mapping[str, Any]:
