@@ -137,6 +137,51 @@ def test_days_before_months_are_dates(prepare: Prepare, tmp_path: Path) -> None:
     )
 
 
+def test_times_in_the_order_of_the_classes_are_the_answer(prepare: Prepare, tmp_path: Path) -> None:
+    table = frame(600).sort_values("label")
+    table["asked"] = pd.date_range("2025-03-01", periods=600, freq="h").astype(str)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert "column asked looks like the answer, since it predicts label alone" in said
+
+
+def test_a_made_column_is_dropped_with_its_own(prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()
+    table["paid"] = np.where(table["label"] == "y", table["a"], None)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}", missing="indicator")[1]
+    assert re.search(r"column paid_missing looks like the answer, .*: drop=\[paid\]\n", said)
+
+
+@pytest.mark.parametrize("kind", ["number", "category", "date"])
+@pytest.mark.parametrize("side", ["with", "without"])
+def test_a_value_that_one_class_alone_has_is_named(
+    kind: str, side: str, prepare: Prepare, tmp_path: Path
+) -> None:
+    table, draw = frame(600), np.random.default_rng(3)
+    values = {
+        "number": pd.Series(draw.normal(size=600).round(3)),
+        "category": pd.Series(draw.choice(["moved", "price"], 600)),
+        "date": pd.Series(pd.date_range("2025-03-01", periods=600).astype(str)),
+    }[kind]
+    one = (table["label"] == "y") & (draw.random(600) < 0.5)
+    table["paid"] = values.where(one if side == "with" else ~one)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert re.search(rf"label is 'y' in all 1\d\d training rows {side} a value of paid: ", said)
+    assert "leave it out: drop=[paid]" in said
+
+
+def test_a_value_that_few_lack_tells_no_class(prepare: Prepare, tmp_path: Path) -> None:
+    table, draw = frame(600), np.random.default_rng(4)
+    table["visits"] = np.where(table["label"] == "y", 0, draw.poisson(1, 600))
+    table.loc[table.index[:3], "visits"] = None
+    table["weight"] = np.where(draw.random(600) < 0.4, None, draw.normal(size=600))
+    table["late"] = np.where((table["label"] == "y") & (draw.random(600) < 0.03), 1.5, None)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    assert "a value of" not in prepare(f"table:{tmp_path / 'a.csv'}")[1]
+
+
 @pytest.mark.parametrize("style", ["%d%m%Y", "%Y%m%d"])
 def test_numbers_that_are_dates_are_times(prepare: Prepare, tmp_path: Path, style: str) -> None:
     table = frame()

@@ -4,6 +4,7 @@ occur in two parts or nearly do."""
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,9 @@ alone."""
 
 _MOST_OUTPUTS = 10
 """Numbers of a target that columns are compared with, the first ones."""
+
+_RARE = 1e-6
+"""Probability, with which so many rows are of one class by chance, below which it is none."""
 
 _FEWEST_OTHERS, _LEAST_MARKED = 10, 0.01
 """Other numbers of a column, and the share of its rows, from which a number far from them all means
@@ -167,6 +171,7 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
         most = min(_MOST_ROWS, MOST_VALUES // max(1, width))
         rows, target = (_sample(parts["train"], of, most) for of in (name, "target"))
         columns = described.columns or _columns_of(name, rows)
+        made = _made_of(raw.preprocessing.get("columns", ()))
         if described.columns:
             numbers = {
                 column.name: rows[:, at] + column.center
@@ -180,11 +185,12 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
             said += _of_marks(numbers, dates)
         answers = _find_answers(rows.reshape(len(rows), -1), target, columns)
         for column in answers:
-            hint = f": {written('drop', column)}" if described.columns else ""
+            hint = f": {written('drop', made.get(column, column))}" if described.columns else ""
             values = rows[:, [each.name for each in columns].index(column)] if hint else ()
             if (
                 raw.groups is raw.times is raw.given is None
                 and len(np.unique(values)) >= _FEWEST_GROUPS
+                and column not in made
             ):
                 hint += f"; if it tells which rows belong together, as a patient does: {written('group', column)}"
             said.append(
@@ -199,9 +205,29 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
                 if column.name not in answers
                 and names_groups(rows[:, at], target, is_number=column.kind == "number")
             ]
+        if described.columns and raw.classes:
+            own = [at for at, of in enumerate(columns) if of.name not in {*answers, *made}]
+            several = len(parts["train"]) / len(rows)
+            said += [
+                f"{raw.target_name} is {raw.classes[label]!r} in all {count:,} training rows {side} a value of "
+                f"{columns[at].name}: unless this is known when the model is used, leave it out: "
+                f"{written('drop', columns[at].name)}"
+                for at in own
+                for side, count, label in _marked(rows[:, at], columns[at], target, several)
+            ]
         if not answers:
             said += find_leaks(parts, name, columns, raw.target_name)
     return said
+
+
+def _made_of(fitted: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the column of the file by the columns of the input that are made of it besides."""
+    return {
+        f"{column['name']}_{of}": column["name"]
+        for column in fitted
+        for of, is_there in (("seconds", "clock"), ("missing", "indicator"))
+        if column[is_there]
+    }
 
 
 def _of_marks(numbers: Mapping[str, Array], dates: Collection[str]) -> list[str]:
@@ -295,12 +321,14 @@ def _is_answer(column: Column, values: NDArray[np.float64], labels: Array) -> bo
         )
     if column.missing and _majority(_absent(values, column), labels) >= _SURE:
         return True
-    if different * _REPEATED <= len(values):
-        return is_repeated and _majority(values, labels) >= _SURE
+    if is_repeated and _majority(values, labels) >= _SURE:
+        return True
     if column.kind != "number":
         return False
-    tell = _area if len(np.unique(labels)) == 2 else _runs
-    return tell(values, labels) >= _SURE
+    if len(np.unique(labels)) == 2:
+        return _area(values, labels) >= _SURE
+    # Equal values have no order but that of the file.
+    return different * _REPEATED > len(values) and _runs(values, labels) >= _SURE
 
 
 def _missing_mark(values: NDArray[np.float64], is_date: bool) -> tuple[float, int, bool] | None:
@@ -336,6 +364,30 @@ def _absent(values: NDArray[np.float64], column: Column) -> NDArray[np.float64]:
         return np.asarray(values == column.categories.index(MISSING), np.float64)
     different, counts = np.unique(values, return_counts=True)
     return np.asarray(values == different[counts.argmax()], np.float64)
+
+
+def _marked(
+    values: NDArray[np.float64], column: Column, labels: Array, several: float
+) -> Iterator[tuple[str, int, int]]:
+    """Yield ``with`` or ``without`` where one class alone has rows with a value, or without one, how
+    many these are, and the class.
+
+    Args:
+        several: Training rows for each of those looked at.
+    """
+    if not column.missing:
+        return
+    absent = _absent(values, column) > 0
+    spare = float(absent.sum()) - column.missing / several
+    if spare > 1 + 0.1 * column.missing / several:
+        return  # most of them are the median, and were there
+    for side, chosen in (("with", ~absent), ("without", absent)):
+        classes, counts = np.unique(labels[chosen], return_counts=True)
+        count, others = counts.max(initial=0), counts.sum() - counts.max(initial=0)
+        if count >= FEWEST and others <= (spare >= 1 and side == "without"):
+            label = classes[counts.argmax()]
+            if float((labels == label).mean()) ** count < _RARE:
+                yield side, int(count), int(label)
 
 
 def _explained(values: NDArray[np.float64], labels: Array) -> float:
