@@ -352,26 +352,48 @@ def test_pictures_saved_again_or_mirrored_are_counted(prepare: Prepare, tmp_path
         ("frames", "60 pictures have more than one frame or page: only the first is read"),
         ("format", "the format of a file alone tells its class (JPEG, PNG)"),
         ("size", "the size of a file alone tells its class (8x8, 9x9)"),
-        ("color", "the color of a file alone tells its class (color, gray)"),
+        (
+            "sizes",
+            "the size of a file alone tells its class (28 to 396 pixels)",
+        ),
+        ("one size", "the size of a file alone tells class 'Cat' (8x8)"),
+        ("color", "the color of a file alone tells its class (RGB, gray)"),
+        ("CMYK", "the color of a file alone tells its class (CMYK, RGB)"),
+        ("deep", "the color of a file alone tells its class (16 bit gray, RGB)"),
+        ("one of many", "the color of a file alone tells class 'dog' (gray)"),
+        ("twice", "1 picture is in two classes: cat/1.png and dog/copy.bmp show the same"),
         ("", ""),
     ],
 )
 def test_what_picture_files_hide_is_said(
     prepare: Prepare, tmp_path: Path, change: str, sentence: str
 ) -> None:
-    draw, classes = np.random.default_rng(4), ("dog", "Cat", *(["cat"] if change == "case" else []))
+    more_classes = {"case": ["cat"], "one of many": ["bird"]}.get(change, [])
+    draw, classes = (
+        np.random.default_rng(4),
+        ("dog", "cat" if change == "twice" else "Cat", *more_classes),
+    )
     for at in range(30 * len(classes)):
         name = classes[at % len(classes)]
         folder, special = tmp_path / "pets" / name, name == "dog"
         folder.mkdir(parents=True, exist_ok=True)
         side = 9 if change == "size" and special else 8
+        if change == "sizes" or (change == "one size" and special):
+            side = int(draw.integers(*((100, 400) if special else (20, 99))))
         pixels = draw.integers(0, 255, (side, side, 3), np.uint8)
-        picture = Image.fromarray(pixels[..., 0] if change == "color" and special else pixels)
-        form = "jpg" if change == "format" and special else "png"
+        gray = change in ("color", "one of many") and special
+        picture = Image.fromarray(pixels[..., 0] if gray else pixels)
+        if change == "CMYK" and special:
+            picture = picture.convert("CMYK")
+        elif change == "deep" and special:
+            picture = Image.fromarray(pixels[..., 0].astype(np.uint16) * 257)
+        form = "jpg" if change == "format" and special else "tif" if change == "CMYK" else "png"
         more = {"save_all": True, "append_images": [picture.rotate(90)]}
         picture.save(folder / f"{at}.{form}", **(more if change == "frames" else {}))
     if change == "loose":
         picture.save(tmp_path / "pets" / "1.png")
+    if change == "twice":
+        Image.open(tmp_path / "pets/cat/1.png").save(tmp_path / "pets/dog/copy.bmp")
     said = prepare(f"images:{tmp_path / 'pets'}", "", resize=[8, 8])[1]
     assert sentence in said
     assert said.count("WARNING") == 1 + bool(sentence), said

@@ -187,6 +187,9 @@ class Look:
     channels: int
     """1 for gray or 3 for color."""
 
+    color: str
+    """``gray``, or as Pillow names it: RGB, CMYK, P for a palette."""
+
     bits: int
     """Of a picture of 16 bits, how many of them its brightest pixel needs, 8 to 16, else 0: such
     files often hold a camera's 10, 12 or 14."""
@@ -207,10 +210,13 @@ class Look:
             deep = picture.mode.startswith("I")
             bits = int(np.asarray(picture).max()).bit_length() if deep else 0
             channels = 1 if picture.mode in ("1", "L", "LA") or deep else 3
-            kind = picture.format or ""
+            kind, mode = picture.format or "", picture.mode
             return cls(
                 size=size,
                 channels=channels,
+                color="16 bit gray"
+                if deep
+                else {"L": "gray", "1": "black and white"}.get(mode, mode),
                 bits=min(max(bits, 8), 16) if deep else 0,
                 format="JPEG" if kind == "MPO" else kind,
                 frames=1 if kind == "MPO" else getattr(picture, "n_frames", 1),

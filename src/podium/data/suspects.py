@@ -349,13 +349,27 @@ def _missing_mark(values: NDArray[np.float64], is_date: bool) -> tuple[float, in
     return None
 
 
-def tells_class(values: Sequence[str], labels: Sequence[str]) -> bool:
-    """Return whether a fact of items [n] alone predicts their class."""
-    different = set(values)
-    if len(labels) < FEWEST or not 1 < len(different) <= len(labels) / _REPEATED:
-        return False
-    codes = np.unique(values, return_inverse=True)[1].astype(np.float64)
-    return _majority(codes, np.array(labels)) >= _SURE
+def told_class(values: Sequence[str], labels: Sequence[str]) -> tuple[str, list[str]]:
+    """Return which class a fact of items [n] alone predicts, ``its class`` for any, with the values
+    that do; nothing if there is none."""
+    different, sizes = sorted(set(values)), Counter(labels)
+    if len(labels) >= FEWEST and 1 < len(different) <= len(labels) / _REPEATED:
+        codes = np.unique(values, return_inverse=True)[1].astype(np.float64)
+        if _majority(codes, np.array(labels)) >= _SURE:
+            return "its class", different
+    pairs = Counter(zip(values, labels, strict=True))
+    for (value, label), count in pairs.items():
+        alone = sum(other == value for other, _ in pairs) == 1 and count == sizes[label]
+        if alone and FEWEST <= count <= len(labels) - FEWEST:
+            return f"class {label!r}", [value]
+    return "", []
+
+
+def tells_class(numbers: Sequence[float], labels: Sequence[str]) -> bool:
+    """Return whether a number of items [n] alone predicts their class."""
+    codes = np.unique(labels, return_inverse=True)[1]
+    column = Column(name="", kind="number")
+    return len(labels) >= FEWEST and _is_answer(column, np.array(numbers), codes)
 
 
 def _absent(values: NDArray[np.float64], column: Column) -> NDArray[np.float64]:

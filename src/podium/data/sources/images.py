@@ -26,8 +26,8 @@ from podium.data.schema import PART_NAMES, InputDescription
 from podium.data.sources.fetching import fetch_folder
 from podium.data.sources.source import Raw, Source
 from podium.data.split import Split
-from podium.data.suspects import tells_class
-from podium.display.text import plural
+from podium.data.suspects import tells_class, told_class
+from podium.display.text import are, plural
 from podium.errors import InvalidInput, PodiumError
 from podium.files.arrays import new_map
 from podium.system.machine import cores
@@ -106,6 +106,7 @@ def _read(location: str, options: DataOptions, scratch: Path) -> Raw:
         )
         for part, pictures in parts.items()
     }
+    _warn_of_twins(parts, arrays, root)
     return Raw(
         items=arrays["train"],
         validation=arrays.get("validation"),
@@ -363,16 +364,40 @@ def _warn_of_files(looks: Sequence[Look], labels: Sequence[str]) -> None:
     facts = {
         "format": [look.format for look in looks],
         "size": ["x".join(map(str, look.size)) for look in looks],
-        "color": ["gray" if look.channels == 1 else "color" for look in looks],
+        "color": [look.color for look in looks],
     }
-    for fact, values in facts.items():
-        if tells_class(values, labels):
+    found = {fact: told_class(values, labels) for fact, values in facts.items()}
+    sides = [float(min(look.size)) for look in looks]
+    if not found["size"][0] and tells_class(sides, labels):
+        found["size"] = "its class", [f"{min(sides):g} to {max(sides):g} pixels"]
+    for fact, (told, values) in found.items():
+        if told:
             _log.warning(
-                "the %s of a file alone tells its class (%s): where pictures of a class come from a "
+                "the %s of a file alone tells %s (%s): where pictures of a class come from a "
                 "source of their own, a model may learn the source; save all in one way",
                 fact,
-                ", ".join(sorted(set(values))[:_MOST_NAMED]),
+                told,
+                ", ".join(values[:_MOST_NAMED]),
             )
+
+
+def _warn_of_twins(parts: Mapping[str, _Pictures], arrays: Mapping[str, Split], root: Path) -> None:
+    """Warn of a picture that is in the folders of two classes."""
+    first: dict[int, tuple[Path, str]] = {}
+    twins = []
+    for part, pictures in parts.items():
+        hashes = Selection(part=arrays[part]).hashes().tolist()
+        for key, file, label in zip(hashes, pictures.files, pictures.labels, strict=True):
+            known, own = first.setdefault(key, (file, label))
+            if own != label:
+                twins.append((known, file))
+    if twins:
+        _log.warning(
+            "%s %s in two classes: %s show the same",
+            plural(len(twins), "picture"),
+            are(len(twins)),
+            " and ".join(_shown(file, root) for file in twins[0]),
+        )
 
 
 def _warn_of_names(files: Sequence[Path], labels: Sequence[str]) -> None:
