@@ -1,6 +1,7 @@
 """`podium watch`: a command is started when data have changed and settled, and no change is lost."""
 
 import json
+import shutil
 import signal
 import subprocess
 import time
@@ -206,3 +207,47 @@ def test_a_storage_that_fails_is_asked_again(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         trigger.follow(lambda: None, said.append, every=0.01, once=False)
     assert said == ["warning: no answer; looking again every 0.01 s"]
+
+
+def test_a_disk_that_takes_no_state_ends_no_watch(tmp_path: Path) -> None:
+    connect(tmp_path / "data").put("a", b"1")
+    uri, state = str(tmp_path / "data"), tmp_path / "state"
+    trigger = Trigger(uri, state, COMMAND, now=True)
+    said, runs, looked = list[str](), list[int](), list[int]()
+
+    def run() -> None:
+        runs.append(1)
+        shutil.rmtree(state)
+        state.write_text("")  # nothing can be written there, as on a full disk
+
+    def say(line: str) -> None:
+        said.append(line)
+        if "looking again" in line:
+            state.unlink()
+
+    def look(report: Callable[[str], None], original: Callable[..., str] = trigger.look) -> str:
+        looked.append(1)
+        if len(looked) > 6:
+            raise KeyboardInterrupt
+        return original(report)
+
+    trigger.look = look  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        trigger.follow(run, say, every=0.01, once=False)
+    assert len(runs) == 1
+    assert [line.partition(":")[0] for line in said] == [f"watching {uri}", "warning"]
+    assert "File exists; looking again every 0.01 s" in said[1]
+    assert Trigger(uri, state, COMMAND).look(said.append) == "", "a restart knows of it"
+
+
+def test_a_command_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
+    connect(tmp_path / "data").put("a", b"1")
+    trigger = Trigger(str(tmp_path / "data"), tmp_path / "state", COMMAND, now=True)
+    said, answers = list[str](), iter([OSError(11, "no process"), KeyboardInterrupt()])
+
+    def run() -> None:
+        raise next(answers)
+
+    with pytest.raises(KeyboardInterrupt):
+        trigger.follow(run, said.append, every=0.01, once=False)
+    assert "no process; trying again every 0.01 s" in said[-1]

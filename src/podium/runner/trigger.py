@@ -4,13 +4,13 @@ import fcntl
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from podium.display.text import plural
-from podium.errors import Conflict, InvalidInput, PodiumError
+from podium.errors import Conflict, InvalidInput, PodiumError, of_this_machine
 from podium.files.documents import parse, read_json
 from podium.files.drafts import appearing
 from podium.storage import Entry, Storage, connect, is_slip, local_path
@@ -62,6 +62,11 @@ class _State:
     was none."""
 
 
+def _words(error: Exception) -> str:
+    known = error if isinstance(error, PodiumError) else of_this_machine(error)
+    return known.message if known else str(error)
+
+
 class Trigger:
     """Polls data and reports when a command is due. Its state is stored: a restart loses no change.
 
@@ -79,6 +84,7 @@ class Trigger:
         connect(uri if is_slip(uri) else _parent(uri)[0])
         key = sha256(json.dumps([uri, str(Path.cwd()), *command]).encode()).hexdigest()[:16]
         self.uri, self.now = uri, now
+        self._state: _State | None = None
         self.file = directory / f"{key}.json"
 
     @contextmanager
@@ -127,7 +133,7 @@ class Trigger:
         self, run: Callable[[], None], say: Callable[[str], None], *, every: float, once: bool
     ) -> None:
         """Look again and again, and run the command whenever it is due. A storage that fails is
-        asked again.
+        asked again, and a full disk ends nothing.
 
         Args:
             run: Runs the command; raises PodiumError if it fails, which is reported.
@@ -140,34 +146,45 @@ class Trigger:
         """
         failing = ""
         while True:
+            due = ""
             try:
                 due = self.look(say)
                 failing = ""
-            except PodiumError as error:
+            except (PodiumError, OSError) as error:
                 if once:
                     raise
-                if failing != error.message:
-                    say(f"warning: {error.message}; looking again every {every:g} s")
-                failing, due = error.message, ""
-            if due:
-                try:
+                if failing != _words(error):
+                    say(f"warning: {_words(error)}; looking again every {every:g} s")
+                failing = _words(error)
+            try:
+                if due:
                     run()
-                except PodiumError as error:
-                    if once:
-                        self.handled(due)
-                        raise
-                    say(f"warning: {error.message}; watching continues")
-                self.handled(due)
+            except PodiumError as error:
+                if once:
+                    self.handled(due)
+                    raise
+                say(f"warning: {error.message}; watching continues")
+            except OSError as error:  # no process can be had now
+                if once:
+                    raise
+                say(f"warning: {_words(error)}; trying again every {every:g} s")
+                due = ""
+            if due:
+                with nullcontext() if once else suppress(OSError):  # the next look writes it again
+                    self.handled(due)
             if once:
                 return
             time.sleep(every)
 
     def _read(self) -> _State | None:
+        if self._state:
+            return self._state
         with suppress(InvalidInput, FileNotFoundError):  # missing or damaged: as at the first look
             return parse(_State, read_json(self.file), str(self.file))
         return None
 
     def _write(self, state: _State) -> None:
+        self._state = state  # should the disk be full
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with appearing(self.file) as draft:
             draft.write_text(json.dumps({"uri": self.uri, **asdict(state)}) + "\n")
