@@ -190,6 +190,19 @@ def test_nobody_at_the_address_is_said_in_seconds(kfp: KfpServer) -> None:
         Server("ftp://somewhere")
 
 
+@pytest.mark.parametrize("variable", ["", "KF_PIPELINES_ENDPOINT", "KF_PIPELINES_UI_ENDPOINT"])
+def test_an_address_with_a_password_is_refused_without_it(
+    kfp: KfpServer, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = "http://anna:s3cret@127.0.0.1:1/pipeline"
+    if variable:
+        monkeypatch.setenv(variable, address)
+    with pytest.raises(PodiumError) as caught:
+        Server("" if variable == "KF_PIPELINES_ENDPOINT" else None if variable else address)
+    assert "s3cret" not in str(caught.value)
+    assert "http://…@127.0.0.1:1/pipeline" in caught.value.message
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

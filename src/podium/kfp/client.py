@@ -55,9 +55,12 @@ class Server:
     ) -> None:
         import kfp_server_api
 
+        address = host or os.environ.get(_ENDPOINT) or ""
+        ui = os.environ.get("KF_PIPELINES_UI_ENDPOINT", address)
+        _refuse_password(address)
+        _refuse_password(ui)
         if host:
             _require_listener(host)
-        address = host or os.environ.get(_ENDPOINT) or ""
         with _quiet():
             try:
                 opened = (
@@ -75,7 +78,6 @@ class Server:
         self.uploads = kfp_server_api.PipelineUploadServiceApi(self.api_client)
         self.recurring_runs = kfp_server_api.RecurringRunServiceApi(self.api_client)
         self.experiments = kfp_server_api.ExperimentServiceApi(self.api_client)
-        ui = os.environ.get("KF_PIPELINES_UI_ENDPOINT", host or os.environ.get(_ENDPOINT))
         self.silent_since: float | None = None
         """Start of the current outage, by time.monotonic; None while the server answers."""
         self.ui = (
@@ -224,6 +226,16 @@ def _quiet() -> Iterator[None]:
             yield
         finally:
             logging.disable(disabled)
+
+
+def _refuse_password(address: str) -> None:
+    """Refuse an address that messages and links would show with a password, which no server gets:
+    urllib3 does not send it."""
+    if found := re.match(r"((?:\w+://)?)[^/?#]*@(.*)", address):
+        raise InvalidInput(
+            f"the address of a server must not hold a password: '{found[1]}…@{found[2]}'",
+            f"leave it out: {found[1]}{found[2]}; to log in there is --token-file FILE",
+        )
 
 
 def _require_listener(host: str) -> None:
