@@ -33,3 +33,8 @@ def silent(x: float) -> None:
 
 def only_loss(lr: float, width: int) -> dict[str, float]:
     return {"loss": (lr - 0.5) ** 2 / width}
+
+
+def only_plain(amp: bool, penalty: str | None, name: str) -> float:
+    """Return 1 for the arguments as they are, which are not as their text is."""
+    return float(amp is False and penalty is None and name == "007")

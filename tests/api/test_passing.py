@@ -136,7 +136,7 @@ def test_flags_without_a_value_are_there_or_not() -> None:
     words = ["python", "train.py", "fit"]
     sweep = podium.tune(words, space, algorithm="grid", trials=4)
     assert sorted(trial.value for trial in sweep.results) == [0, 0.25, 0.5, 0.75]
-    assert sweep.best.parameters == {"augment": "True", "amp": "True"}
+    assert sweep.best.parameters == {"augment": True, "amp": True}
     assert "python train.py fit --augment --amp" in Path(sweep.report()).read_text()
 
 

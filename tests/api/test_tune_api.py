@@ -10,7 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tuned import boosted, divide, gain_and_cost, length_of, of_two, only_large, only_loss, silent
+from tuned import (
+    boosted,
+    divide,
+    gain_and_cost,
+    length_of,
+    of_two,
+    only_large,
+    only_loss,
+    only_plain,
+    silent,
+)
 
 import podium
 from podium.api import space
@@ -197,6 +207,14 @@ def test_a_function_gets_choices_with_apostrophes_as_written(home: Path) -> None
     )
     assert sorted(sweep.trials["accuracy"]) == [1, 4, 12]
     assert sweep.best.parameters == {"word": "$HOME or not"}
+
+
+def test_the_best_parameters_are_the_arguments(home: Path) -> None:
+    choices = {"amp": [True, False], "penalty": [None, "l1"], "name": ["007", "1_0"]}
+    sweep = podium.tune(only_plain, choices, algorithm="grid", trials=8)
+    assert sweep.best.value == only_plain(**sweep.best.parameters) == 1
+    assert {*sweep.trials["amp"]} == {True, False}
+    assert {*sweep.trials["name"]} == {"007", "1_0"}
 
 
 def test_a_function_of_a_module_may_return_a_number(home: Path) -> None:

@@ -347,3 +347,18 @@ def read_value(text: str) -> Any:
         except ValueError:
             continue
     return text or None
+
+
+_WORDS = {"True": True, "False": False, "None": None}
+
+
+def argument_of(text: str, kind: str) -> Any:
+    """Return the argument that a trial's text stands for, so that ``train(**best.parameters)`` is
+    the best trial: a number, True, False or None; 007 and other words of a choice stay.
+
+    Args:
+        kind: parameterType.
+    """
+    if kind != "categorical" or not text:
+        return read_value(text)
+    return _WORDS[text] if text in _WORDS else _number(text)

@@ -12,7 +12,7 @@ from podium.api import experiments
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
-from podium.api.space import read_value
+from podium.api.space import argument_of, read_value
 from podium.api.sweep_list import sweep_row
 from podium.api.trials import (
     Best,
@@ -123,10 +123,8 @@ class Sweep(Launched):
             PodiumError: pandas is not installed.
         """
         experiment, trials = self.experiment, leaderboard(self.results)
-        names, metrics = (
-            [parameter.name for parameter in experiment.space],
-            experiment.objective.metrics,
-        )
+        names = {parameter.name: parameter.kind for parameter in experiment.space}
+        metrics = experiment.objective.metrics
         sure = standing(experiment, trials)
         known = ("low", "high", "tied") if sure.intervals else ()
         searched = list(dict.fromkeys([*names, *metrics]))
@@ -137,7 +135,7 @@ class Sweep(Launched):
         rows = [
             {
                 own["trial"]: row.name,
-                **{name: read_value(row.parameters.get(name, "")) for name in names},
+                **{name: argument_of(row.parameters.get(name, ""), names[name]) for name in names},
                 **{name: read_value(value) for name, value in row.metrics.items()},
                 own["state"]: row.state,
                 **dict(

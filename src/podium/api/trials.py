@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from podium.api.space import read_value
+from podium.api.space import argument_of, read_value
 from podium.cluster.base import Cluster
 from podium.display.notebook import table
 from podium.display.text import plural, quoted
@@ -312,7 +312,7 @@ class Best:
 
     name: str
     parameters: dict[str, Any]
-    """Value by search parameter, numbers as numbers."""
+    """Value by search parameter, as a function is called with it: numbers, True, False and None too."""
 
     metrics: dict[str, Any]
     """Value by metric, by the Experiment's strategies: the best or the latest."""
@@ -341,9 +341,11 @@ class Best:
         """Return a trial that has a result, with numbers as numbers."""
         assert trial.value is not None
         metrics = measured(trial, experiment).items()
+        kinds = {parameter.name: parameter.kind for parameter in experiment.space}
+        given = trial.parameters.items()
         return cls(
             name=trial.name,
-            parameters={name: read_value(value) for name, value in trial.parameters.items()},
+            parameters={name: argument_of(text, kinds.get(name, "")) for name, text in given},
             metrics={name: read_value(value) for name, value in metrics if value},
             value=trial.value,
             model=model_of(trial),
