@@ -57,14 +57,17 @@ class Library:
         return sorted(near, key=lambda name: bool(_HELD_OUT.match(name)))[-1]
 
 
-_COUNTED = r"(?:[A-Za-z][\w/@' -]*\s)?(?i:epoch|step|iter|iteration|batch|round|fold)s?\s*[\[(#]?\d+(?:\s*/\s*\d+)?"
+_COUNTED = r"(?i:epoch|step|iter|iteration|batch|round|fold)s?\s*[\[(#]?\d+(?:\s*/\s*\d+)?[])]?"
+_LEVEL = r"DEBUG|INFO|WARN(?:ING)?|ERROR"
+_BEFORE = rf"(?:(?:[A-Za-z][\w/@' -]*\s)?(?:{_COUNTED}|{_LEVEL})(?:\s+-)?\s+)?"
+"""A counter or a level of logging, which is no part of the name behind it."""
 
 COLON = Library(
     key="colon",
     name="a program",
     line=re.compile(r"(?!)"),  # any program might
     # "epoch 3 val_loss: 0.2" is a line of val_loss, "top 5 accuracy: 0.9" one of that name.
-    patterns=(rf"(?:{_COUNTED}[])]?\s+)?([A-Za-z](?:[\w/@' -]*\w)?)\s*[:=]\s*{_CALL}{_NUMBER}",),
+    patterns=(rf"{_BEFORE}([A-Za-z](?:[\w/@' -]*\w)?)\s*[:=]\s*{_CALL}{_NUMBER}",),
     metric="Accuracy",
     training=re.compile(r"(?i)train(ing)?([\W_].*)?"),
 )
