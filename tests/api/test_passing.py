@@ -6,11 +6,13 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 import podium
+from podium.api.flags_of_script import check_false
 from podium.api.passing import MAX_FILE, Passing, settled
 from podium.api.space import from_text, split
 from podium.api.sweep_report import command_of
@@ -275,3 +277,45 @@ def test_a_flag_that_is_off_is_left_out() -> None:
 )
 def test_a_command_is_shown_with_its_flags_settled(script: str, shown: str) -> None:
     assert settled(script) == shown
+
+
+ARGPARSE = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("-a", "--use_amp", type=bool, default=False)
+parser.add_argument("--lr", type=float)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "space", "message"),
+    [
+        (ARGPARSE, {"use-amp": ["true", "false"]}, "type=bool, to which 'false' is true"),
+        (ARGPARSE, {"use_amp": [True, False]}, "type=bool, to which 'False' is true"),
+        (ARGPARSE, {"use_amp": (0, 1)}, "type=bool, to which '0' is true"),
+        (ARGPARSE, {"use_amp": 0, "lr": (1e-3, 1e-1)}, "type=bool, to which '0' is true"),
+        ("import fire", {"amp": ["true", "false"]}, "fire, which takes amp=false for the word"),
+    ],
+)
+def test_a_false_that_the_script_takes_for_true_is_refused(
+    text: str, space: dict[str, Any], message: str
+) -> None:
+    Path("train.py").write_text(text)
+    with pytest.raises(InvalidInput, match=message):
+        podium.tune("train.py", space, trials=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "space"),
+    [
+        (ARGPARSE, {"use_amp": True, "lr": [0.1, 0.0]}),
+        (ARGPARSE, {"amp": ["true", "false"]}),
+        ("import fire", {"amp": [True, False]}),
+        ("import argparse", {"amp": ["true", "false"]}),
+        ("not Python", {"amp": ["true", "false"]}),
+    ],
+)
+def test_other_falses_are_let_pass(text: str, space: dict[str, Any]) -> None:
+    Path("train.py").write_text(text)
+    searched, fixed = split(space)
+    check_false(["python", "train.py"], {**searched, **fixed})

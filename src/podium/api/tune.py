@@ -12,6 +12,7 @@ from typing import Any, Self, Unpack
 
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.experiments import free_name
+from podium.api.flags_of_script import check_false
 from podium.api.function_source import returned_names
 from podium.api.passing import Passing
 from podium.api.program import Program, Train
@@ -601,6 +602,8 @@ def plan(
         hint = "leave reuse out" if shared else "pool=4 keeps pods there"
         raise InvalidInput(f"reuse=True is for functions on this machine, not for {what}", hint)
     passing = Passing.read(settings.passing, program.words, searched, fixed)
+    if passing.way == "flags" and not program.call:
+        check_false(program.words, {**searched, **fixed})
     given = absolute(data) if data else None
     texts = _arguments(program, passing, fixed, given)
     home = Settings.from_environment().home

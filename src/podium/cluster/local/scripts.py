@@ -160,6 +160,26 @@ def imported_at_top(source: bytes) -> frozenset[str] | None:
     return frozenset({name.partition(".")[0] for name in names} - {""})
 
 
+def bool_flags(source: bytes) -> frozenset[str]:
+    """Return the flags to which a Python script gives ``type=bool``, with dashes.
+
+    Raises:
+        SyntaxError: It is not Python.
+    """
+    with _PARSING:
+        nodes = list(ast.walk(ast.parse(source)))
+    return frozenset(
+        str(word.value)[2:].replace("_", "-")
+        for node in nodes
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument"
+        if any(
+            each.arg == "type" and getattr(each.value, "id", "") == "bool" for each in node.keywords
+        )
+        for word in node.args
+        if isinstance(word, ast.Constant) and str(word.value).startswith("--")
+    )
+
+
 def check_imports(script: Path, argv: Sequence[str]) -> None:
     """Refuse a script that imports what is not installed in this Python, itself or by a module
     beside it.

@@ -1,0 +1,54 @@
+"""Flags of a script that would take the text ``false`` for true."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from podium.api.space import Choice, Dimension, Int, Switch, Value
+from podium.cluster.local.scripts import bool_flags, imported_at_top, script_of
+from podium.errors import InvalidInput
+from podium.manifests.experiment.trainer import flag_name
+
+_FALSE = {"false", "no", "off", "0", "none", "null"}
+
+
+def check_false(words: Sequence[str], given: Mapping[str, Dimension | Value]) -> None:
+    """Refuse a value that its script would read as another one: ``type=bool`` of argparse takes any
+    text for true, and fire takes ``false`` for a word.
+
+    Args:
+        words: Command that runs the script.
+        given: Parameters that are searched, and those that are the same in all trials.
+
+    Raises:
+        InvalidInput: There is such a value.
+    """
+    script = Path(script_of(words) or "")
+    false = {
+        name: text
+        for name, value in given.items()
+        for text in reversed(_texts(value))
+        if text.lower() in _FALSE
+    }
+    if not false or script.suffix != ".py" or not script.is_file():
+        return
+    source = script.read_bytes()
+    imported = imported_at_top(source)
+    if imported is None:
+        return
+    bools = bool_flags(source)
+    for name, text in false.items():
+        if flag_name(name) in bools:
+            problem = f"{script} reads --{name} with type=bool, to which {text!r} is true"
+            hint = f"write action=argparse.BooleanOptionalAction there, --{name}/--no-{name} here"
+            raise InvalidInput(problem, hint)
+        if "fire" in imported and text == "false":
+            problem = f"{script} uses fire, which takes {name}=false for the word 'false'"
+            raise InvalidInput(problem, f"--{name} True,False")
+
+
+def _texts(value: Dimension | Value) -> list[str]:
+    if isinstance(value, Switch):
+        return []
+    if isinstance(value, Choice):
+        return value.texts
+    return [str(value.low)] if isinstance(value, Int) else [str(value)]
