@@ -289,6 +289,27 @@ def test_what_makes_no_sense_is_refused(
     assert not (tmp_path / "podium-home").exists()
 
 
+SWITCH = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("-a", "--amp", action="store_true")
+print("accuracy=0.5", parser.parse_args())
+"""
+CLICK = """
+import click
+click.command()(click.option("--amp/--no-amp")(lambda amp: print("accuracy=0.5")))()
+"""
+
+
+@pytest.mark.parametrize("script", [SWITCH, CLICK])
+def test_a_flag_without_a_value_is_proposed(
+    podium: Callable[..., Any], tmp_path: Path, script: str
+) -> None:
+    (tmp_path / "train.py").write_text(script)
+    said = podium("tune train.py --amp true,false --trials 1", code=1).err
+    assert "hint: --amp/ or --amp/--no-amp in place of --amp and its values" in said
+
+
 @pytest.mark.parametrize(("script", "warns"), [("print('accuracy=0.9')", True), (None, False)])
 def test_values_that_make_no_difference_get_a_warning(
     podium: Callable[..., Any], tmp_path: Path, script: str | None, warns: bool

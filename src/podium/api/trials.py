@@ -1,5 +1,6 @@
 """Trials as people read them: cells of a table, a line at each change."""
 
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +31,12 @@ _MOST_LOG = 8 << 20
 
 _MOST_EPOCHS = 10_000
 """Points of a trial's curve."""
+
+
+_SWITCH = re.compile(
+    r"argument (?:-\w/)?--([\w.-]+): ignored explicit argument|'--([\w.-]+)' does not take a value"
+)
+"""Errors of argparse and click about a flag that has no value."""
 
 
 class TrialReader:
@@ -123,6 +130,9 @@ class TrialReader:
         why, hint = (
             why_unavailable(experiment, printed, objective, ask) if unavailable else ([], "")
         )
+        if flag := _SWITCH.search(bad.message):
+            name = flag[1] or flag[2]
+            hint = f"--{name}/ or --{name}/--no-{name} in place of --{name} and its values"
         said = _account(bad, printed, why)
         whole = f"{logs.replace('TRIAL', bad.name)} prints its whole log"
         if best:
