@@ -85,6 +85,15 @@ def test_a_traceback_is_shown_by_the_users_own_lines(home: Path) -> None:
     assert not any("/lib/python3" in line or "frozen" in line for line in said)
 
 
+def test_the_error_of_an_attempt_before_is_not_shown(home: Path) -> None:
+    plain = 'Traceback (most recent call last):\n  File "/tmp/x/c.py", line 1, in f\n{}\n'
+    again = "exit code 1: it is tried again in 0 s\n"
+    with pytest.raises(Failed) as caught:
+        failed_run(home, plain.format("KeyError: 'old'") + again + CHAINED).end(1, stopped=False)
+    assert "old" not in caught.value.message
+    assert "socket.gaierror" in caught.value.message
+
+
 def test_a_failed_run_names_the_last_words_of_its_program(home: Path) -> None:
     run = failed_run(home, "")
     assert run.cause == ""

@@ -139,6 +139,9 @@ LOCK = "lock"
 """File in a run's directory that its process holds locked as long as it lives; it holds the
 process's id."""
 
+_TRACEBACK = "Traceback (most recent call last):"
+_LINKS = ("During handling of the above exception", "The above exception was the direct cause")
+
 LAST, LONGEST = 12, 400
 """Number of lines shown of a log that ends without an error, and number of characters of each."""
 
@@ -286,7 +289,7 @@ class RunRecord:
             failure = parse(_Failure, read_json(left), str(left))
             return _indented(failure.error.splitlines()), failure.fix
         end = last_lines(self.log(step), 20 * LAST)  # a traceback is long
-        return _indented(list(_without_libraries(end))[-LAST:]), {}
+        return _indented(list(_without_libraries(_of_last_attempt(end)))[-LAST:]), {}
 
     @property
     def cause(self) -> str:
@@ -618,6 +621,17 @@ def last_lines(log: Path, most: int) -> list[str]:
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - most * LONGEST))
         return file.read().decode(errors="replace").rstrip().splitlines()[-most:]
+
+
+def _of_last_attempt(lines: Sequence[str]) -> Sequence[str]:
+    """Return the lines from the last traceback on that follows from no other, where there are
+    several: those before it are of earlier attempts."""
+    begins, links = [], False
+    for at, line in enumerate(lines):
+        if line.startswith(_TRACEBACK) and not links:
+            begins.append(at)
+        links = line.startswith(_LINKS) or (links and not line)
+    return lines[begins[-1] :] if len(begins) > 1 else lines
 
 
 def _without_libraries(lines: Iterable[str]) -> Iterator[str]:
