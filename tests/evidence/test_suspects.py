@@ -5,6 +5,7 @@ import re
 import shlex
 import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from podium.data.preprocessing import TablePreprocessing
 from podium.data.schema import Column, InputDescription
 from podium.data.split import Split
 from podium.data.suspects import _find_answers, _near_duplicates
-from podium.data.values import twin_names
+from podium.data.values import broken_text, twin_names
 from podium.errors import InvalidInput
 from podium.steps.examples import _shown as shown_item
 from podium.steps.prepare_data import DataSettings, prepare_data
@@ -860,6 +861,49 @@ def test_classes_that_may_be_one_or_a_quantity_are_said(prepare: Prepare, tmp_pa
     frame().assign(label=[at % 30 for at in range(300)]).to_csv(tmp_path / "b.csv", index=False)
     said = prepare(f"table:{tmp_path / 'b.csv'}")[1]
     assert "the target label has 30 different whole numbers, so these are classes" in said
+
+
+@pytest.mark.parametrize("where", ["class", "category", "text", "header"])
+def test_text_of_another_encoding_is_named(where: str, prepare: Prepare, tmp_path: Path) -> None:
+    table = frame()
+    table["text"] = [f"word{at} in Köln" for at in range(300)]
+    table["city"] = table["city"].map({"Bonn": "München", "Kiel": "Köln"})
+    table["label"] = table["label"].map({"y": "Größe", "n": "Maß"})
+    broken = {"class": ["label"], "category": ["city"], "text": ["text"], "header": []}[where]
+    for name in broken:
+        table[name] = [text.encode().decode("cp1252") for text in table[name]]
+    if where == "header":
+        table = table.rename(columns={"d": "GrÃ¶ÃŸe"})
+    table.to_csv(tmp_path / "a.csv", index=False)
+    kind = "text" if where == "text" else "table"
+    options = {"text": "text"} if where == "text" else {"drop": ["text"]}
+    said = prepare(f"{kind}:{tmp_path / 'a.csv'}", **options)[1]
+    named = {
+        "class": "a class of label holds 'GrÃ¶ÃŸe', which is 'Größe' in UTF-8",
+        "category": "column city holds 'KÃ¶ln', which is 'Köln' in UTF-8",
+        "text": "column text holds 'KÃ¶ln', which is 'Köln' in UTF-8",
+        "header": "the name of a column holds 'GrÃ¶ÃŸe', which is 'Größe' in UTF-8",
+    }
+    assert named[where] in said
+    assert said.count("read as Latin-1") == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["CAFÉ”", "LA MAÇÃ’", "Å²", "Ångström", "São Paulo", "“À”…", "Ä–Ö", "ñ", "5 Â", "ÂÃ", "Ð²"],
+)
+def test_other_letters_are_no_broken_text(text: str) -> None:
+    assert not broken_text("", [text])
+
+
+@pytest.mark.parametrize(
+    "text", ["“quoted”", "naïve", "Łódź", "Привет", "東京", "l’été", "5 °C", "č"]
+)
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1"])
+def test_broken_text_is_told_with_what_it_was(text: str, encoding: str) -> None:
+    with suppress(UnicodeDecodeError):
+        said = broken_text("a word", ["fine", text.encode().decode(encoding)])
+        assert f"which is {text.split()[-1]!r} in UTF-8" in said
 
 
 def test_a_value_that_one_class_alone_has_is_an_answer(prepare: Prepare, tmp_path: Path) -> None:

@@ -731,6 +731,41 @@ def absent_names(names: Sequence[str], marks: Iterable[str] = ()) -> list[str]:
     return []
 
 
+_CP1252 = bytes(range(0x80, 0xA0)).decode("cp1252", "ignore")
+_HIGH = re.compile(rf"[\x80-\xff{_CP1252}]{{2,}}")
+_ENDS = "‘’“”–—…»²³"
+"""They come after a letter."""
+
+
+def broken_text(what: str, texts: Iterable[str | None]) -> str:
+    """Say which word is UTF-8 that was read as Latin-1, and what it was; nothing if none is.
+
+    Args:
+        what: ``a class of COLUMN``.
+    """
+    for text in filter(None, texts):
+        for word in text.split() if not text.isascii() else ():
+            if (meant := _HIGH.sub(_as_utf_8, word)) != word:
+                return (
+                    f"{what} holds {word!r}, which is {meant!r} in UTF-8 that was read as Latin-1: "
+                    "read it as UTF-8, or save it anew where it was right"
+                )
+    return ""
+
+
+def _as_utf_8(run: re.Match[str]) -> str:
+    """Return what some letters beyond ASCII were; as they are where that is no usual text."""
+    letters = run[0]
+    try:
+        codes = (each.encode("cp1252" if each in _CP1252 else "latin-1") for each in letters)
+        meant = b"".join(codes).decode()
+    except UnicodeDecodeError:
+        return letters
+    rare = any(0x180 <= ord(each) < 0x370 for each in meant)  # É” would be one
+    single = len(letters) == 2 and (letters[1] in _ENDS or ord(meant) >= 0x180)
+    return letters if rare or single else meant
+
+
 def twin_names(what: str, names: Sequence[str]) -> str:
     """Say that some names are probably one: P1 and p-1, 1 and 01 and 1.0; nothing where none are.
 

@@ -26,7 +26,7 @@ from podium.data.sources.known import DATASETS
 from podium.data.sources.source import Raw
 from podium.data.splits import Division, divide
 from podium.data.suspects import find_overlaps, suspicions
-from podium.data.values import absent_names, twin_names
+from podium.data.values import absent_names, broken_text, twin_names
 from podium.display.text import listed
 from podium.errors import InvalidInput
 from podium.files.documents import parse
@@ -287,6 +287,7 @@ def _report(
         f"the class {name!r} of {raw.target_name} may mean that none is known: if so, remove its items"
         for name in absent_names(raw.classes)
     ]
+    said.append(broken_text(f"a class of {raw.target_name}", raw.classes))
     said += suspicions(parts, raw, hashes, division.index)
     said.append(small_test_part(len(parts["test"]), counts["test"], raw.kind))
     for sentence in filter(None, said):

@@ -23,7 +23,16 @@ from podium.data.schema import DATES, NUMBERS, Array, Column, InputDescription
 from podium.data.sources.source import Raw, Source
 from podium.data.sources.tabular import ROWS, Survey, open_table
 from podium.data.suspects import UNIQUE
-from podium.data.values import AFTER, BEFORE, GROUPS, Guess, to_days, to_numbers, to_text
+from podium.data.values import (
+    AFTER,
+    BEFORE,
+    GROUPS,
+    Guess,
+    broken_text,
+    to_days,
+    to_numbers,
+    to_text,
+)
 from podium.display.text import plural
 from podium.errors import InvalidInput, suggestion
 
@@ -244,6 +253,8 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
                 name,
                 written("drop", name),
             )
+    if broken := broken_text("the name of a column", seen.file.columns):
+        _log.warning(broken)
     _warn_of_second_header([seen.guesses[name] for name in chosen])
     _warn_of_totals(seen, [*chosen, options.target])
     _warn_of_units([seen.guesses[name] for name in (*chosen, options.target)])
@@ -386,6 +397,8 @@ def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> N
     words += [f"{missing:,} missing values in the {train:,} training rows"] if missing else []
     summary.info("%s, %s rows: %s", seen.file.note, f"{seen.count:,}", ", ".join(words))
     for column in categories:
+        if broken := broken_text(f"column {column.name}", column.categories):
+            _log.warning(broken)
         different, present = len(column.categories) - 2, train - column.missing
         guess = seen.guesses[column.name]
         if different <= _MANY_CATEGORIES or guess.slashed:

@@ -17,7 +17,7 @@ from podium.data.rows import RowFile, Rows
 from podium.data.schema import InputDescription
 from podium.data.sources.source import Raw, Source
 from podium.data.sources.tabular import ROWS, Survey, open_table
-from podium.data.values import to_text
+from podium.data.values import broken_text, to_text
 from podium.errors import InvalidInput
 
 _log = logging.getLogger(__name__)
@@ -41,6 +41,9 @@ def _read(location: str, options: DataOptions, scratch: Path) -> Raw:
     known = (*options.roles.values(), column, *options.drop)
     if others := [name for name in file.columns if name not in known]:
         _log.warning("%s: %s alone is read, not %s", location, column, ", ".join(others))
+    first = next(iter(file)).columns[column]
+    if broken := broken_text(f"column {column}", to_text(first, ("",)).to_pylist()):
+        _log.warning(broken)
     keys = np.concatenate([_hash_sentences(rows, column) for rows in file])
     raw = seen.unfitted(location, options, keys)
     return replace(raw, fit=lambda train: _fit(raw, seen, column, options, train, scratch))
