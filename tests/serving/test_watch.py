@@ -191,6 +191,46 @@ def test_a_shift_is_found_where_it_is(churn: Model, typed: Typed) -> None:
     assert verdicts["plan"]["ks"] is None
 
 
+@pytest.fixture
+def dated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """A model whose rows of 2025 have a date, and the rows of other days."""
+    monkeypatch.setenv("PODIUM_STORAGE", str(tmp_path / "store"))
+
+    def rows(first: str, days: int, missing: int = 0) -> Path:
+        people = customers(1000, days)
+        for at, row in enumerate(people):
+            day = np.datetime64(first) + np.timedelta64(at * days // 1000, "D")
+            row["joined"] = "" if at < missing else str(day)
+        return write_csv(tmp_path / f"{first}.csv", people, ("age", "joined", "left"))
+
+    file = rows("2025-01-01", 360)
+    prepare_data(DataSettings(dataset=f"table:{file}", target="left"), tmp_path / "dated")
+    (tmp_path / "v1").mkdir()
+    (tmp_path / "v1/model.onnx").write_bytes(leaver(artifact.describe(tmp_path / "dated").classes))
+    model = open_registry().model("churn")
+    ModelSource(uri=str(tmp_path / "v1"), data=str(tmp_path / "dated")).upload(model, "v1")
+    model.set_champion("v1", {}, expect=None)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("first", "days", "missing", "verdict"),
+    [
+        ("2026-01-02", 30, 0, "later"),
+        ("2025-10-01", 180, 0, "later"),
+        ("2024-01-01", 360, 0, "drift"),
+        ("2026-01-03", 30, 600, "drift"),
+        ("2025-01-01", 360, 0, "same"),
+    ],
+)
+def test_a_date_that_went_on_is_no_drift(
+    dated: Callable[..., Path], typed: Typed, first: str, days: int, missing: int, verdict: str
+) -> None:
+    code, said = told(typed, "--data", str(dated(first, days, missing)), "--fail-over", "0.2")
+    assert {shift["name"]: shift["verdict"] for shift in said["shifts"]}["joined"] == verdict
+    assert code == (3 if verdict == "drift" else 0)
+
+
 def test_few_items_are_never_drift(churn: Model, typed: Typed) -> None:
     with serving("churn", "--watch") as server:
         ask(server, customers(40, 17, older=30))

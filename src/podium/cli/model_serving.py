@@ -219,8 +219,8 @@ def _drift(
 
     Without VERSION it is the champion. Current inputs come from running servers, or from a file or
     folder of recent items. Predictions are compared with those of the test part. With --fail-over
-    the exit code is 3 if something drifted, so that a schedule can train anew; too few items never
-    count as drift.
+    the exit code is 3 if something drifted, so that a schedule can train anew; too few items, and
+    dates that are only later, never count as drift.
 
     \b
     Examples:
@@ -229,7 +229,7 @@ def _drift(
       podium models drift churn --metrics http://churn:8080/metrics --since last-look.json
     """
     from podium.files.documents import load_json, parse, write_file
-    from podium.models.drift import Seen, shifts
+    from podium.models.drift import Seen, dates_of, shifts
 
     if bool(urls) == bool(data):
         raise InvalidInput(
@@ -245,7 +245,7 @@ def _drift(
         if since and since.exists():
             before = parse(dict[str, str], load_json(since.read_bytes(), str(since)), str(since))
         seen = Seen.in_data(version, data) if data else Seen.by_servers(version, pages, before)
-        found = shifts(version.opened.profile, seen.counts)  # type: ignore[arg-type]
+        found = shifts(version.opened.profile, seen.counts, dates_of(version))  # type: ignore[arg-type]
     limit = fail_over or _USUAL
     if since and seen.items >= least:
         write_file(since, json.dumps(pages))
@@ -289,7 +289,7 @@ def _fetch(url: str, token: str | None) -> str:
 def _view(
     version: "Version", seen: "Seen", found: "list[Shift]", limit: float, least: int
 ) -> Styled:
-    marks = {"drift": "Failed", "same": "Succeeded", "too few": "Waiting"}
+    marks = {"drift": "Failed", "later": "Running", "same": "Succeeded", "too few": "Waiting"}
     rows = [
         Row(
             phase=marks[verdict := shift.verdict(limit, least)],

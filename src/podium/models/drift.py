@@ -2,7 +2,7 @@
 its training part."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +11,11 @@ from scipy.special import chdtri
 
 from podium.data.profile import Bins, Counts, Profile, Watch
 from podium.data.rows import Problem
+from podium.data.schema import DATES
 from podium.errors import InvalidInput, NotFound
-from podium.models.document import command
+from podium.models.document import beside, command
 from podium.models.version import Version
-from podium.prediction import PROFILE
+from podium.prediction import PREPROCESSING, PROFILE
 from podium.system.exposition import read_samples
 
 _LEAST = 200
@@ -22,6 +23,10 @@ _LEAST = 200
 
 _RARE = 0.001
 """Probability of a PSI by chance alone, of items like those of the training part."""
+
+
+_EARLIER = 0.05
+"""Share of the items by which no later bin may be less, nor the missing more, where time went on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +57,11 @@ class Shift:
     share: tuple[float, float]
     """Share of that bin in training and now."""
 
+    is_later: bool = False
+    """Whether it is a date and what has changed is only that time went on."""
+
     def verdict(self, limit: float, least: int = _LEAST) -> str:
-        """Return ``too few``, ``drift`` or ``same``.
+        """Return ``too few``, ``drift``, ``later`` or ``same``.
 
         Args:
             limit: PSI above which it is drift, if chance does not reach it.
@@ -61,7 +69,8 @@ class Shift:
         """
         if self.items < least:
             return "too few"
-        return "drift" if self.psi > max(limit, self.chance) else "same"
+        changed = "later" if self.is_later else "drift"
+        return changed if self.psi > max(limit, self.chance) else "same"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,14 +167,31 @@ def _require_profile(version: Version) -> Profile:
     return profile
 
 
-def shifts(profile: Profile, counts: Counts) -> list[Shift]:
+def dates_of(version: Version) -> set[str]:
+    """Return the columns of a version's table that hold dates."""
+    fitted = beside(version, PREPROCESSING).get("columns", ())
+    return {
+        str(column.get("name"))
+        for column in fitted
+        if isinstance(column, dict) and column.get("type") in DATES
+    }
+
+
+def shifts(profile: Profile, counts: Counts, dates: Collection[str] = ()) -> list[Shift]:
     """Compare counts with the training part, predictions first, then the inputs that changed
-    most."""
-    found = [_shift(of, bins, counts[of, bins.name]) for (of, _), bins in profile.bins().items()]
+    most.
+
+    Args:
+        dates: Inputs that time alone makes larger.
+    """
+    found = [
+        _shift(of, bins, counts[of, bins.name], of == "input" and bins.name in dates)
+        for (of, _), bins in profile.bins().items()
+    ]
     return sorted(found, key=lambda shift: (shift.of == "input", -shift.psi))
 
 
-def _shift(of: str, bins: Bins, counts: NDArray[np.int64]) -> Shift:
+def _shift(of: str, bins: Bins, counts: NDArray[np.int64], is_date: bool) -> Shift:
     trained = np.array(bins.counts)
     used = (trained + counts) > 0
     here, there = (((array[used] + 0.5) / (array[used] + 0.5).sum()) for array in (counts, trained))
@@ -176,6 +202,10 @@ def _shift(of: str, bins: Bins, counts: NDArray[np.int64]) -> Shift:
     at = int(np.abs(now - before).argmax())
     # What is missing has no place among the numbers.
     ladder = [array[:-1].cumsum() / max(1, array[:-1].sum()) for array in (counts, trained)]
+    more = now - before
+    # A missing date counts as the median, which comes before what is less than it was.
+    newest = more[(more > _EARLIER).argmax() : -1]
+    only_later = more[-1] <= _EARLIER and (newest >= -_EARLIER).all()
     return Shift(
         of=of,
         name=bins.name,
@@ -185,6 +215,7 @@ def _shift(of: str, bins: Bins, counts: NDArray[np.int64]) -> Shift:
         ks=float(np.abs(ladder[0] - ladder[1]).max()) if bins.ordered else None,
         bin=bins.labels[at],
         share=(float(before[at]), float(now[at])),
+        is_later=is_date and bool(only_later),
     )
 
 
