@@ -176,6 +176,17 @@ def test_a_damaged_record_hides_no_other_run(home: Path, podium: Callable[..., R
     assert "run.json" in failed.message
 
 
+def test_a_record_that_cannot_be_opened_hides_no_other(
+    home: Path, podium: Callable[..., Result]
+) -> None:
+    for refused in ("runs/20260101-010101-aaaa/run.json", "cluster/experiments/old/object.json"):
+        (home / refused).unlink(missing_ok=True)
+        (home / refused).mkdir(parents=True)  # refused as a file of another user's is
+    listed = podium("list", "--json")
+    assert [row["run"] for row in json.loads(listed.stdout)] == ["20260110-010101-bbbb"]
+    assert "warning: sweeps are not listed: " in listed.stderr
+
+
 def test_what_a_step_printed_can_be_read_again(podium: Callable[..., Result]) -> None:
     assert podium("logs", "latest", "prepare-data").stdout == "prepared with 0.5\n"
     assert podium("logs", "latest").stdout == "== prepare-data\nprepared with 0.5\n"

@@ -192,6 +192,26 @@ def test_what_is_not_there_is_said(models: None, visitor: httpx.Client) -> None:
         assert "Not found" in answer.text
 
 
+def test_what_this_machine_refuses_is_said(home: Path, visitor: httpx.Client) -> None:
+    for place in ("runs/mine", "cluster/experiments/parabola"):
+        (home / place / "run.json").mkdir(parents=True)
+        (home / place / "object.json").mkdir()
+    answers = {
+        path: visitor.get(path) for path in ("/?new", "/runs", "/runs/mine", "/sweeps/parabola")
+    }
+    said = {path: (answer.status_code, "Is a directory" in answer.text) for path, answer in answers.items()}  # fmt: skip
+    assert said == {
+        "/?new": (200, True),
+        "/runs": (200, False),
+        "/runs/mine": (500, True),
+        "/sweeps/parabola": (500, True),
+    }
+    posted = visitor.post("/runs/mine/stop", headers=HEADERS, json={})
+    assert (posted.status_code, "Is a directory" in posted.json()["error"]) == (500, True)
+    with visitor.stream("GET", "/runs/mine", headers={"Accept": "text/event-stream"}) as answer:
+        assert not list(answer.iter_lines()), "the stream ends, and the browser asks again"
+
+
 def test_a_sweep_shows_its_leaderboard_and_figures(
     visitor: httpx.Client, experiment: Callable[..., dict[str, Any]]
 ) -> None:

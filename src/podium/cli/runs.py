@@ -28,7 +28,7 @@ from podium.cli.run import FREE, FROM, run_to_end
 from podium.display.tables import Row, fold, screen_width, table
 from podium.display.terminal import Styled, doing, echo, echo_json, output, styled
 from podium.display.text import cut, duration, harmless, size, when
-from podium.errors import InvalidInput, NotFound, PodiumError
+from podium.errors import InvalidInput, NotFound, PodiumError, of_this_machine
 from podium.kfp.parameters import pairs
 from podium.system.settings import STORAGE
 
@@ -101,14 +101,15 @@ def _list(
 
 
 def _sweeps() -> list[dict[str, Any]]:
-    """Return the sweeps of this machine's local cluster; of none if a file of it is damaged, which
-    hides no run."""
+    """Return the sweeps of this machine's local cluster; of none if a file of it is damaged or
+    cannot be opened, which hides no run."""
     from podium.api.sweep_list import list_sweeps
 
     try:
         return list_sweeps()
-    except PodiumError as error:
-        echo(f"warning: sweeps are not listed: {error.message}", err=True)
+    except (PodiumError, OSError) as error:
+        why, _, _ = str(of_this_machine(error) or error).partition("\n")
+        echo(f"warning: sweeps are not listed: {why}", err=True)
         return []
 
 

@@ -562,7 +562,7 @@ def failure_file(directory: Path, step: str) -> Path:
 def records_below(directory: Path, *, newest_first: bool = False) -> Iterator[RunRecord]:
     """Yield the record of every run below a directory that can be read."""
     for path in sorted(directory.glob("*/run.json"), reverse=newest_first):
-        with suppress(InvalidInput, NotFound):
+        with suppress(InvalidInput, NotFound, OSError):  # damaged, or another user's
             yield RunRecord.read(path.parent)
 
 

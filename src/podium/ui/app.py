@@ -28,7 +28,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
-from podium.errors import InvalidInput, NotFound, PodiumError
+from podium.errors import InvalidInput, NotFound, PodiumError, of_this_machine
 from podium.files.documents import load_json
 from podium.reports.page import embedded, plotly
 from podium.serving.raw import predict_raw, read_raw
@@ -211,6 +211,9 @@ class Pages:
                     response = await answer(request)
                 except PodiumError as error:
                     response = _trouble(request, error)
+                except OSError as error:  # a full disk, a file of another user's
+                    refused = of_this_machine(error) or PodiumError(str(error))
+                    response = _trouble(request, refused)
                 except ClientDisconnect:
                     response = Response(status_code=GONE)
             for name, value in _HEADERS.items():
@@ -285,7 +288,7 @@ async def _changes(look: Callable[[], Awaitable[_Look]], pause: float) -> AsyncI
     while True:
         try:
             seen = await look()
-        except PodiumError:  # it was removed, or is away: the browser asks again
+        except (PodiumError, OSError):  # it was removed, or is away: the browser asks again
             return
         view, now = seen.view, seen.html
         changed = {

@@ -16,7 +16,7 @@ from podium.api.launched import Session
 from podium.api.sweep_list import sweep_rows
 from podium.api.sweep_report import write_report
 from podium.display.text import harmless
-from podium.errors import NotFound, PodiumError
+from podium.errors import NotFound, PodiumError, of_this_machine
 from podium.kfp.runs import ServerRun, ServerRuns
 from podium.manifests.labels import EXPERIMENT
 from podium.models import Model, Version
@@ -97,8 +97,8 @@ def _overview(sources: Sources, request: Request) -> View:
         shown[kind] = []
         try:
             shown[kind] = read(sources)
-        except PodiumError as error:
-            troubles.append(str(error))
+        except (PodiumError, OSError) as error:
+            troubles.append(str(of_this_machine(error) or error))
     rows = [*shown["runs"], *shown["sweeps"], *shown["jobs"]]
     return View(
         template="overview.html.jinja",
