@@ -1,3 +1,4 @@
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,22 @@ def test_arrays_that_fit_nothing_are_refused(
     with pytest.raises(InvalidInput, match=message):
         prepare(tmp_path, **options)
     assert [path.name for path in tmp_path.iterdir()] == ["made.npz"]
+
+
+@pytest.mark.parametrize("packing", ["encrypted", "lzma", "bzip2"])
+def test_no_packing_fails_without_the_files_name(tmp_path: Path, packing: str) -> None:
+    kinds = {"encrypted": zipfile.ZIP_STORED, "lzma": zipfile.ZIP_LZMA, "bzip2": zipfile.ZIP_BZIP2}
+    with zipfile.ZipFile(tmp_path / "made.npz", "w", kinds[packing]) as archive:
+        archive.writestr("x.npy", bytes(9000))
+    data = bytearray((tmp_path / "made.npz").read_bytes())
+    if packing == "encrypted":
+        data[6] |= 1  # what says so, in the entry and in the directory
+        data[data.index(b"PK\x01\x02") + 8] |= 1
+    else:
+        data[50:60] = bytes(10)
+    (tmp_path / "made.npz").write_bytes(data)
+    with pytest.raises(Damaged, match=r"made\.npz is not an \.npz file, or damaged"):
+        prepare(tmp_path)
 
 
 def test_a_damaged_or_missing_file_is_named(tmp_path: Path) -> None:

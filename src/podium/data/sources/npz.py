@@ -2,7 +2,6 @@
 memory."""
 
 import zipfile
-import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -154,7 +153,11 @@ def _unpack(archive: Path, location: str, target: Path) -> list[Path]:
                         "letters, digits and _",
                     )
             return [Path(packed.extract(name, target)) for name in names]
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except (InvalidInput, MemoryError):
+        raise
+    except Exception as error:  # each packing has its own
+        if isinstance(error, OSError) and error.errno:  # a full disk
+            raise
         raise Damaged(
             f"{location} is not an .npz file, or damaged: {error}", "write it again: numpy.savez"
         ) from error
