@@ -7,7 +7,7 @@ import pytest
 
 from podium.doctor import Reader, examine_log
 from podium.metrics import read_text
-from podium.metrics.libraries import printed_by
+from podium.metrics.libraries import library_of, printed_by
 
 PRINTED = {
     "XGBoost": (
@@ -120,3 +120,28 @@ def test_a_bar_with_a_metric_of_batches_is_not_meant() -> None:
     assert library.meant("accuracy", ["val_acc", "acc"]) == "val_acc"
     assert library.meant("accuracy", ["acc", "val_loss"]) == "acc"
     assert library.meant("acc", ["acc", "val_acc"]) == "acc"
+
+
+@pytest.mark.parametrize(
+    ("key", "metric", "line", "stages"),
+    [
+        ("words", "loss", "epoch 3: train loss 0.5, val loss 0.4", "`train loss`, `val loss`"),
+        ("words", "loss", "train loss: 0.5 - val loss: 0.4", "`train loss`, `val loss`"),
+        ("words", "accuracy", "class 0 accuracy 0.5, class 1 accuracy 0.6", "`class 0 accuracy`"),
+        ("colon", "accuracy", "Test accuracy: 0.5, accuracy: 0.6", ""),
+        (
+            "json",
+            "loss",
+            "{'train': {'loss': 0.5}, 'val': {'loss': 0.4}}",
+            "`train loss`, `val loss`",
+        ),
+        ("json", "loss", "{'train': {'loss': null}, 'val': {'loss': 0.4}}", ""),
+        ("words", "loss", "train 1 loss 0.5", ""),
+    ],
+)
+def test_stages_that_a_format_merges_are_told(
+    key: str, metric: str, line: str, stages: str
+) -> None:
+    reader = Reader(objective=metric, kind="minimize", formats=library_of(key).patterns)
+    found = [each.what for each in examine_log([line, line], reader, "log").findings]
+    assert any(stages in what and "are all read as" in what for what in found) is bool(stages)

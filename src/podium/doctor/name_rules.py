@@ -13,6 +13,7 @@ from typing import NamedTuple
 from podium.display.text import listed
 from podium.doctor.reading import COLOR, Line, Log
 from podium.manifests.rules import Rules, Violation
+from podium.metrics import DEFAULT_FORMAT, STRICT_FORMAT
 from podium.metrics.libraries import COLON
 
 NAME_RULES = Rules[Log]()
@@ -228,10 +229,11 @@ def _impossible_name(log: Log) -> Iterator[Violation]:
 )
 def _several_stages_under_one_name(log: Log) -> Iterator[Violation]:
     for name in log.reader.names:
-        stage = rf"(?:\b({_STAGES})[ /.:]+)?(?<![\w|-]){re.escape(name)}\s*="
+        stage = rf"(?:\b({_STAGES})[ /.:'\"{{]+)?{_metric(log, name)}"
         stages: dict[str, Line] = {}
         for line in log.reporting(name):
-            for match in re.finditer(stage, line.text, re.IGNORECASE):
+            found = list(re.finditer(stage, line.text, re.IGNORECASE))
+            for match in found if _are_read(log, line, name, len(found)) else ():
                 stages.setdefault((match[1] or "").lower(), line)
         first = "train"
         if len(stages) < 2 and (stages := _parts(log, name)):
@@ -243,10 +245,24 @@ def _several_stages_under_one_name(log: Log) -> Iterator[Violation]:
             yield Violation(f"{shown} are all read as {name}", where, hint)
 
 
+def _metric(log: Log, name: str) -> str:
+    """Return a pattern of a metric's name and of what stands before its value."""
+    own = {*log.reader.formats} - {DEFAULT_FORMAT, STRICT_FORMAT}
+    sign = r"(?:['\"]?\s*[=:|]|\s+(?=[+-]?\d))" if own else r"\s*="
+    return rf"(?<![\w|-]){re.escape(name)}{sign}"
+
+
+def _are_read(log: Log, line: Line, name: str, found: int) -> bool:
+    """Return whether what was found on a line is read as a metric: a format of one's own may know
+    longer names, such as ``Test accuracy``."""
+    own = {*log.reader.formats} - {DEFAULT_FORMAT, STRICT_FORMAT}
+    return not own or found == sum(reading.name == name for reading in line.readings)
+
+
 def _parts(log: Log, name: str) -> dict[str, Line]:
     """Return the parts of the data or of the work that a metric was reported for, and a line of
     each: `class 0`, `top 5`, `fold 1`, or the words before several readings of one line."""
-    metric = rf"(?<![\w|-]){re.escape(name)}\s*="
+    metric = _metric(log, name)
     part = re.compile(
         r"\b(class|label|domain|top)(?:[\s_=#@:-]{0,2}(?=\d)|[\s=:]{1,2}['\"]?(?=[a-z]))"
         rf"([\w-]++)['\"]?(?:\s*\([^()]*\))?[^\w=]*{metric}",
@@ -256,6 +272,8 @@ def _parts(log: Log, name: str) -> dict[str, Line]:
     reading = re.compile(rf"(?:\b([A-Za-z]+)\W{{1,3}})?{metric}\s*([^\s,;|)]*)")
     kinds: dict[str, dict[str, Line]] = {}
     for line in log.reporting(name):
+        if not _are_read(log, line, name, len(reading.findall(line.text))):
+            continue
         for text in re.split(r"[\r\b]", line.text):  # a progress bar's states
             if not (values := reading.findall(text)):
                 continue
