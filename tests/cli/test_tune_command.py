@@ -279,6 +279,9 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
         ("tune nothing.py --lr 1..2", "there is no script nothing.py"),
         ("tune nothing.py --lr 1..2", "in a shell podium tune --lr 1e-4..1e-1 -- python train.py"),
         ("tune train.py --lr 1..2 --cluster kubernetes://team", "name a storage: s3://"),
+        ("tune train.py --lr 1..1e-4", "--lr 1..1e-4: `low < high` must hold"),
+        ("tune train.py --depth 8..1", "--depth 8..1: `low <= high` must hold"),
+        ("doctor train.py", "hint: podium doctor -- python train.py"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -145,3 +145,32 @@ def test_stages_that_a_format_merges_are_told(
     reader = Reader(objective=metric, kind="minimize", formats=library_of(key).patterns)
     found = [each.what for each in examine_log([line, line], reader, "log").findings]
     assert any(stages in what and "are all read as" in what for what in found) is bool(stages)
+
+
+@pytest.mark.parametrize(
+    ("metric", "line", "asked"),
+    [
+        (
+            "loss",
+            "INFO epoch 0 - val_loss: 0.5 - val_acc: 90%",
+            "--prints colon --objective val_loss",
+        ),
+        (
+            "accuracy",
+            "train_accuracy: 93.1, test_accuracy: 94.5",
+            "colon --objective test_accuracy",
+        ),
+        ("accuracy", '{"step": 3, "val_accuracy": 0.9}', "json --objective val_accuracy"),
+        ("accuracy", "test accuracy is 0.9", "--prints words --objective accuracy"),
+        ("accuracy", "Test accuracy: 0.9", "--prints colon --objective 'Test accuracy'"),
+    ],
+)
+def test_a_print_of_ones_own_is_proposed_as_it_is(metric: str, line: str, asked: str) -> None:
+    reader = Reader(objective=metric, kind="maximize")
+    [found] = [
+        each
+        for each in examine_log([line], reader, "log").findings
+        if each.rule == "printed-another-way"
+    ]
+    assert asked in (found.hint or "")
+    assert "spec.metricsCollectorSpec" in (found.hint or "")

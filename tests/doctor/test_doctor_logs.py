@@ -87,7 +87,8 @@ def test_a_near_miss_fails_and_is_explained(rule: str, line: str) -> None:
     found = examine("start", line)
     assert found[rule].level == "fail"
     assert found[rule].where == "line 2"
-    assert set(found) == {rule, "objective-missing"}, "one explanation is enough"
+    explained = set(found) - {"printed-another-way"}  # a remedy
+    assert explained == {rule, "objective-missing"}, "one explanation is enough"
 
 
 def test_a_batch_value_is_ignored_where_the_metric_is_reported() -> None:

@@ -303,11 +303,13 @@ def from_text(name: str, text: str) -> Any:
     if match := _RANGE.fullmatch(text):
         scale, *given = match.groups()
         low, high, step = (None if number is None else read_value(number) for number in given)
-        if isinstance(low, int) and isinstance(high, int) and isinstance(step, int | None):
-            return Int(low, high, step or 1, log=scale == "log")
-        return Float(
-            float(low or 0), float(high or 0), None if scale is None else scale == "log", step
-        )
+        try:
+            if isinstance(low, int) and isinstance(high, int) and isinstance(step, int | None):
+                return Int(low, high, step or 1, log=scale == "log")
+            log_scale = None if scale is None else scale == "log"
+            return Float(float(low or 0), float(high or 0), log_scale, step)
+        except InvalidInput as error:
+            raise InvalidInput(f"--{name} {text}: {error.message}", error.hint) from None
     if ".." in text and "/" not in text:
         other, _, rest = text.rpartition("=")
         if other and _RANGE.fullmatch(rest):

@@ -126,6 +126,11 @@ def _examine_file(file: str, reading: dict[str, Any]) -> tuple[list[Report], lis
                     f"there is no {file}", "give the path of event files or of their directory"
                 )
             return [examine_events(Path(file), reader, file)], []
+    if file.endswith((".py", ".sh")):
+        raise InvalidInput(
+            f"{file} is no log",
+            f"podium doctor -- {'python' if file.endswith('.py') else 'sh'} {shlex.quote(file)}",
+        )
     lines = _read_lines(file)
     if _is_manifest(file, lines):
         from podium.doctor.manifest import KINDS, documents, examine_manifest, with_templates

@@ -6,15 +6,16 @@ A near miss matters only while the metric is not reported at all: printing a bat
 
 import difflib
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from podium.display.text import listed
-from podium.doctor.reading import COLOR, Line, Log
+from podium.doctor.reading import COLOR, Line, Log, read_as
 from podium.manifests.rules import Rules, Violation
 from podium.metrics import DEFAULT_FORMAT, STRICT_FORMAT
-from podium.metrics.libraries import COLON
+from podium.metrics.libraries import BY_HAND, COLON, is_short_for
 
 NAME_RULES = Rules[Log]()
 rule = NAME_RULES.rule
@@ -111,6 +112,22 @@ def _library_has_its_own_format(log: Log) -> Iterator[Violation]:
             hint = log.reader.how(library, library.meant(wanted, names))
             what = f"{library.name} prints {', '.join(names)} in a form of its own"
             yield Violation(what, line_numbers([line]), hint)
+
+
+@rule("note", "A metricsFormat of the Experiment's own reads it as it is printed.")
+def _printed_another_way(log: Log) -> Iterator[Violation]:
+    wanted = log.reader.objective
+    for library in BY_HAND if wanted in log.silent() and not log.libraries else ():
+        found = {name: line for line in log.lines for name, _ in read_as(library, line.text)}
+        names = [name for name in found if is_short_for(name, wanted) and name not in log.seen]
+        if names and not log.reader.formats:
+            metric = library.meant(wanted, names)
+            sweep = f"podium tune --prints {library.key} --objective {shlex.quote(metric)}"
+            hint = f"{sweep}, or {log.reader.how(library, metric)}"
+            yield Violation(
+                f"{metric} is printed in another form", line_numbers([found[metric]]), hint
+            )
+            return
 
 
 @rule(

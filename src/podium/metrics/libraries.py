@@ -19,7 +19,7 @@ _HELD_OUT = re.compile(r"(?i)(val|test|eval|dev)")
 """Beginning of the name of what is measured on other data than the training's."""
 
 
-def _is_short_for(name: str, wanted: str) -> bool:
+def is_short_for(name: str, wanted: str) -> bool:
     """Return whether a name holds the wanted one or a short form of it, as val_acc has of
     accuracy."""
     name, wanted = name.lower(), wanted.lower()
@@ -52,7 +52,7 @@ class Library:
         measured = [name for name in printed if not self.training.fullmatch(name)] or list(printed)
         if wanted in measured:
             return wanted
-        near = [name for name in measured if _is_short_for(name, wanted)]
+        near = [name for name in measured if is_short_for(name, wanted)]
         near = near or get_close_matches(wanted, measured, 1, 0.5) or measured
         return sorted(near, key=lambda name: bool(_HELD_OUT.match(name)))[-1]
 
