@@ -133,8 +133,9 @@ def test_items_of_one_time_stay_together() -> None:
 
 def test_items_of_a_single_time_are_refused_in_words() -> None:
     raw = raw_of(np.arange(60) % 2, times=np.full(60, 5.0))
-    with pytest.raises(InvalidInput, match="the validation part has no item"):
+    with pytest.raises(InvalidInput, match="the validation part has no item") as error:
         divide(raw, DataOptions(time="day"))
+    assert error.value.hint.endswith("by day, and 1 different time: items of one time share a part")
 
 
 def test_a_limit_by_time_leaves_out_the_oldest() -> None:

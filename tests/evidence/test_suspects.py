@@ -138,6 +138,17 @@ def test_days_before_months_are_dates(prepare: Prepare, tmp_path: Path) -> None:
     )
 
 
+def test_items_that_come_again_may_do_so_in_time(prepare: Prepare, tmp_path: Path) -> None:
+    draw = np.random.default_rng(5)
+    table = pd.DataFrame(draw.integers(0, 3, (400, 3)), columns=[*"abc"])
+    table["year"], table["label"] = np.repeat(range(2016, 2026), 40), draw.choice(["y", "n"], 400)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(InvalidInput, match=r"^but for year and the target, \d+ of the ") as error:
+        prepare(f"table:{tmp_path / 'a.csv'}", time="year")
+    assert "come again as time goes on, accept them: allow_duplicates=true" in error.value.hint
+    prepare(f"table:{tmp_path / 'a.csv'}", time="year", allow_duplicates=True)
+
+
 def test_times_in_the_order_of_the_classes_are_the_answer(prepare: Prepare, tmp_path: Path) -> None:
     table = frame(600).sort_values("label")
     table["asked"] = pd.date_range("2025-03-01", periods=600, freq="h").astype(str)

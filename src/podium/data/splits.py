@@ -92,8 +92,11 @@ def divide(raw: Raw, options: DataOptions, *, limit: int | None = None) -> Divis
     index["train"] = rest
     for part, positions in index.items():
         if not len(positions):
+            times = 0 if raw.times is None else len(np.unique(raw.times))
+            few = f", and {plural(times, 'different time')}: items of one time share a part"
             raise InvalidInput(
-                f"the {part} part has no item", f"{len(raw.items)} items, divided {method.how}"
+                f"the {part} part has no item",
+                f"{len(raw.items)} items, divided {method.how}{few if times else ''}",
             )
     if not options.allow_duplicates:
         _check_groups(raw, index, options.group)

@@ -162,7 +162,8 @@ def prepare(
         }
         hashes = {part: items.hashes() for part, items in parts.items()}
         accepted = options.allow_duplicates or raw.published
-        _check_overlaps(parts, hashes, accepted=accepted, by_hash=division.by_hash)
+        time = (options.time or "time") if raw.times is not None else ""
+        _check_overlaps(parts, hashes, accepted=accepted, by_hash=division.by_hash, time=time)
         _report(parts, raw, division, hashes)
         return artifact_files.write(
             target,
@@ -210,15 +211,26 @@ def _check_overlaps(
     *,
     accepted: bool,
     by_hash: bool,
+    time: str = "",
 ) -> None:
     """Refuse items in two parts, or report them: where parts follow from hashes, these became equal
-    as inputs only."""
+    as inputs only.
+
+    Args:
+        time: Column that divides them; empty for none.
+    """
     overlaps = find_overlaps(parts, hashes)
     if overlaps and not (accepted or by_hash):
+        accept = written("allow_duplicates", True)
+        if time:
+            raise InvalidInput(
+                f"but for {time} and the target, {'; '.join(overlaps)}",
+                f"if such items come again as time goes on, accept them: {accept}; if they are copies, "
+                "remove them, or keep them together by a group",
+            )
         raise InvalidInput(
             "; ".join(overlaps),
-            "remove the duplicates, keep them together by a group, "
-            f"or accept them: {written('allow_duplicates', True)}",
+            f"remove the duplicates, keep them together by a group, or accept them: {accept}",
         )
     for overlap in overlaps:
         log.warning("%s", overlap if accepted else f"as inputs, {overlap}")
