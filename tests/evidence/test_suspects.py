@@ -149,6 +149,51 @@ def test_items_that_come_again_may_do_so_in_time(prepare: Prepare, tmp_path: Pat
     prepare(f"table:{tmp_path / 'a.csv'}", time="year", allow_duplicates=True)
 
 
+@pytest.mark.parametrize("kind", ["bins", "above", "level"])
+def test_ranges_of_the_target_are_named(kind: str, prepare: Prepare, tmp_path: Path) -> None:
+    table = frame(600)
+    table["label"] = np.random.default_rng(6).normal(size=600)
+    ranks = table["label"].rank()
+    made = {"bins": pd.qcut(ranks, 9).astype(str), "above": ranks > 250, "level": ranks // 150}
+    table["made"] = made[kind]
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert "column made divides label into ranges that do not overlap, so it is probably made of it: unless it is known when the model is used, leave it out: drop=[made]" in said  # fmt: skip
+
+
+def test_ties_of_a_sorted_file_divide_no_target(prepare: Prepare, tmp_path: Path) -> None:
+    table, draw = frame(5000), np.random.default_rng(7)
+    table["label"] = draw.integers(1, 6, 5000) + 0.5
+    table.sort_values("city").to_csv(tmp_path / "a.csv", index=False)
+    assert "divides" not in prepare(f"table:{tmp_path / 'a.csv'}", kind="regression")[1]
+
+
+@pytest.mark.parametrize("step", [-2, -1, 0, 1, 2])
+def test_what_a_series_has_later_is_named(step: int, prepare: Prepare, tmp_path: Path) -> None:
+    draw = np.random.default_rng(8)
+    table = frame(400).drop(columns="city")
+    table["label"] = draw.normal(size=400).cumsum().round(3)
+    table["day"] = pd.date_range("2025-01-01", periods=400).astype(str)
+    table["other"] = table["label"].shift(step).fillna(0) if step else draw.normal(size=400)
+    table.sample(frac=1, random_state=1).to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}", time="day")[1]
+    sentence = f"column other is the label {-step} {'row' if step == -1 else 'rows'} later"
+    assert (sentence in said) == (step < 0)
+    assert ("drop=[other]" in said) == (step < 0)
+
+
+def test_sentences_of_two_classes_are_counted(prepare: Prepare, tmp_path: Path) -> None:
+    draw = np.random.default_rng(9)
+    words = [" ".join(draw.choice([*"abcdefghij"], 8)) for _ in range(300)]
+    table = pd.DataFrame({"text": words, "label": ["y", "n"] * 150})
+    table.to_csv(tmp_path / "a.csv", index=False)
+    assert "more than one class" not in prepare(f"text:{tmp_path / 'a.csv'}")[1]
+    table.loc[1:40:2, "text"] = [f"{text}!" for text in table["text"][0:40:2]]
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"text:{tmp_path / 'a.csv'}")[1]
+    assert "40 of 300 sentences are there with more than one class, for example items 1 and 2" in said  # fmt: skip
+
+
 def test_times_in_the_order_of_the_classes_are_the_answer(prepare: Prepare, tmp_path: Path) -> None:
     table = frame(600).sort_values("label")
     table["asked"] = pd.date_range("2025-03-01", periods=600, freq="h").astype(str)

@@ -119,11 +119,20 @@ fewer, and pages look alike."""
 _WIDEST = 1000
 """Numbers of an item of an array that are looked at one by one; more are pixels."""
 
+_FEWEST_DIVIDED = 100
+"""Rows from which ranges of a target that do not overlap are no chance."""
+
+_MOST_LATER, _SAME = 7, 0.99
+"""Rows by which a column may be ahead of the target, and the share that must be the same."""
+
 _FEWEST_GROUPS = 10
 """Values of a column from which it may name patients, or customers."""
 
 _MOST_WORDS = 3
 """Words that are named of those that tell a class."""
+
+_LEAST_TWICE = 0.01
+"""Share of the sentences that also have another class, from which it is said."""
 
 _LEAST_CHANGED = 0.05
 """Share of the test sentences that are training sentences but for a word or few, from which it is
@@ -147,13 +156,14 @@ def suspicions(
     is_text = any(of.meaning == "tokens" for of in raw.descriptions.values())
     said = _of_sentences(parts, raw) if is_text else _of_columns(parts, raw)
     if raw.times is not None:
-        said += _of_times(raw.times)
+        said += _of_times(raw.times) + _of_later(raw)
     if not raw.published:
         said += _near_duplicates(parts, raw.descriptions)
         if raw.times is None and (raw.test is not None or raw.given is not None):
             said += _unlike_columns(parts, raw)
     if raw.keys is not None and is_text:
         said += _near_sentences(raw.keys, hashes, index)
+        said += _of_two_classes(raw.keys, np.asarray(raw.items.target)) if raw.classes else []
     return said
 
 
@@ -204,6 +214,14 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
                 for at, column in enumerate(columns)
                 if column.name not in answers
                 and names_groups(rows[:, at], target, is_number=column.kind == "number")
+            ]
+        if described.columns and target.dtype.kind == "f" and target.ndim == 1:
+            said += [
+                f"column {column.name} divides {raw.target_name} into ranges that do not overlap, so it is probably "
+                "made of it: unless it is known when the model is used, leave it out: "
+                f"{written('drop', made.get(column.name, column.name))}"
+                for column, values in zip(columns, rows.T, strict=True)
+                if column.name not in answers and _divides(values, target)
             ]
         if described.columns and raw.classes:
             own = [at for at, of in enumerate(columns) if of.name not in {*answers, *made}]
@@ -258,6 +276,32 @@ def _of_times(times: Array) -> list[str]:
         f"{mark[1]:,} of {len(times):,} items have the time {time}, {others}: "
         f"if it means that none is known, remove them; they count as the {at}"
     ]
+
+
+def _of_later(raw: Raw) -> list[str]:
+    """Say which column of a series is its target some rows later."""
+    target, said = np.asarray(raw.items.target), list[str]()
+    if raw.groups is not None or target.dtype.kind != "f" or target.ndim != 1:
+        return said
+    assert raw.times is not None
+    order = np.argsort(as_numbers(raw.times, "time"), kind="stable")[-_MOST_RANKED:]
+    for name, described in raw.descriptions.items():
+        if len(order) < FEWEST or not described.columns:
+            continue
+        rows, later = np.asarray(raw.items.inputs[name][order]), target[order]
+        for at, column in enumerate(described.columns):
+            values = rows[:, at] + column.center
+            for step in range(1, _MOST_LATER + 1):
+                ahead, now = (
+                    np.isclose(values[:-step], of) for of in (later[step:], later[:-step])
+                )
+                if column.kind == "number" and ahead.mean() >= _SAME and now.mean() < _SAME / 2:
+                    said.append(
+                        f"column {column.name} is the {raw.target_name} {plural(step, 'row')} later, which is not "
+                        f"known yet when the model is used: leave it out: {written('drop', column.name)}"
+                    )
+                    break
+    return said
 
 
 def _shown(number: float, is_date: bool) -> str:
@@ -325,10 +369,8 @@ def _is_answer(column: Column, values: NDArray[np.float64], labels: Array) -> bo
         return True
     if column.kind != "number":
         return False
-    if len(np.unique(labels)) == 2:
-        return _area(values, labels) >= _SURE
-    # Equal values have no order but that of the file.
-    return different * _REPEATED > len(values) and _runs(values, labels) >= _SURE
+    tell = _area if len(np.unique(labels)) == 2 else _runs
+    return tell(values, labels) >= _SURE
 
 
 def _missing_mark(values: NDArray[np.float64], is_date: bool) -> tuple[float, int, bool] | None:
@@ -440,9 +482,17 @@ def _runs(values: NDArray[np.float64], labels: Array) -> float:
     sizes = np.unique(labels, return_counts=True)[1]
     if len(sizes) < 2 or sizes.max() > 0.99 * len(labels) or 5 * len(sizes) > len(labels):
         return 0.0
-    ordered = labels[np.argsort(values, kind="stable")]
+    mixed = np.random.default_rng(0).permutation(len(values))  # equal values have no order
+    ordered = labels[mixed][np.argsort(values[mixed], kind="stable")]
     changes = int((ordered[1:] != ordered[:-1]).sum()) - (len(sizes) - 1)
     return 1 - changes / len(labels)
+
+
+def _divides(values: Array, target: Array) -> bool:
+    """Return whether a column [n] has few values, and those of the target with each of them lie
+    apart from all others."""
+    is_repeated = 1 < len(np.unique(values)) <= len(values) / _REPEATED
+    return is_repeated and len(values) >= _FEWEST_DIVIDED and _runs(target, values) >= _SURE
 
 
 def _area(values: NDArray[np.float64], labels: Array) -> float:
@@ -559,6 +609,27 @@ def _near_sentences(
         alike += len(different) - len(np.unique(different))
     sentences = f"{plural(alike, 'sentence')} {are(alike)} among the others"
     return [f"{sentences} but for punctuation: such share a part, and count once"] if alike else []
+
+
+def _of_two_classes(keys: Hashes, target: Array) -> list[str]:
+    """Say how many sentences have the words of another with another class, in a sentence; a few are
+    usual.
+
+    Args:
+        keys: Of each sentence, by its bare words.
+    """
+    lowest, highest = (np.full(len(keys), at) for at in (np.iinfo(np.int64).max, -1))
+    of = np.unique(keys, return_inverse=True)[1]
+    np.minimum.at(lowest, of, target)
+    np.maximum.at(highest, of, target)
+    both = np.flatnonzero(lowest[of] < highest[of])
+    if len(both) < max(2, _LEAST_TWICE * len(keys)):
+        return []
+    twin = np.flatnonzero((of == of[both[0]]) & (target != target[both[0]]))[0]
+    return [
+        f"{len(both):,} of {len(keys):,} sentences are there with more than one class, for example items "
+        f"{both[0] + 1} and {twin + 1}: which one is right? no model can tell"
+    ]
 
 
 def _telling_words(
