@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
-from podium.data.blocks import Selection, are_numbers
+from podium.data.blocks import Selection, are_numbers, midranks
 from podium.data.near import mix, picture_grid, project
 from podium.data.option_text import written
 from podium.data.schema import Array, Column
@@ -244,9 +243,9 @@ def _beside(
     if mixed.sum() < 2 or min(len(asked), len(known)) < FEWEST:
         return None
     # A column at a time: ranks of all at once take ten times the memory of the numbers.
-    ranks = np.column_stack([rankdata(column) for column in numbers[:, mixed].T])
+    ranks = np.column_stack([midranks(column) for column in numbers[:, mixed].T])
     points = project(ranks / len(numbers))
-    labels = rankdata(target) / len(target) if target.dtype.kind == "f" else target
+    labels = midranks(target) / len(target) if target.dtype.kind == "f" else target
     asked = asked[:: -(-len(asked) // _ASKED)]
     count = _known_by_place(points, labels, places[order], asked, known)
     return (count, len(asked)) if count else None

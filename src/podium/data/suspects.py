@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom, rankdata
 
 from podium.data.artifact import PARTS
-from podium.data.blocks import Selection, are_numbers, blocks
+from podium.data.blocks import Selection, are_numbers, blocks, midranks
 from podium.data.folds import as_numbers
 from podium.data.hidden_groups import names_groups
 from podium.data.leaks import FEWEST, MOST_VALUES, find_frames, find_leaks
@@ -499,7 +498,7 @@ def _area(values: NDArray[np.float64], labels: Array) -> float:
     """Return the area under the ROC curve of a column, whichever way it points; equal values count
     half."""
     positive = labels == labels.max()
-    ranks = rankdata(values)
+    ranks = midranks(values)
     ups, downs = int(positive.sum()), int((~positive).sum())
     if min(ups, downs) < 5:
         return 0.0
@@ -750,7 +749,7 @@ def _leaders(
         leaders = np.arange(len(columns))
         numbers = [at for at, of in enumerate(columns) if of.kind == "number" and sizes[at] > 1]
         if len(numbers := numbers[:_WIDEST]) > 1:
-            ranks = rankdata(rows[:, numbers], axis=0)
+            ranks = np.column_stack([midranks(rows[:, at]) for at in numbers])
             alike = np.abs(np.corrcoef(ranks, rowvar=False)) >= _SURE
             leaders[numbers] = np.array(numbers)[alike.argmax(axis=0)]
         return leaders
@@ -766,6 +765,8 @@ def _leaders(
 def _is_no_chance(count: int, known: Hashes, new: Hashes, leaders: NDArray[np.int64]) -> bool:
     """Return whether more rows are shared than when the columns [columns, m] of the new ones are
     shuffled, those with the same leader together."""
+    from scipy.special import bdtrc
+
     draw, rows = np.random.default_rng(0), known.sum(0)
     shuffles = max(_SHUFFLES, min(_SHUFFLED // new.shape[1], 1 + round(1 / _MOST_BY_CHANCE)))
     meetings, together = 0, [new[leaders == leader].sum(0) for leader in np.unique(leaders)]
@@ -775,7 +776,7 @@ def _is_no_chance(count: int, known: Hashes, new: Hashes, leaders: NDArray[np.in
             shuffled += draw.permutation(columns)
         meetings += _shared(rows, shuffled)
     # of all meetings, each as likely in any shuffle as in the data
-    by_chance = binom.sf(count - 1, count + meetings, 1 / (shuffles + 1))
+    by_chance = bdtrc(count - 1, count + meetings, 1 / (shuffles + 1))
     return count > meetings / shuffles and bool(by_chance <= _MOST_BY_CHANCE)
 
 
