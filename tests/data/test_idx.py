@@ -1,5 +1,6 @@
 import gzip
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -35,6 +36,15 @@ def test_a_wrong_file_is_refused_with_the_reason(data: bytes, reason: str) -> No
 
 def test_gzipped_and_plain_files_are_both_read() -> None:
     assert _decompress(gzip.compress(IMAGES), "images") == _decompress(IMAGES, "images") == IMAGES
+
+
+def test_a_gzip_bomb_is_refused_without_being_unpacked() -> None:
+    packed = gzip.compress(bytes(1 << 20)) * 2000  # 2 GB, of which each member is a stream
+    tracemalloc.start()
+    with pytest.raises(Damaged, match="images is larger than 67,108,864 bytes"):
+        _decompress(packed, "images")
+    assert tracemalloc.get_traced_memory()[1] < 1 << 28
+    tracemalloc.stop()
 
 
 def test_a_gzip_file_cut_short_or_corrupt_is_named() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from podium.data.near import NearItems
 from podium.data.test_part import LEAST_ITEMS
 from podium.errors import Damaged, InvalidInput, NotFound
+from podium.files.arrays import read_arrays
 from podium.files.documents import foreign
 from podium.storage import Storage
 
@@ -67,9 +68,9 @@ class SeenItems:
         Raises:
             Damaged: It is something else.
         """
-        with foreign(f"{name} does not tell which items were seen", Damaged):
-            with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-                arrays = {key: stored[key] for key in stored.files}
+        what = f"{name} does not tell which items were seen"
+        arrays = read_arrays(content, what)
+        with foreign(what, Damaged):
             hashes = _checked_hashes(arrays.pop("hashes"), name)
             layers: dict[str, dict[str, np.ndarray]] = {}
             for key, array in arrays.items():

