@@ -83,6 +83,14 @@ def test_a_script_gets_its_values_as_flags(home: Path) -> None:
     assert sweep.name == "train"
 
 
+@pytest.mark.parametrize("name", ["my train.py", "lr=1.py", "it's.py"])
+def test_a_script_may_have_any_name(home: Path, name: str) -> None:
+    Path(name).write_text("import sys; print('accuracy=' + sys.argv[1].partition('=')[2])")
+    assert podium.tune(name, {"lr": [0.5]}, trials=1).best.value == 0.5
+    command = ["sh", "-c", 'python "$1" "$2"', "sh", name, "--lr=${lr}"]
+    assert podium.tune(command, {"lr": [0.25]}, trials=1).best.value == 0.25
+
+
 def test_a_command_may_name_its_output(home: Path) -> None:
     command = ["sh", "-c", 'mkdir -p "$PODIUM_OUTPUT" && echo score=${1#--x=}', "sh"]
     sweep = podium.tune(command, {"x": range(1, 4)}, objective="score", algorithm="grid", trials=3)

@@ -10,6 +10,7 @@ import base64
 import binascii
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -257,7 +258,11 @@ class Image:
             following.partition(".")[0] for word, following in pairwise(words) if word == "-m"
         }
         named = parts | modules | {f"{module}.py" for module in modules}
-        return self.root is not None or any((self.workdir / name).exists() for name in named)
+        if self.root is not None or any((self.workdir / name).exists() for name in named):
+            return True
+        odd = [file.name for file in self.workdir.glob("*[ \t\n='\"]*")]  # no words of its own
+        forms = [form for name in odd for form in (name, shlex.quote(name))]
+        return any(form in argument for form in forms for argument in argv)
 
     def furnish(self, directory: Path, argv: Sequence[str]) -> None:
         """Make a directory to work in.
