@@ -17,6 +17,7 @@ A message is one sentence with the offending value; a hint says what to do::
 
 import difflib
 import errno
+import os
 import traceback
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -79,6 +80,8 @@ def of_this_machine(error: BaseException) -> PodiumError | None:
             f"there is not enough memory{detail}",
             "`free -h` shows how much there is; fewer items or fewer trials at a time take less",
         )
+    if isinstance(error, FileNotFoundError) and not error.filename and _stands_nowhere():
+        return PodiumError("the working directory was removed", "cd to one that is there")
     if isinstance(error, OSError) and error.errno in _OF_FILES:
         where = f"{error.filename}: " if error.filename else ""
         return PodiumError(
@@ -86,6 +89,14 @@ def of_this_machine(error: BaseException) -> PodiumError | None:
             "check the path, its permissions and the free space (`df -h`)",
         )
     return None
+
+
+def _stands_nowhere() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 class InvalidInput(PodiumError):

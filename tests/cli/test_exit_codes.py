@@ -1,5 +1,6 @@
 """The table of exit codes in docs/commands.md, held against every command that takes a file."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from terminals import PODIUM
 
 from podium.cli import app, main
 
@@ -211,3 +213,19 @@ def test_a_file_without_pipeline_is_refused_before_any_server(
     words = ["upload", str(tmp_path / "job.yaml"), "--host", "http://127.0.0.1:1"]
     code, _, err = typed(words, monkeypatch, capsys)
     assert (code, "compiled KFP v2 pipeline" in err) == (2, True)
+
+
+@pytest.mark.parametrize("words", [["runs", "list"], ["models", "list"], ["ui"]], ids=" ".join)
+def test_a_working_directory_that_was_removed_is_said(tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "gone").mkdir()
+    done = subprocess.run(
+        ["sh", "-c", 'cd gone && rmdir ../gone && exec "$@"', "sh", *PODIUM, *words],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PODIUM_HOME"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "error: the working directory was removed\nhint: cd " in done.stderr
