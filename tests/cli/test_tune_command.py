@@ -304,6 +304,19 @@ click.command()(click.option("--amp/--no-amp")(lambda amp: print("accuracy=0.5")
 """
 
 
+@pytest.mark.parametrize(
+    ("given", "warns"),
+    [("--seed 7", True), ("--seed 7 --param seed=7", False), ("--param seed=7", False)],
+)
+def test_a_seed_that_the_script_does_not_get_is_told(
+    podium: Callable[..., Any], tmp_path: Path, given: str, warns: bool
+) -> None:
+    (tmp_path / "train.py").write_text("parser.add_argument('--seed', type=int)")
+    said = podium(f"tune train.py --lr 0..1 --save a.yaml --no-run {given}").err
+    assert ("warning: seed 7 is the search's; train.py has a --seed of its own" in said) is warns
+    assert ('hint: --param seed=7, in Python {"seed": 7}, passes it on' in said) is warns
+
+
 @pytest.mark.parametrize("script", [SWITCH, CLICK])
 def test_a_flag_without_a_value_is_proposed(
     podium: Callable[..., Any], tmp_path: Path, script: str

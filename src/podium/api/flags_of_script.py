@@ -1,5 +1,6 @@
-"""Flags of a script that would take the text ``false`` for true."""
+"""Flags of a script that would take the text ``false`` for true, or that podium tune has, too."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from podium.cluster.local.scripts import bool_flags, imported_at_top, script_of
 from podium.errors import InvalidInput
 from podium.manifests.experiment.trainer import flag_name
 
+_SEED = re.compile(rb"""["']--seed["']""")
 _FALSE = {"false", "no", "off", "0", "none", "null"}
 
 
@@ -44,6 +46,13 @@ def check_false(words: Sequence[str], given: Mapping[str, Dimension | Value]) ->
         if "fire" in imported and text == "false":
             problem = f"{script} uses fire, which takes {name}=false for the word 'false'"
             raise InvalidInput(problem, f"--{name} True,False")
+
+
+def with_own_seed(words: Sequence[str]) -> str:
+    """Return the script that a command runs if it has a flag --seed; empty if not."""
+    script = Path(script_of(words) or "")
+    is_python = script.suffix == ".py" and script.is_file()
+    return script.name if is_python and _SEED.search(script.read_bytes()) else ""
 
 
 def _texts(value: Dimension | Value) -> list[str]:
