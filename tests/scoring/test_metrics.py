@@ -241,6 +241,19 @@ def test_names_of_printed_metrics_mean_what_scoring_declares(metric: Metric) -> 
         "mean_rank",
         "minFDE",
         "davies_bouldin_score",
+        "failure_rate",
+        "val_crash_rate",
+        "missRate",
+        "violation_rates",
+        "median_rank",
+        "rmsse",
+        "mean_wql",
+        "flow_EPE",
+        "mmd",
+        "gflops",
+        "tpot_ms",
+        "toxicity",
+        "co2_kg",
     ],
 )
 def test_less_of_an_error_is_better(name: str) -> None:
@@ -273,6 +286,10 @@ def test_less_of_an_error_is_better(name: str) -> None:
         "r2",
         "true_positive_rate",
         "mean_reciprocal_rank",
+        "success_rate",
+        "hit_rate",
+        "completion_rate",
+        "detection_rate",
     ],
 )
 def test_more_of_a_negated_error_is_better(name: str) -> None:

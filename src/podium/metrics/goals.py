@@ -19,7 +19,9 @@ _LESS = {
     "fpr", "fnr", "lpips", "hausdorff", "hd95", "mpjpe", "rmsd", "kl", "aic", "bic", "bpd", "runtime", "wape", "mdape",
     "rmspe", "rae", "rrse", "fdr", "ade", "fde", "chamfer", "wasserstein", "levenshtein", "xent", "jsd", "fvd", "kid",
     "niqe", "silog", "dcf", "mindcf", "misclassification", "misclassified", "bouldin", "inertia", "duration", "delay",
-    "memory", "flops", "violations", "collisions", "ttft",
+    "memory", "flops", "violations", "collisions", "ttft", "tpot", "itl", "gflops", "mflops", "rmsse", "wql", "epe",
+    "assd", "emd", "mmd", "ter", "frr", "misclass", "toxicity", "overshoot", "unfairness", "distortion", "co2",
+    "emissions", "timeouts",
 }  # fmt: skip
 _LESS_ENDS = ("loss", "losses", "error", "errors", "mse", "mae", "mape")
 """Ends of words, as of valloss, merror, nrmse and smape."""
@@ -40,7 +42,8 @@ d2_absolute_error_score; and their short names."""
 
 _LOSS_BY_WORDS = re.compile(
     r"cross[\W_]entropy|neg(ative)?_(log_?lik(elihood)?|ll|elbo)(?![^\W_])"
-    r"|(bits_per_(byte|char(acter)?|dim(ension)?)|false_(positive|negative|alarm|discovery)|mean_rank"
+    r"|(bits_per_(byte|char(acter)?|dim(ension)?)|false_(positive|negative|alarm|discovery)|(mean|median)_rank"
+    r"|(failure|violation|crash|collision|miss|fault|rejection|churn|abort)_rate"
     r"|(abs|sq)_rel)s?(?![^\W_])"
 )
 """Losses whose words do not tell one each."""
