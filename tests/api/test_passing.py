@@ -1,5 +1,6 @@
 """Programs that take their parameters otherwise than as ``--name=value``, tuned as they are."""
 
+import json
 import os
 import re
 import shlex
@@ -319,3 +320,36 @@ def test_other_falses_are_let_pass(text: str, space: dict[str, Any]) -> None:
     Path("train.py").write_text(text)
     searched, fixed = split(space)
     check_false(["python", "train.py"], {**searched, **fixed})
+
+
+def notebook(*cells: str, tags: tuple[str, ...] = ()) -> list[str]:
+    written = [
+        {"cell_type": "code", "source": [text], "metadata": {"tags": list(tags)}} for text in cells
+    ]
+    Path("a.ipynb").write_text(json.dumps({"cells": written}))
+    return ["papermill", "a.ipynb", "out.ipynb"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (("batch_size = 3",), "no cell of a.ipynb mentions batch-size"),
+        (("x = 1", "print(x)"), "no cell of a.ipynb mentions lr"),
+        (("lr = 0.1 if x else 2", "batch-size"), "a.ipynb sets lr itself, and no cell has the tag"),
+        (("lr: float = 0.1",), "a.ipynb sets lr itself, and no cell has the tag parameters"),
+    ],
+)
+def test_a_parameter_that_a_notebook_loses_is_refused(cells: tuple[str, ...], message: str) -> None:
+    name = "batch-size" if "batch_size" in cells[0] else "lr"
+    searched, _ = split({name: [0.1, 0.2]})
+    with pytest.raises(InvalidInput, match=message):
+        Passing.read("", notebook(*cells), searched, {})
+
+
+def test_a_notebook_gets_lists_and_booleans() -> None:
+    command = notebook("lr = 1\namp = 0\nlayers = []", tags=("parameters",))
+    searched, fixed = split({"lr": [0.1, 1], "amp": ["true", "false"], "layers": "[64, 64]"})
+    passing = Passing.read("", command, searched, fixed)
+    words = passing.words(command, {"lr": "0.1", "amp": "false", "layers": "[64, 64]"})
+    assert words[3:] == ["-p", "lr", "0.1", "-y", "amp: false", "-y", "layers: [64, 64]"]
+    Passing.read("", notebook("print(lr == 3, amp, layers)"), searched, fixed)

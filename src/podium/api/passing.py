@@ -7,10 +7,11 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
+from podium.api.notebook import check_notebook, names_in_yaml
 from podium.api.space import Choice, Dimension, Float, Switch, Value, read_value
 from podium.errors import InvalidInput, PodiumError, suggestion
 from podium.files.documents import load_yaml
@@ -48,6 +49,9 @@ class Passing:
     switches: Mapping[str, Switch] = field(default_factory=dict)
     """The flags without a value, by name."""
 
+    in_yaml: frozenset[str] = frozenset()
+    """Parameters that papermill reads as YAML."""
+
     @classmethod
     def read(
         cls,
@@ -82,6 +86,9 @@ class Passing:
             unfit := [name for name in left if not _VARIABLE.fullmatch(_variable(name))]
         ):
             raise InvalidInput(f"a variable cannot be named {unfit[0]}", "letters, digits and _")
+        if way == "papermill":
+            check_notebook(command, left)
+            passing = replace(passing, in_yaml=names_in_yaml({**searched, **fixed}))
         return passing._with_file(command, searched, fixed, left) if file else passing
 
     def _with_file(
@@ -143,7 +150,10 @@ class Passing:
         if self.way == "hydra":
             return [*words, *(f"{name}={value}" for name, value in left.items())]
         if self.way == "papermill":
-            return [*words, *(word for name, value in left.items() for word in ("-p", name, value))]
+            for name, value in left.items():
+                in_yaml = name in self.in_yaml
+                words += ["-y", f"{name}: {value}"] if in_yaml else ["-p", name, value]
+            return words
         if self.way == "env":
             return [*(f"{_variable(name)}={value}" for name, value in left.items()), *words]
         return words
