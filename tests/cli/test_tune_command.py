@@ -317,6 +317,34 @@ def test_a_seed_that_the_script_does_not_get_is_told(
     assert ('hint: --param seed=7, in Python {"seed": 7}, passes it on' in said) is warns
 
 
+KNOWN = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr")
+parser.parse_known_args()
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "warning"),
+    [
+        (KNOWN, "--rate 0..1", "train.py defines no --rate, and passes over flags it does not"),
+        (KNOWN, "--lr 0..1", ""),
+        (KNOWN.replace("known_", ""), "--rate 0..1", ""),
+        ("os.environ.get('LR', 1)", "--as env --lr 0..1", "train.py reads the variable LR, not lr"),
+        ("os.environ.get('LR', 1)", "--as env --LR 0..1", ""),
+        ("Settings()", "--as env --lr 0..1", ""),
+    ],
+)
+def test_a_parameter_that_the_script_passes_over_is_told(
+    podium: Callable[..., Any], tmp_path: Path, script: str, words: str, warning: str
+) -> None:
+    (tmp_path / "train.py").write_text(script)
+    said = podium(f"tune train.py {words} --save a.yaml --no-run").err
+    assert ("warning: " in said) is bool(warning)
+    assert warning in said
+
+
 @pytest.mark.parametrize("script", [SWITCH, CLICK])
 def test_a_flag_without_a_value_is_proposed(
     podium: Callable[..., Any], tmp_path: Path, script: str

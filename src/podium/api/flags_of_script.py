@@ -55,6 +55,28 @@ def with_own_seed(words: Sequence[str]) -> str:
     return script.name if is_python and _SEED.search(script.read_bytes()) else ""
 
 
+def unread(words: Sequence[str], way: str, names: Sequence[str]) -> str:
+    """Return a warning of a parameter that its script would pass over; empty without.
+
+    Args:
+        way: How the program takes its parameters.
+    """
+    script = Path(script_of(words) or "")
+    text = (
+        script.read_text("utf-8", "replace") if script.suffix == ".py" and script.is_file() else ""
+    )
+    quoted = {*re.findall(r"""["']([\w.-]+)["']""", text)}
+    for name in names:
+        variable = name.replace("-", "_")
+        if way == "env" and variable not in quoted and variable.upper() in quoted:
+            return f"{script} reads the variable {variable.upper()}, not {variable}"
+        flags = (f"--{name}", f"--{variable}", f"--{flag_name(name)}")
+        passes_over = "parse_known_args" in text and "add_argument" in text
+        if way == "flags" and passes_over and not any(word.startswith(flags) for word in quoted):
+            return f"{script} defines no --{name}, and passes over flags it does not know"
+    return ""
+
+
 def _texts(value: Dimension | Value) -> list[str]:
     if isinstance(value, Switch):
         return []

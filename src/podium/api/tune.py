@@ -12,7 +12,7 @@ from typing import Any, Self, Unpack
 
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.experiments import free_name
-from podium.api.flags_of_script import check_false, with_own_seed
+from podium.api.flags_of_script import check_false, unread, with_own_seed
 from podium.api.function_source import returned_names
 from podium.api.passing import Passing
 from podium.api.program import Program, Train
@@ -624,7 +624,7 @@ def plan(
         data=given,
         output=output,
     )
-    _announce(settings, searched, {} if program.call else fixed, stops, program)
+    _announce(settings, searched, {} if program.call else fixed, stops, program, passing)
     return TunePlan(
         experiment=experiment,
         spec=spec,
@@ -667,6 +667,7 @@ def _announce(
     fixed: Mapping[str, Value],
     stops: Stopping,
     program: Program,
+    passing: Passing,
 ) -> None:
     library, metric = settings.prints, settings.goal.metric
     if library and library.training.fullmatch(metric):
@@ -682,6 +683,8 @@ def _announce(
         )
     if stops.text:
         say(f"{settings.stop}: {stops.text}")
+    if lost := unread(program.words, passing.way, [*searched, *fixed]):
+        say(f"warning: {lost}")
     seed, has_seed = settings.seed, "seed" in {**searched, **fixed}
     if seed is not None and not has_seed and (script := with_own_seed(program.words)):
         say(f"warning: seed {seed} is the search's; {script} has a --seed of its own")
