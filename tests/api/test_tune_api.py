@@ -217,6 +217,13 @@ def test_a_function_gets_choices_with_apostrophes_as_written(home: Path) -> None
     assert sweep.best.parameters == {"word": "$HOME or not"}
 
 
+def test_a_nested_space_is_answered_with_flat_names() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        podium.tune(only_loss, {"optimizer": {"lr": (0.1, 0.2)}})
+    assert str(caught.value.hint).startswith('"optimizer_lr" as a name of its own')
+    assert '"optimizer.lr" for a script' in str(caught.value.hint)
+
+
 def test_the_best_parameters_are_the_arguments(home: Path) -> None:
     choices = {"amp": [True, False], "penalty": [None, "l1"], "name": ["007", "1_0"]}
     sweep = podium.tune(only_plain, choices, algorithm="grid", trials=8)

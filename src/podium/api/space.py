@@ -252,6 +252,12 @@ def dimension(name: str, given: Any) -> Dimension | None:
     if isinstance(given, Value):
         return None
     hint = '{"lr": (1e-4, 1e-1), "batch_size": [32, 64], "layers": range(1, 5)}'
+    if isinstance(given, Mapping) and given:
+        inner = next(iter(given))
+        hint = (
+            f'"{name}_{inner}" as a name of its own, put together in the function; '
+            f'"{name}.{inner}" for a script\'s flag or Hydra'
+        )
     raise InvalidInput(f"{name} is neither a range nor a list of choices, but {given!r:.60}", hint)
 
 
