@@ -214,27 +214,39 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
                 if column.name not in answers
                 and names_groups(rows[:, at], target, is_number=column.kind == "number")
             ]
-        if described.columns and target.dtype.kind == "f" and target.ndim == 1:
-            said += [
-                f"column {column.name} divides {raw.target_name} into ranges that do not overlap, so it is probably "
-                "made of it: unless it is known when the model is used, leave it out: "
-                f"{written('drop', made.get(column.name, column.name))}"
-                for column, values in zip(columns, rows.T, strict=True)
-                if column.name not in answers and _divides(values, target)
-            ]
-        if described.columns and raw.classes:
-            own = [at for at, of in enumerate(columns) if of.name not in {*answers, *made}]
+        if described.columns:
             several = len(parts["train"]) / len(rows)
+            left = [at for at, of in enumerate(columns) if of.name not in {*answers, *made}]
             said += [
-                f"{raw.target_name} is {raw.classes[label]!r} in all {count:,} training rows {side} a value of "
-                f"{columns[at].name}: unless this is known when the model is used, leave it out: "
+                f"{sentence}: unless it is known when the model is used, leave it out: "
                 f"{written('drop', columns[at].name)}"
-                for at in own
-                for side, count, label in _marked(rows[:, at], columns[at], target, several)
+                for at in left
+                for sentence in _of_outcome(rows[:, at], target, columns[at], raw, several)
             ]
         if not answers:
             said += find_leaks(parts, name, columns, raw.target_name)
     return said
+
+
+def _of_outcome(
+    values: Array, target: Array, column: Column, raw: Raw, several: float
+) -> Iterator[str]:
+    """Say why a column is probably known only after the outcome.
+
+    Args:
+        several: Training rows for each of those looked at.
+    """
+    if raw.classes:
+        for side, count, label in _marked(values, column, target, several):
+            yield (
+                f"{raw.target_name} is {raw.classes[label]!r} in all {count:,} training rows {side} a value "
+                f"of {column.name}"
+            )
+    elif target.ndim == 1 and _divides(values, target):
+        yield (
+            f"column {column.name} divides {raw.target_name} into ranges that do not overlap, so it is "
+            "probably made of it"
+        )
 
 
 def _made_of(fitted: Sequence[Mapping[str, Any]]) -> dict[str, str]:
