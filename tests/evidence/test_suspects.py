@@ -194,6 +194,22 @@ def test_sentences_of_two_classes_are_counted(prepare: Prepare, tmp_path: Path) 
     assert "40 of 300 sentences are there with more than one class, for example items 1 and 2" in said  # fmt: skip
 
 
+@pytest.mark.parametrize(("groups", "rows"), [(4, 1200), (60, 600), (600, 1200)])
+def test_few_groups_say_less_than_their_items(
+    groups: int, rows: int, prepare: Prepare, tmp_path: Path
+) -> None:
+    table = frame(rows)
+    table["who"] = [f"p{at % groups}" for at in range(rows)]
+    table.to_csv(tmp_path / "a.csv", index=False)
+    info, said = prepare(f"table:{tmp_path / 'a.csv'}", group="who")
+    few = re.search(r"the test part has only (\d) groups?, of (\d+) items: items of a group may be alike", said)  # fmt: skip
+    assert bool(few) == (groups < 600)
+    if few:
+        assert int(few[2]) == info.parts["test"].count
+    assert ("an accuracy of .90 on it means" in said) == (groups == 600)
+    assert ("and more where items of a group are alike" in said) == (groups == 600)
+
+
 def test_times_in_the_order_of_the_classes_are_the_answer(prepare: Prepare, tmp_path: Path) -> None:
     table = frame(600).sort_values("label")
     table["asked"] = pd.date_range("2025-03-01", periods=600, freq="h").astype(str)

@@ -48,6 +48,10 @@ _SMALL = 200
 """Test items; the 95 % interval of an accuracy of .90 on so many is 8 points wide."""
 
 
+_FEW_GROUPS = 30
+"""Groups of a test part, fewer than which say little however many items they have."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """A metric of two models on the same items."""
@@ -204,20 +208,30 @@ def _check_alike(metric: Metric, target: Array, first: Array, second: Array) -> 
         )
 
 
-def small_test_part(count: int, class_counts: Sequence[int], kind: str) -> str:
+def small_test_part(
+    count: int, class_counts: Sequence[int], kind: str, groups: int | None = None
+) -> str:
     """Say what a test part cannot show; empty if it is large enough.
 
     Args:
         class_counts: Items of each class; empty for regression.
         kind: classification or regression.
+        groups: How many groups the items are of; None if each counts alone.
     """
     said = []
-    if count < _SMALL:
+    if groups is not None and groups < min(count, _FEW_GROUPS):
+        said.append(
+            f"the test part has only {plural(groups, 'group')}, of {plural(count, 'item')}: items of a group may be "
+            f"alike, and figures on it vary as on so few items then; {_FEW_GROUPS} or more groups are better"
+        )
+    elif count < _SMALL:
         constant = max(class_counts, default=0)  # what the most frequent class alone gets right
         right = constant if round(0.9 * count) < constant < count else round(0.9 * count)
         shown = ".90" if right != constant else f"{right / count:.2f}".lstrip("0")
         low, high = wilson(right, count)
         means = f"an accuracy of {shown} on it means {low:.2f} to {high:.2f}"
+        if groups is not None and groups < count:
+            means += ", and more where items of a group are alike"
         shows = means if kind == "classification" else "figures on it vary"
         said.append(
             f"the test part has only {plural(count, 'item')}: {shows}; {_SMALL} or more are better"

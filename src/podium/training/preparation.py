@@ -301,7 +301,11 @@ def _report(
     ]
     said.append(broken_text(f"a class of {raw.target_name}", raw.classes))
     said += suspicions(parts, raw, hashes, division.index)
-    said.append(small_test_part(len(parts["test"]), counts["test"], raw.kind))
+    groups = raw.part_groups.get("test")
+    if raw.groups is not None and "test" in division.index:
+        groups = raw.groups[division.index["test"]]
+    units = None if groups is None else len(np.unique(groups))
+    said.append(small_test_part(len(parts["test"]), counts["test"], raw.kind, units))
     for sentence in filter(None, said):
         log.warning("%s", sentence)
     if raw.times is not None:
