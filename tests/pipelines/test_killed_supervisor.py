@@ -76,6 +76,19 @@ def test_a_signal_that_interrupts_no_wait_is_noticed() -> None:
         assert process.wait(60) == 128 + signal.SIGTERM
 
 
+def test_a_command_ends_where_ends_of_children_are_ignored() -> None:
+    script = (
+        "import signal, sys; from podium.system import supervised\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "sys.exit(supervised._main(['sh', '-c', 'exit 3']))"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as process:
+        try:
+            assert process.wait(30) == 3
+        finally:
+            process.kill()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_to_the_supervisor_is_its_commands(number: int) -> None:
     script = (

@@ -32,6 +32,7 @@ def _main(words: Sequence[str]) -> int:
     reads = list(words[:1]) == ["--stdin"]
     words = words[reads:]
     adopt_orphans()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it was ignored, no child can be awaited
     asked: list[int] = []
     _on_signals(asked.append)
     try:
