@@ -174,3 +174,11 @@ def test_a_print_of_ones_own_is_proposed_as_it_is(metric: str, line: str, asked:
     ]
     assert asked in (found.hint or "")
     assert "spec.metricsCollectorSpec" in (found.hint or "")
+
+
+def test_a_metric_of_the_same_data_alone_is_not_meant() -> None:
+    library = printed_by("10/10 ━━━━━━━ 1s 3ms/step - accuracy: 0.9 - loss: 0.3")
+    assert library
+    assert library.meant("val_acc", ["val_accuracy", "val_loss"]) == "val_accuracy"
+    assert library.meant("val_accuracy", ["val_acc", "val_loss"]) == "val_acc"
+    assert library.meant("test_loss", ["val_loss", "test_acc"]) == "val_loss"

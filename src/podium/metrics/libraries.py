@@ -23,7 +23,7 @@ def is_short_for(name: str, wanted: str) -> bool:
     """Return whether a name holds the wanted one or a short form of it, as val_acc has of
     accuracy."""
     name, wanted = name.lower(), wanted.lower()
-    words = re.split(r"[\W_]", name)
+    words = [word for word in re.split(r"[\W_]", name) if not _HELD_OUT.match(word)]
     return wanted in name or any(len(word) > 2 and wanted.startswith(word) for word in words)
 
 
