@@ -762,8 +762,9 @@ def _as_utf_8(run: re.Match[str]) -> str:
     except UnicodeDecodeError:
         return letters
     rare = any(0x180 <= ord(each) < 0x370 for each in meant)  # É” would be one
-    single = len(letters) == 2 and (letters[1] in _ENDS or ord(meant) >= 0x180)
-    return letters if rare or single else meant
+    ends = _ENDS if len(letters) == 2 else _ENDS + "®™"  # été…» and Nescafé®’s would be Chinese
+    single = len(meant) == 1 and not letters[1:].strip(ends)
+    return letters if rare or single or (len(letters) == 2 and ord(meant) >= 0x180) else meant
 
 
 def twin_names(what: str, names: Sequence[str]) -> str:
