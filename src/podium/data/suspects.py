@@ -411,8 +411,9 @@ def told_class(values: Sequence[str], labels: Sequence[str]) -> tuple[str, list[
         if _majority(codes, np.array(labels)) >= _SURE:
             return "its class", different
     pairs = Counter(zip(values, labels, strict=True))
+    classes = Counter(value for value, _ in pairs)
     for (value, label), count in pairs.items():
-        alone = sum(other == value for other, _ in pairs) == 1 and count == sizes[label]
+        alone = classes[value] == 1 and count == sizes[label]
         if alone and FEWEST <= count <= len(labels) - FEWEST:
             return f"class {label!r}", [value]
     return "", []
