@@ -182,3 +182,20 @@ def test_a_metric_of_the_same_data_alone_is_not_meant() -> None:
     assert library.meant("val_acc", ["val_accuracy", "val_loss"]) == "val_accuracy"
     assert library.meant("val_accuracy", ["val_acc", "val_loss"]) == "val_acc"
     assert library.meant("test_loss", ["val_loss", "test_acc"]) == "val_loss"
+
+
+@pytest.mark.parametrize(
+    ("objective", "kind", "key", "metric", "asked"),
+    [
+        ("test", "minimize", "catboost", "test", "min:test"),
+        ("auc", "maximize", "catboost", "test", "max:test"),
+        ("gain", "minimize", "colon", "Test gain", "min:Test gain"),
+        ("loss", "minimize", "keras", "val_loss", "val_loss"),
+        ("loss", "minimize", "keras", "val_accuracy", "val_accuracy"),
+    ],
+)
+def test_a_proposed_metric_keeps_the_direction(
+    objective: str, kind: str, key: str, metric: str, asked: str
+) -> None:
+    reader = Reader(objective=objective, kind=kind, ask="{} {}".format)
+    assert reader.how(library_of(key), metric) == f"{key} {asked}"

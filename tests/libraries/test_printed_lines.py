@@ -60,7 +60,7 @@ def test_the_library_is_recognized_by_its_lines(file: Path) -> None:
         ("keras", "loss", "val_loss"),
         ("xgboost", "logloss", "eval-logloss"),
         ("lightgbm", "auc", "valid_1's auc"),
-        ("catboost", "auc", "test"),
+        ("catboost", "auc", "max:test"),
         ("sklearn", "accuracy", "accuracy"),
     ],
 )
@@ -69,7 +69,8 @@ def test_a_metric_of_validation_data_is_meant(name: str, wanted: str, meant: str
     library, lines, _ = _read(file)
     asked: list[tuple[str, str]] = []
     ask: Any = lambda key, metric: asked.append((key, metric)) or ""  # noqa: E731
-    examine_log(lines, Reader(objective=wanted, kind="maximize", ask=ask), "log")
+    kind = "minimize" if less_is_better(wanted) else "maximize"
+    examine_log(lines, Reader(objective=wanted, kind=kind, ask=ask), "log")
     assert asked == [(library.key, meant)]
 
 

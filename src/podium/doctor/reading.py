@@ -21,7 +21,7 @@ from podium.metrics import (
     read_json,
 )
 from podium.metrics.goals import less_is_better, objective_value
-from podium.metrics.libraries import Library, printed_by
+from podium.metrics.libraries import Library, is_short_for, printed_by
 
 STRATEGIES = ("min", "max", "latest")
 SHOWN = 1000
@@ -108,11 +108,21 @@ class Reader:
     def how(self, library: Library, metric: str) -> str:
         """Say how a metric that a library prints is made the objective."""
         if self.ask:
-            return self.ask(library.key, metric)
+            return self.ask(library.key, self._directed(library, metric))
         patterns = json.dumps(library.patterns)
         hint = f"spec.metricsCollectorSpec.source.filter.metricsFormat: {patterns}"
         other = f", with objectiveMetricName: {json.dumps(metric)}"
         return hint + ("" if metric == self.objective else other)
+
+    def _directed(self, library: Library, metric: str) -> str:
+        """Return a metric with the direction of the objective that it is, where its name tells
+        another, and always for CatBoost's, whose names tell none."""
+        less = self.kind == "minimize"
+        if library.key == "catboost":
+            return f"{'min' if less else 'max'}:{metric}"
+        if not is_short_for(metric, self.objective) or less_is_better(metric) == less:
+            return metric
+        return f"{'min' if less else 'max'}:{metric}"
 
     def strategy(self, name: str) -> str:
         """Return how a metric's readings become one value."""
