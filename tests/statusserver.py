@@ -109,12 +109,16 @@ def write_certificates(directory: Path) -> Path:
         )
         for extension in more:
             builder = builder.add_extension(
-                extension, critical=isinstance(extension, x509.BasicConstraints)
+                extension, critical=isinstance(extension, x509.BasicConstraints | x509.KeyUsage)
             )
         return builder.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
-    is_authority = x509.BasicConstraints(ca=True, path_length=None)
-    (directory / "ca.crt").write_bytes(certificate(issuer, authority.public_key(), is_authority))
+    is_authority = (
+        x509.BasicConstraints(ca=True, path_length=None),
+        # Without it Python 3.13 trusts no authority.
+        x509.KeyUsage(True, False, False, False, False, True, False, False, False),
+    )
+    (directory / "ca.crt").write_bytes(certificate(issuer, authority.public_key(), *is_authority))
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "status server")])
     here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
     chain = directory / "server.pem"
