@@ -211,6 +211,19 @@ def test_few_groups_say_less_than_their_items(
     assert ("and more where items of a group are alike" in said) == (groups == 600)
 
 
+def test_copies_at_other_hours_drop_the_column_of_the_file(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    table, draw = frame(600), np.random.default_rng(10)
+    days = [f"2025-03-{day:02}" for day in draw.integers(1, 9, 600)]
+    table["asked"] = [f"{day} 10:{at // 60:02}:{at % 60:02}" for at, day in enumerate(days)]
+    copies = table.assign(asked=[f"{day} 21:{at // 60:02}:{at % 60:02}" for at, day in enumerate(days)])  # fmt: skip
+    pd.concat([table, copies]).to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}", split_by=["asked"])[1]
+    assert "among the training rows but for asked_seconds: " in said
+    assert "or leave it out: drop=[asked]\n" in said
+
+
 def test_times_in_the_order_of_the_classes_are_the_answer(prepare: Prepare, tmp_path: Path) -> None:
     table = frame(600).sort_values("label")
     table["asked"] = pd.date_range("2025-03-01", periods=600, freq="h").astype(str)

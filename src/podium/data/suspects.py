@@ -157,7 +157,8 @@ def suspicions(
     if raw.times is not None:
         said += _of_times(raw.times) + _of_later(raw)
     if not raw.published:
-        said += _near_duplicates(parts, raw.descriptions)
+        made = _made_of(raw.preprocessing.get("columns", ()))
+        said += _near_duplicates(parts, raw.descriptions, made)
         if raw.times is None and (raw.test is not None or raw.given is not None):
             said += _unlike_columns(parts, raw)
     if raw.keys is not None and is_text:
@@ -255,7 +256,7 @@ def _made_of(fitted: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         f"{column['name']}_{of}": column["name"]
         for column in fitted
         for of, is_there in (("seconds", "clock"), ("missing", "indicator"))
-        if column[is_there]
+        if column.get(is_there)
     }
 
 
@@ -520,7 +521,9 @@ def _area(values: NDArray[np.float64], labels: Array) -> float:
 
 
 def _near_duplicates(
-    parts: Mapping[str, Selection], descriptions: Mapping[str, InputDescription]
+    parts: Mapping[str, Selection],
+    descriptions: Mapping[str, InputDescription],
+    made: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Say which test items are nearly training items, in sentences; equal ones are found elsewhere.
 
@@ -528,6 +531,9 @@ def _near_duplicates(
     columns that are nearly unique; what rows share by chance does not count. Pictures are compared
     as podium.data.near does, mirrored and turned ones too. Of larger parts, _MOST_COMPARED rows and
     _MOST_PICTURES pictures are.
+
+    Args:
+        made: As _made_of returns it.
     """
     said = []
     train, test = parts["train"], parts["test"]
@@ -538,7 +544,7 @@ def _near_duplicates(
                 for part in (train, test)
             ]
             known, new = (one_case(side, letter_cases(described)) for side in sides)
-            said += _near_rows(known, new, described.columns)
+            said += _near_rows(known, new, described.columns, made or {})
         elif described.meaning == "image":
             count = _near_pictures(train, test, name, described)
             if count:
@@ -700,7 +706,9 @@ def _spread(part: Selection, most: int) -> NDArray[np.int64]:
     return np.asarray(part.positions(np.arange(0, len(part), -(-len(part) // most))))
 
 
-def _near_rows(train: Array, test: Array, columns: Sequence[Column]) -> list[str]:
+def _near_rows(
+    train: Array, test: Array, columns: Sequence[Column], made: Mapping[str, str]
+) -> list[str]:
     """Say how many test rows are training rows but for rounding, for one column, or for those that
     are nearly unique.
 
@@ -736,7 +744,8 @@ def _near_rows(train: Array, test: Array, columns: Sequence[Column]) -> list[str
         some = (np.delete(of, left, 0) for of in (known, new, leaders))
         if _is_no_chance(count, *some):
             names = ", ".join(columns[column].name for column in left)
-            hint = f", or leave it out: {written('drop', names)}" if len(left) == 1 else ""
+            dropped = written("drop", made.get(names, names))
+            hint = f", or leave it out: {dropped}" if len(left) == 1 else ""
             together = written("group", "COLUMN")
             rows = f"{count:,} of the {len(test):,} test rows {are(count)}"
             known_by_heart = "a model may know them by heart; keep them together"
