@@ -434,6 +434,11 @@ def bars(text: Callable[[int, int], str], epochs: int = 2) -> list[str]:
         (bars(lambda epoch, step: f"accuracy=0.{epoch}{step // 10}"), False),
         (bars(lambda epoch, step: f"accuracy=0.{step:02}", epochs=1), False),
         ([f"Epoch {at}/9 accuracy=0.{at}" for at in (*range(9), *range(9))], False),
+        ([f"Epoch {at}/9 [00:01<00:09] accuracy=0.{at}" for at in (*range(9), *range(9))], False),
+        (
+            [f"Epochs: {at}0%|█ | {at}/9 [0:1<0:9, accuracy=0.{at}]" for at in [*range(9)] * 2],
+            False,
+        ),
         ([f"{at}/9 [====>.] - 1s - accuracy=0.{at}" for at in (*range(9), *range(9))], True),
         ([f"{at}/9 ━━━━━━━ 1s 3ms/step - accuracy=0.{at}" for at in (*range(9), *range(9))], True),
     ],

@@ -248,6 +248,8 @@ def _latest_is_not_a_number(log: Log) -> Iterator[Violation]:
 
 _BAR = re.compile(r"(?<!\d)(\d{1,9})/\d+ ?(?:\[[\d:?]+[<,]|\[[=>.]|━)")
 """Bars of tqdm and Keras, and how far they have come."""
+_EPOCHS = re.compile(r"(?i)\bepochs?\W*(?:\d+%\W*)?$")
+"""Before the counter of a bar whose steps are epochs, as each fold or seed may have one."""
 _LUCKIEST = "With min or max over batches the objective is the luckiest batch, not the quality of the model."
 
 
@@ -259,7 +261,8 @@ def _bars(log: Log) -> list[list[Line]]:
     for line in log.reporting(name):
         for state in re.split(r"[\r\b]+", line.text):
             readings = parse_line(state, [name], log.reader.formats)
-            if readings and (bar := _BAR.search(state)):
+            bar = _BAR.search(state)
+            if readings and bar and not _EPOCHS.search(state[: bar.start()]):
                 if not bars or int(bar[1]) < last:
                     bars.append([])
                 last = int(bar[1])
