@@ -173,7 +173,7 @@ class TrialReader:
             metric = experiment.objective.metric
             said += [
                 f"warning: the fresh runs of {', '.join(same)} have its {metric} again, whatever the seed",
-                "  hint: the program takes its seed from PODIUM_SEED, or from a flag --seed of the command",
+                "  hint: let the program take its seed from PODIUM_SEED, or from a flag --seed of its command",
             ]
         if best and (doubt := misread_trial(experiment, best, good, self.log)):
             trial, other = doubt
