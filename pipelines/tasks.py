@@ -28,8 +28,8 @@ def add(
         inputs: Outputs of other tasks, and what no parameter says.
     """
     names = component.component_spec.inputs
-    given = {name: value for name, value in parameters.items() if name in names}
-    task = component(**given, **inputs)
+    arguments = {name: value for name, value in parameters.items() if name in names}
+    task = component(**arguments, **inputs)
     task.set_display_name(title).set_caching_options(cached)
     return task
 

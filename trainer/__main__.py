@@ -210,8 +210,8 @@ def _start(training: TrainingLoop, state: dict[str, Any] | None) -> None:
         ):
             training.inherit(parent)
     elif config.weights:
-        given = world.broadcast(lambda: weights.read(config.weights))
-        if not weights.fill(training.model, given, config.weights) and world.rank == 0:
+        pretrained = world.broadcast(lambda: weights.read(config.weights))
+        if not weights.fill(training.model, pretrained, config.weights) and world.rank == 0:
             print(
                 f"notice: the last layer of --weights {config.weights} has another number of outputs; "
                 "this training begins with a new one",

@@ -116,13 +116,13 @@ def _transforms(config: TrainConfig, size: tuple[int, int]) -> _Transform:
     its size."""
     from torchvision.transforms import v2
 
-    known: dict[str, Callable[[], _Transform]] = {
+    factories: dict[str, Callable[[], _Transform]] = {
         "crop": lambda: v2.RandomResizedCrop(size, scale=(0.5, 1.0), antialias=True),
         "color": lambda: v2.ColorJitter(brightness=0.3, contrast=0.3, saturation=0.3),
         "trivial": v2.TrivialAugmentWide,
         "rand": v2.RandAugment,
     }
-    return v2.Compose([known[name]() for name in config.augmentations])
+    return v2.Compose([factories[name]() for name in config.augmentations])
 
 
 def _transform_each(transform: _Transform, images: Tensor, seeds: Tensor) -> Tensor:

@@ -260,13 +260,13 @@ class TrainConfig:
             InvalidInput: A rule is broken.
         """
         self._check_model()
-        for name, known in CHOICES.items():
+        for name, choices in CHOICES.items():
             several = {"track": self.track, "augment": self.augmentations}
             for word in several.get(name, (getattr(self, name),)):
-                if word not in known:
+                if word not in choices:
                     raise InvalidInput(
-                        f"--{name} takes {', '.join(known)}, but not {word!r}",
-                        f"--{name} {known[0]}",
+                        f"--{name} takes {', '.join(choices)}, but not {word!r}",
+                        f"--{name} {choices[0]}",
                     )
         for names, holds, rule, hint in _LIMITS:
             for name in names:
@@ -293,11 +293,11 @@ class TrainConfig:
                 f"--{name} is for networks: trees start from scratch", f"leave --{name} out"
             )
         if not networks.exists(self.model):
-            known = (*networks.OWN, *networks.TORCHVISION)
+            models = (*networks.OWN, *networks.TORCHVISION)
             raise InvalidInput(
                 f"--model {self.model} is not one of {', '.join(networks.OWN)} or a network of "
                 "torchvision.models",
-                suggestion(self.model, known),
+                suggestion(self.model, models),
             )
         for name, (fixed, takers) in TAKEN_BY.items():
             if self.model not in takers and getattr(self, name) != fixed:
@@ -376,10 +376,10 @@ def parse(argv: Sequence[str] | None = None) -> TrainConfig:
     words = sys.argv[1:] if argv is None else argv
     # The help texts are read from this file's source, which takes longer than everything else here.
     texts = _field_docs() if {"-h", "--help"}.intersection(words) else {}
-    given = vars(_parser(texts).parse_args(words))
-    recipe = networks.recipe(given.get("model", TrainConfig.model))
-    given["track"] = tuple(given.get("track", ()))
-    return TrainConfig(**{**recipe, **given})
+    flags = vars(_parser(texts).parse_args(words))
+    recipe = networks.recipe(flags.get("model", TrainConfig.model))
+    flags["track"] = tuple(flags.get("track", ()))
+    return TrainConfig(**{**recipe, **flags})
 
 
 def _parser(texts: Mapping[str, str]) -> argparse.ArgumentParser:

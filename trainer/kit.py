@@ -226,8 +226,8 @@ def _given(name: str) -> str:
     variable = f"PODIUM_{name.upper()}"
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument(f"--{name}", dest="given", default=os.environ.get(variable))
-    given = parser.parse_known_args()[0].given
-    if not given:
+    value = parser.parse_known_args()[0].given
+    if not value:
         hint = f"run it in a sweep or a training of podium, or set {variable}"
         raise InvalidInput(f"neither --{name} nor {variable} is given", hint)
-    return str(given)
+    return str(value)

@@ -149,12 +149,12 @@ def _launcher_of(environ: Mapping[str, str]) -> _Launcher | None:
     names count first."""
     if environ.get("RANK") or environ.get("PET_NODE_RANK"):
         return None
-    known = (
+    matching = (
         launcher
         for launcher in _LAUNCHERS
         if environ.get(launcher.rank) and environ.get(launcher.size)
     )
-    return next(known, None)
+    return next(matching, None)
 
 
 def _of_launcher(launcher: _Launcher, environ: Mapping[str, str]) -> Ranks:
@@ -214,8 +214,8 @@ def _address_of_first(rank: int) -> str:
 
 
 def _number(environ: Mapping[str, str], name: str, default: int) -> int:
-    given = environ.get(name) or str(default)
+    text = environ.get(name) or str(default)
     try:
-        return int(given)
+        return int(text)
     except ValueError:
-        raise InvalidInput(f"{name} must be a number, but is {given!r}", _HINT) from None
+        raise InvalidInput(f"{name} must be a number, but is {text!r}", _HINT) from None

@@ -93,8 +93,8 @@ class _MLflow:
         """Return the id of an experiment; another trial may make it at the same moment."""
         from mlflow.exceptions import MlflowException
 
-        if known := self.client.get_experiment_by_name(name):
-            return str(known.experiment_id)
+        if existing := self.client.get_experiment_by_name(name):
+            return str(existing.experiment_id)
         try:
             return str(self.client.create_experiment(name))
         except MlflowException:

@@ -87,9 +87,11 @@ class StatusReporter:
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         url, token, certificate = (environ.get(name, "") for name in (_SERVER, _TOKEN, _CA))
-        given = url and token and certificate
+        configured = url and token and certificate
         self.server = (
-            _Server(url=url, token=Path(token), certificate=Path(certificate)) if given else None
+            _Server(url=url, token=Path(token), certificate=Path(certificate))
+            if configured
+            else None
         )
         self._started = time.monotonic()
         self._reports = 0

@@ -125,10 +125,10 @@ class _Table:
 
     def _members(self, node: Any, sets: Array, is_other: bool) -> Array:
         """Return the values of a node's set, and the NaN that ends it."""
-        known = self.columns.categories[int(node["feature_idx"])]
+        categories = self.columns.categories[int(node["feature_idx"])]
         bits = np.unpackbits(sets[int(node["bitset_idx"])].view(np.uint8), bitorder="little")
-        goes_left = bits[: len(known)].astype(bool)
-        return np.append(known[goes_left != is_other].astype(np.float64), np.nan)
+        goes_left = bits[: len(categories)].astype(bool)
+        return np.append(categories[goes_left != is_other].astype(np.float64), np.nan)
 
     def attributes(self) -> dict[str, Any]:
         """Return the operator's attributes."""
@@ -181,9 +181,9 @@ def _rows(columns: _Numbering, table: Array) -> Array:
     """Return the input as the trees take it: float64 [n, columns], NaN for a category that they do
     not tell apart."""
     rows = table.reshape(len(table), -1)[:, columns.order].astype(np.float64)
-    for at, known in enumerate(columns.categories):
-        place = np.searchsorted(known, rows[:, at]).clip(max=len(known) - 1)
-        rows[:, at] = np.where(known[place] == rows[:, at], place, np.nan)
+    for at, categories in enumerate(columns.categories):
+        place = np.searchsorted(categories, rows[:, at]).clip(max=len(categories) - 1)
+        rows[:, at] = np.where(categories[place] == rows[:, at], place, np.nan)
     return rows
 
 

@@ -72,31 +72,35 @@ def fill(model: nn.Module, state: Mapping[str, Tensor], uri: str) -> bool:
     names = [name for name, _ in model.named_modules()]
     starts = [f"{name}." if name else "" for name in names]
     prefix = max(starts, key=lambda start: sum(start + key in own for key in state))
-    given = {prefix + key: value for key, value in state.items() if not key.startswith(_AUXILIARY)}
+    weights = {
+        prefix + key: value for key, value in state.items() if not key.startswith(_AUXILIARY)
+    }
     layers = [
         name for name, each in model.named_modules() if isinstance(each, nn.Linear | nn.Conv2d)
     ]
     other_head = [
         key
-        for key, value in given.items()
+        for key, value in weights.items()
         if key.startswith(f"{layers[-1]}.")
         and key in own
         and value.shape[1:] == own[key].shape[1:]
         and len(value) != len(own[key])
     ]
     for key in other_head:
-        del given[key]
+        del weights[key]
     problems = [
         f"{key.removeprefix(prefix)} is missing"
         for key in own
-        if key not in given and key not in other_head and not key.endswith("num_batches_tracked")
+        if key not in weights and key not in other_head and not key.endswith("num_batches_tracked")
     ]
     problems += [
-        f"{key.removeprefix(prefix)} belongs to another network" for key in given if key not in own
+        f"{key.removeprefix(prefix)} belongs to another network"
+        for key in weights
+        if key not in own
     ]
     problems += [
         f"{key.removeprefix(prefix)} has the shape {list(value.shape)}, not {list(own[key].shape)}"
-        for key, value in given.items()
+        for key, value in weights.items()
         if key in own and value.shape != own[key].shape
     ]
     if problems:
@@ -105,5 +109,5 @@ def fill(model: nn.Module, state: Mapping[str, Tensor], uri: str) -> bool:
             f"--weights {uri} do not fit this network: {problems[0]}{more}",
             "name the network they are of with --model",
         )
-    model.load_state_dict({**own, **given})
+    model.load_state_dict({**own, **weights})
     return not other_head

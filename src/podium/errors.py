@@ -141,25 +141,25 @@ class Failed(PodiumError):
     """Something that was started failed."""
 
 
-def require(holds: bool, rule: str, /, hint: str | None = None, **given: Any) -> None:
+def require(holds: bool, rule: str, /, hint: str | None = None, **parameters: Any) -> None:
     """Raise InvalidInput unless a rule holds.
 
     Args:
         rule: The rule as an expression, for example ``workers >= 1``.
         hint: Suggested fix if it does not hold.
-        **given: The values it is about, by name.
+        **parameters: The values it is about, by name.
 
     Raises:
         InvalidInput: "`workers >= 1` must hold, but got workers=0".
     """
     if not holds:
-        values = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        values = ", ".join(f"{name}={value!r}" for name, value in parameters.items())
         raise InvalidInput(f"`{rule}` must hold, but got {values}", hint)
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return a hint with the name the user may have meant, or with all known names, if any."""
-    names, word = list(known), word[:200]
+def suggestion(word: str, choices: Iterable[str]) -> str:
+    """Return a hint with the name the user may have meant, or with all names, if any."""
+    names, word = list(choices), word[:200]
     close = (
         [name for name in names if len(word) > 2 and name.startswith(word)]
         or difflib.get_close_matches(word, names, n=1, cutoff=0.5)
@@ -170,13 +170,13 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     return f"one of {', '.join(names)}" if names else "there are none yet"
 
 
-def require_known(names: Iterable[str], known: Iterable[str], problem: str) -> None:
+def require_known(names: Iterable[str], choices: Iterable[str], problem: str) -> None:
     """Raise InvalidInput for the first name that is not known, with a suggestion.
 
     Args:
         problem: Sentence that ends with the name, for example ``there is no parameter``.
     """
-    known = list(known)
+    choices = list(choices)
     for name in names:
-        if name not in known:
-            raise InvalidInput(f"{problem} {name!r}", suggestion(str(name), known))
+        if name not in choices:
+            raise InvalidInput(f"{problem} {name!r}", suggestion(str(name), choices))

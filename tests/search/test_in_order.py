@@ -39,7 +39,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "bayesianoptimization": {"n_initial_points": 5},
     "cmaes with restarts": {"restart_strategy": "ipop"},
 }
-BEHIND, TRIALS = 6, {"bayesianoptimization": 11}  # whose suggestions take long
+LAG, TRIALS = 6, {"bayesianoptimization": 11}  # whose suggestions take long
 
 
 def loss(point: dict[str, str]) -> float | None:
@@ -68,7 +68,7 @@ class Sweep:
             list(self.trials.values()), len(self.trials)
         )  # an API server has no order
         return Search(
-            SPACE, self.algorithm, {"random_state": 7, **self.settings}, maximize=False, begun=begun, behind=BEHIND,
+            SPACE, self.algorithm, {"random_state": 7, **self.settings}, maximize=False, begun=begun, lag=LAG,
             directory=self.folder / str(self.starts if self.luck.random() < 0.5 else 0), name="sweep",
         )  # fmt: skip
 
@@ -105,7 +105,7 @@ def test_workers_delays_and_kills_change_no_trial(tmp_path: Path, algorithm: str
     expected = Sweep(tmp_path / "one", algorithm, workers=1, luck=0, kill=0.0).run()
     assert len(expected) > 10
     for luck, (workers, kill) in enumerate(
-        [(1, 0.1), (4, 0.0), (BEHIND, 0.0), (4, 0.1), (BEHIND, 0.2)], 1
+        [(1, 0.1), (4, 0.0), (LAG, 0.0), (4, 0.1), (LAG, 0.2)], 1
     ):
         assert Sweep(tmp_path / str(luck), algorithm, workers, luck, kill).run() == expected, (
             workers,
@@ -132,7 +132,7 @@ def test_values_of_a_bell_are_the_same_when_resumed(tmp_path: Path, algorithm: s
             directory=tmp_path,
             name="s",
             begun=begun,
-            behind=1,
+            lag=1,
         )
 
     asked, begun = search(), list[PastTrial]()
@@ -171,7 +171,7 @@ def test_another_seed_gives_other_points(tmp_path: Path) -> None:
             maximize=False,
             directory=tmp_path / str(seed),
             name="s",
-            behind=4,
+            lag=4,
         )
         for seed in (1, 2)
     ]
@@ -197,7 +197,7 @@ def test_trials_of_another_sweep_decide_the_first_points(tmp_path: Path) -> None
             directory=tmp_path / name,
             name="sweep",
             earlier=earlier,
-            behind=4,
+            lag=4,
         )
         return [search.ask(str(number)) for number in range(4)]
 
@@ -225,7 +225,7 @@ def test_a_trial_by_another_optuna_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_point_waits_for_what_it_depends_on(tmp_path: Path) -> None:
-    search = Search(SPACE, "random", {}, maximize=False, directory=tmp_path, name="sweep", behind=2)
+    search = Search(SPACE, "random", {}, maximize=False, directory=tmp_path, name="sweep", lag=2)
     assert search.ask("first")
     assert search.ask("second")
     assert search.ask("third") is None

@@ -80,7 +80,7 @@ IDLE = {"momentum": "0.0", "beta2": "0.9", "nesterov": "no", "width3": "16"}
 
 
 def searched(folder: Path, algorithm: str, *, seed: int = 1, begun: list[PastTrial] | None = None,
-             behind: int | None = None) -> Search:  # fmt: skip
+             lag: int | None = None) -> Search:  # fmt: skip
     """A search over our space, with a resource where the algorithm needs one."""
     resource = (
         [Parameter(name="epochs", kind="int", low=1, high=4, step=1)]
@@ -90,7 +90,7 @@ def searched(folder: Path, algorithm: str, *, seed: int = 1, begun: list[PastTri
     settings = {"random_state": seed, **(RESOURCE if resource else {})}
     known = Experiment.parse(sweep_of(folder)).space
     return Search([*known, *resource], algorithm, settings, maximize=False, directory=folder / algorithm, name="s",
-                  begun=begun, behind=behind)  # fmt: skip
+                  begun=begun, lag=lag)  # fmt: skip
 
 
 def loss(point: dict[str, str]) -> float:
@@ -190,11 +190,11 @@ def test_a_single_point_of_a_continuum_is_no_condition(
 
 
 @pytest.mark.parametrize("algorithm", TAKERS)
-@pytest.mark.parametrize("behind", [None, 2])
+@pytest.mark.parametrize("lag", [None, 2])
 def test_what_does_not_count_is_never_searched(
-    tmp_path: Path, algorithm: str, behind: int | None
+    tmp_path: Path, algorithm: str, lag: int | None
 ) -> None:
-    search = searched(tmp_path, algorithm, behind=behind)
+    search = searched(tmp_path, algorithm, lag=lag)
     points: list[dict[str, str]] = []
     while len(points) < 40 and (point := search.ask(f"t{len(points)}")):
         for name, value in point.items():
@@ -216,14 +216,14 @@ def test_what_does_not_count_is_never_searched(
 def test_a_search_goes_on_where_it_was(tmp_path: Path, algorithm: str) -> None:
     begun: list[PastTrial] = []
     for number in range(12):
-        search = searched(tmp_path, algorithm, begun=list(begun), behind=2)
+        search = searched(tmp_path, algorithm, begun=list(begun), lag=2)
         if (point := search.ask(f"t{number}")) is None:
             break
         search.tell(f"t{number}", loss(point))
         begun.append(PastTrial(trial=f"t{number}", point=point, value=loss(point), running=False,
                                tags=search.tags(f"t{number}")))  # fmt: skip
     (tmp_path / "straight").mkdir()
-    straight, again = searched(tmp_path / "straight", algorithm, behind=2), []
+    straight, again = searched(tmp_path / "straight", algorithm, lag=2), []
     for number in range(len(begun)):
         point = straight.ask(f"t{number}")
         assert point is not None

@@ -103,10 +103,10 @@ def deploy(
     if to not in FORMS:
         raise InvalidInput(f"models cannot be deployed to {to!r}", suggestion(to, FORMS))
     own = ("name", "model", "storage", "env", "secret", "public_key")
-    known = [setting.name for setting in fields(ModelServer) if setting.name not in own]
+    allowed = [setting.name for setting in fields(ModelServer) if setting.name not in own]
     for setting in settings:
-        if setting not in known:
-            raise InvalidInput(f"deploy has no setting {setting!r}", suggestion(setting, known))
+        if setting not in allowed:
+            raise InvalidInput(f"deploy has no setting {setting!r}", suggestion(setting, allowed))
     kinds = {each.name: each.type for each in fields(ModelServer)}
     settings = require_types("podium.deploy", kinds, present(**settings))
     chosen = model if isinstance(model, Model) else open_registry(storage).model(model)

@@ -90,16 +90,16 @@ def changed(
         InvalidInput: There is no such file or bundled Experiment, or a change makes no sense for
             it.
     """
-    given: dict[str, str | None] = {
+    arguments: dict[str, str | None] = {
         f"--{flag.lstrip('-')}": str(value) for flag, value in (flags or {}).items()
     }
-    experiment = read(source, given.get("--model") or "", config_maps)
+    experiment = read(source, arguments.get("--model") or "", config_maps)
     if data:
-        given["--data"] = absolute(data)
+        arguments["--data"] = absolute(data)
     if output and not experiment.template.parameters and not experiment.template.workload.manifest:
         raise InvalidInput("an output needs a spec.trialTemplate, but there is none", "write one")
     root = absolute(output) if output else None
-    customized = customize(experiment, name=name, flags=given, output=root, **changes)
+    customized = customize(experiment, name=name, flags=arguments, output=root, **changes)
     return place(customized, Pods(queue=queue, queue_priority=queue_priority))
 
 

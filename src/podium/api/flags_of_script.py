@@ -13,13 +13,13 @@ _SEED = re.compile(rb"""["']--seed["']""")
 _FALSE = {"false", "no", "off", "0", "none", "null"}
 
 
-def check_false(words: Sequence[str], given: Mapping[str, Dimension | Value]) -> None:
+def check_false(words: Sequence[str], parameters: Mapping[str, Dimension | Value]) -> None:
     """Refuse a value that its script would read as another one: ``type=bool`` of argparse takes any
     text for true, and fire takes ``false`` for a word.
 
     Args:
         words: Command that runs the script.
-        given: Parameters that are searched, and those that are the same in all trials.
+        parameters: Those that are searched, and those that are the same in all trials.
 
     Raises:
         InvalidInput: There is such a value.
@@ -27,7 +27,7 @@ def check_false(words: Sequence[str], given: Mapping[str, Dimension | Value]) ->
     script = Path(script_of(words) or "")
     false = {
         name: text
-        for name, value in given.items()
+        for name, value in parameters.items()
         for text in reversed(_texts(value))
         if text.lower() in _FALSE
     }

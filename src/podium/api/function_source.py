@@ -169,7 +169,7 @@ class _Collected:
             return
         source = _source(name, value)
         self.definitions[name] = ""  # it may call itself
-        if any(known is __future__.annotations for known in scope.values()):
+        if any(each is __future__.annotations for each in scope.values()):
             self.imports["from __future__ import annotations"] = None
         for module in _submodules(source, scope):
             self._add_import(f"import {module.__name__}", module)

@@ -15,11 +15,11 @@ _YAML = re.compile(r"[\[{].*|true|false")
 _TAGGED = re.compile(r'"tags"\s*:\s*\[[^\]]*"parameters"')
 
 
-def names_in_yaml(given: Mapping[str, Dimension | Value]) -> frozenset[str]:
+def names_in_yaml(parameters: Mapping[str, Dimension | Value]) -> frozenset[str]:
     """Return the parameters with a list, a dict or ``true`` among their values, for -y."""
     texts = {
         name: value.texts if isinstance(value, Choice) else [str(value)]
-        for name, value in given.items()
+        for name, value in parameters.items()
     }
     return frozenset(name for name in texts if any(map(_YAML.fullmatch, texts[name])))
 
@@ -41,11 +41,11 @@ def check_notebook(words: Sequence[str], names: Sequence[str]) -> None:
     code = [cell for cell in cells if cell.get("cell_type") == "code"]
     text = "\n".join("".join(cell.get("source") or []) for cell in code)
     tagged = _TAGGED.search(files[0].read_text("utf-8", errors="replace"))
-    known = {*re.findall(r"[A-Za-z_]\w*", text)}
+    mentioned = {*re.findall(r"[A-Za-z_]\w*", text)}
     for name in names:
-        if name not in known:
+        if name not in mentioned:
             problem = f"no cell of {files[0]} mentions {name}"
-            raise InvalidInput(problem, suggestion(name, sorted(known)) or "use it in a cell")
+            raise InvalidInput(problem, suggestion(name, sorted(mentioned)) or "use it in a cell")
         if not tagged and re.search(rf"(?m)^{name}\s*(?::[^=\n]+)?=(?!=)", text):
             problem = f"{files[0]} sets {name} itself, and no cell has the tag parameters"
             raise InvalidInput(problem, "give that cell the tag parameters, which papermill knows")

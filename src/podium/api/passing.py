@@ -115,8 +115,8 @@ class Passing:
             problem = f"{self.file} has no place for {missing[0]}"
             raise InvalidInput(problem, f"write {_place(missing[0])} where its value belongs")
         if path.suffix in (".yaml", ".yml"):
-            given = {**searched, **fixed}
-            text = _tagged(text, [name for name, found in given.items() if _is_float(found)])
+            parameters = {**searched, **fixed}
+            text = _tagged(text, [name for name, found in parameters.items() if _is_float(found)])
         samples = {name: _sample(found) for name, found in searched.items()}
         filled = _filled(text, samples | {name: str(value) for name, value in fixed.items()})
         try:
@@ -223,13 +223,13 @@ def _sample(searched: Dimension) -> str:
     return str(feasible["list"][0] if "list" in feasible else feasible["min"])
 
 
-def _is_float(given: Dimension | Value) -> bool:
+def _is_float(domain: Dimension | Value) -> bool:
     """Return whether the values are numbers, and floats among them."""
-    if isinstance(given, Choice):
-        kind, _ = given.feasible()
-        return kind == "discrete" and any(isinstance(value, float) for value in given.values)
-    value = read_value(given) if isinstance(given, str) else given
-    return isinstance(given, Float) or (isinstance(value, float) and math.isfinite(value))
+    if isinstance(domain, Choice):
+        kind, _ = domain.feasible()
+        return kind == "discrete" and any(isinstance(value, float) for value in domain.values)
+    value = read_value(domain) if isinstance(domain, str) else domain
+    return isinstance(domain, Float) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _tagged(text: str, names: Sequence[str]) -> str:

@@ -41,11 +41,11 @@ class Plots:
             InvalidInput: These are not two objectives.
         """
         table = self._with_results(1)
-        known = list(plots.objectives(table))
-        chosen = list(pair or known[:2])
-        if len(set(chosen)) != 2 or not set(chosen) <= set(known):
-            what = f"a front is drawn by two of the objectives ({', '.join(known)}), not by {', '.join(chosen)}"
-            raise InvalidInput(what, "plot.history() draws one")
+        objectives = list(plots.objectives(table))
+        chosen = list(pair or objectives[:2])
+        if len(set(chosen)) != 2 or not set(chosen) <= set(objectives):
+            problem = f"a front is drawn by two of the objectives ({', '.join(objectives)}), not by {', '.join(chosen)}"
+            raise InvalidInput(problem, "plot.history() draws one")
         return _drawn(plots.pareto(table, *chosen))
 
     def importance(self) -> "Figure":
@@ -58,8 +58,8 @@ class Plots:
         table = self._with_results(plots.ENOUGH)
         if not (shares := plots.importance(table)):
             names = ", ".join(parameter["name"] for parameter in table["parameters"])
-            what = f"importance compares parameters that count in all trials; there are not two among {names}"
-            raise InvalidInput(what, "plot.history()")
+            problem = f"importance compares parameters that count in all trials; there are not two among {names}"
+            raise InvalidInput(problem, "plot.history()")
         return _drawn(plots.bars(shares))
 
     def _with_results(self, least: int) -> Mapping[str, Any]:

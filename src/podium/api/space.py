@@ -26,9 +26,9 @@ def _keep_plain(of: "Float | Int") -> None:
         InvalidInput: One is text, a boolean or infinite.
     """
     kinds = {each.name: each.type for each in fields(of)}
-    given = require_types(f"podium.{type(of).__name__}", kinds, vars(of))
+    values = require_types(f"podium.{type(of).__name__}", kinds, vars(of))
     for name in ("low", "high", "step"):
-        value = given[name]
+        value = values[name]
         if value in (math.inf, -math.inf):
             hint = "podium.Int(1, 8), or podium.Float(1e-4, 1e-1)"
             raise InvalidInput(f"{name} of a range is a finite number, but got {value!r}", hint)
@@ -211,54 +211,54 @@ class Switch(Choice):
 Dimension = Float | Int | Choice
 
 
-def dimension(name: str, given: Any) -> Dimension | None:
+def dimension(name: str, value: Any) -> Dimension | None:
     """Return the dimension to search for a name; None for a single value, which is fixed.
 
     Args:
-        given: Float, Int or Choice; a tuple of two numbers, a range, a list or an array; or a
+        value: Float, Int or Choice; a tuple of two numbers, a range, a list or an array; or a
             value.
 
     Raises:
         InvalidInput: It is something else.
     """
-    if hasattr(given, "tolist"):  # an array or a number of numpy
-        given = given.tolist()
-    if isinstance(given, tuple):
-        given = tuple(map(plain, given))
-    if isinstance(given, Dimension):
-        return given
-    if isinstance(given, range):
-        if not given or given.step < 0:
+    if hasattr(value, "tolist"):  # an array or a number of numpy
+        value = value.tolist()
+    if isinstance(value, tuple):
+        value = tuple(map(plain, value))
+    if isinstance(value, Dimension):
+        return value
+    if isinstance(value, range):
+        if not value or value.step < 0:
             raise InvalidInput(
-                f"{name} cannot be {given}, which does not rise", "write range(1, 5), for example"
+                f"{name} cannot be {value}, which does not rise", "write range(1, 5), for example"
             )
-        return Int(given.start, given[-1], given.step)
-    if isinstance(given, list | set | frozenset):
-        return Choice(sorted(given, key=str) if isinstance(given, set | frozenset) else given)
-    if isinstance(given, tuple):
-        if len(given) != 2 or not all(
-            isinstance(end, int | float) and not isinstance(end, bool) for end in given
+        return Int(value.start, value[-1], value.step)
+    if isinstance(value, list | set | frozenset):
+        return Choice(sorted(value, key=str) if isinstance(value, set | frozenset) else value)
+    if isinstance(value, tuple):
+        if len(value) != 2 or not all(
+            isinstance(end, int | float) and not isinstance(end, bool) for end in value
         ):
             hint = "a range is (low, high); write a list for choices"
             raise InvalidInput(
-                f"{name} is searched between two numbers, but got {given!r:.60}", hint
+                f"{name} is searched between two numbers, but got {value!r:.60}", hint
             )
         try:
-            return Int(*given) if all(isinstance(end, int) for end in given) else Float(*given)
+            return Int(*value) if all(isinstance(end, int) for end in value) else Float(*value)
         except InvalidInput as error:
             raise InvalidInput(
                 f"{name}: {error.message}", error.hint or "a range is (low, high)"
             ) from None
-    if isinstance(given, Value):
+    if isinstance(value, Value):
         return None
     hint = '{"lr": (1e-4, 1e-1), "batch_size": [32, 64], "layers": range(1, 5)}'
-    if isinstance(given, Mapping) and given:
-        inner = next(iter(given))
+    if isinstance(value, Mapping) and value:
+        inner = next(iter(value))
         hint = (
             f'"{name}_{inner}" as a name of its own, put together in the function; '
             f'"{name}.{inner}" for a script\'s flag or Hydra'
         )
-    raise InvalidInput(f"{name} is neither a range nor a list of choices, but {given!r:.60}", hint)
+    raise InvalidInput(f"{name} is neither a range nor a list of choices, but {value!r:.60}", hint)
 
 
 def split(space: Mapping[str, Any]) -> tuple[dict[str, Dimension], dict[str, Value]]:
@@ -268,18 +268,18 @@ def split(space: Mapping[str, Any]) -> tuple[dict[str, Dimension], dict[str, Val
         InvalidInput: Nothing is searched, or a part of the space is neither.
     """
     hint = '{"lr": (1e-4, 1e-1), "batch_size": [32, 64], "layers": range(1, 5)}'
-    for name, given in space.items():
+    for name, value in space.items():
         if not isinstance(name, str) or not name:
             raise InvalidInput(f"a parameter is named by a word, but got {name!r:.60}", hint)
-        if Switch.named(name) and given not in (None, "", [True, False]):
-            problem = f"{name} is a flag without a value, but {given!r:.60} is given"
+        if Switch.named(name) and value not in (None, "", [True, False]):
+            problem = f"{name} is a flag without a value, but {value!r:.60} is given"
             raise InvalidInput(problem, f'{{"{name}": None}}')
-    space = dict(Switch.named(name) or (name, given) for name, given in space.items())
-    searched = {name: dim for name, given in space.items() if (dim := dimension(name, given))}
+    space = dict(Switch.named(name) or (name, value) for name, value in space.items())
+    searched = {name: dim for name, value in space.items() if (dim := dimension(name, value))}
     if not searched:
         raise InvalidInput(f"there is nothing to search in {dict(space)!r:.80}", hint)
-    fixed = {name: given for name, given in space.items() if name not in searched}
-    return searched, {name: plain(given) for name, given in fixed.items()}
+    fixed = {name: value for name, value in space.items() if name not in searched}
+    return searched, {name: plain(value) for name, value in fixed.items()}
 
 
 def parameter(name: str, searched: Dimension) -> dict[str, Any]:
@@ -307,8 +307,8 @@ def from_text(name: str, text: str) -> Any:
         InvalidInput: It looks like a range and is none.
     """
     if match := _RANGE.fullmatch(text):
-        scale, *given = match.groups()
-        low, high, step = (None if number is None else read_value(number) for number in given)
+        scale, *numbers = match.groups()
+        low, high, step = (None if number is None else read_value(number) for number in numbers)
         try:
             if isinstance(low, int) and isinstance(high, int) and isinstance(step, int | None):
                 return Int(low, high, step or 1, log=scale == "log")

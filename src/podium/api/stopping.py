@@ -84,8 +84,8 @@ def _median(algorithm: str, settings: Mapping[str, object], metric: str) -> Stop
         raise InvalidInput(
             problem, f"--stop median with --algorithm tpe or random; {algorithm} needs no --stop"
         )
-    given = {"min_trials_required": _TRIALS, "start_step": _START}
-    listed = [{"name": name, "value": str(value)} for name, value in given.items()]
+    options = {"min_trials_required": _TRIALS, "start_step": _START}
+    listed = [{"name": name, "value": str(value)} for name, value in options.items()]
     spec = {"earlyStopping": {"algorithmName": MEDIAN_STOP.name, "algorithmSettings": listed}}
     text = (
         f"from {_TRIALS} trials on, one is stopped that is worse than the others after it printed "
@@ -112,9 +112,9 @@ def _asha(
             f"but {name} is {length}"
         )
         raise InvalidInput(problem, f"--{name} 1..27, in Python {{{name!r}: (1, 27)}}")
-    given = {"resource_name": name, "r_min": length.low, "r_l": length.high, **settings}
+    options = {"resource_name": name, "r_min": length.low, "r_l": length.high, **settings}
     text = f"all trials start with {name} {length.low}, and the best third continues with three times as many"
-    return Stopping(algorithm=ASHA.name, settings=given, text=f"{text}, up to {length.high}")
+    return Stopping(algorithm=ASHA.name, settings=options, text=f"{text}, up to {length.high}")
 
 
 def _length(searched: Mapping[str, Dimension], fixed: Mapping[str, Value]) -> str:

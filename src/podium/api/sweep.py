@@ -126,11 +126,11 @@ class Sweep(Launched):
         names = {parameter.name: parameter.kind for parameter in experiment.space}
         metrics = experiment.objective.metrics
         sure = standing(experiment, trials)
-        known = ("low", "high", "tied") if sure.intervals else ()
+        interval_names = ("low", "high", "tied") if sure.intervals else ()
         searched = list(dict.fromkeys([*names, *metrics]))
         own = {
             name: f"trial_{name}" if name in searched else name
-            for name in ("trial", "state", *known, "seconds", "model")
+            for name in ("trial", "state", *interval_names, "seconds", "model")
         }
         rows = [
             {
@@ -140,7 +140,7 @@ class Sweep(Launched):
                 own["state"]: row.state,
                 **dict(
                     zip(
-                        (own[name] for name in known),
+                        (own[name] for name in interval_names),
                         (*(row.interval or (None, None)), row.tied),
                         strict=False,
                     )
@@ -221,10 +221,10 @@ class Sweep(Launched):
         return Log("\n".join(self.cluster.logs("Trial", self._trial(trial).name)))
 
     def _trial(self, name: str) -> Trial:
-        known = {trial.name: trial for trial in self.cluster.trials(self.name)}
-        if name not in known:
-            raise NotFound(f"{self.name} has no trial {name!r}", suggestion(name, known))
-        return known[name]
+        trials = {trial.name: trial for trial in self.cluster.trials(self.name)}
+        if name not in trials:
+            raise NotFound(f"{self.name} has no trial {name!r}", suggestion(name, trials))
+        return trials[name]
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write an HTML report that opens anywhere: the best trial, the leaderboard, figures, and
@@ -292,10 +292,10 @@ class Sweep(Launched):
             InvalidInput: A value is missing or outside of its space, or the sweep has ended for
                 good.
         """
-        given = dict(values or {})
+        assignments = dict(values or {})
         if like is not None:
-            given = {**self._trial(like).parameters, **given}
-        trial, experiment = self.cluster.add_trial(self.name, given), self.experiment
+            assignments = {**self._trial(like).parameters, **assignments}
+        trial, experiment = self.cluster.add_trial(self.name, assignments), self.experiment
         if experiment.state.finished:
             most = experiment.limits.max_trials
             more = (
@@ -332,12 +332,12 @@ class Sweep(Launched):
             Conflict: Another process runs it.
         """
         reported = self.finished
-        given = {
+        limits = {
             "maxTrialCount": trials,
             "parallelTrialCount": parallel,
             "maxFailedTrialCount": failures,
         }
-        counts = {key: value for key, value in given.items() if value is not None}
+        counts = {key: value for key, value in limits.items() if value is not None}
         for name in options:
             if name in settings() and not settings()[name].is_raised:
                 raise InvalidInput(
@@ -478,9 +478,9 @@ def sweep(
     possible = {*others, *settings()}
     for change in changes:
         if change not in possible:
-            known = {*inspect.signature(sweep).parameters, *possible} - {"experiment", "changes"}
+            names = {*inspect.signature(sweep).parameters, *possible} - {"experiment", "changes"}
             raise InvalidInput(
-                f"a sweep has no setting {change!r}", suggestion(change, sorted(known))
+                f"a sweep has no setting {change!r}", suggestion(change, sorted(names))
             )
     changes["max_trials"] = _either("trials", trials, "max_trials", changes.get("max_trials"))
     changes["parallel_trials"] = _either(
@@ -575,12 +575,12 @@ class SweepPlan:
                 started.
             Conflict: There is one of this name.
         """
-        known, advice = self.experiment.name, _look_at_data(self.data, self.experiment)
+        original_name, advice = self.experiment.name, _look_at_data(self.data, self.experiment)
         cluster, earlier = self.spec.open(), list[Trial]()
         try:
             experiment = self.ready(cluster)
-            if known and experiment.name != known and experiment.asked:
-                earlier = list(cluster.trials(known))
+            if original_name and experiment.name != original_name and experiment.asked:
+                earlier = list(cluster.trials(original_name))
             if detach and not cluster.outlives_client("Experiment"):
                 from podium.sweeps import namespace
 
@@ -594,7 +594,7 @@ class SweepPlan:
         for warning in filter(None, (*warnings_of(experiment), advice)):
             say(warning)
         if earlier and (said := forecast(experiment, earlier)):
-            say(f"{said}, as in {known}")
+            say(f"{said}, as in {original_name}")
         say(f"Experiment {experiment.name}, at {cluster.url}")
         for title, text in describe(created).items():
             say(f"{title}: {text}")

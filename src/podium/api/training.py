@@ -280,9 +280,9 @@ def _settings(
     if job is None:
         return TrainSettings(command=command, workers=workers, hyperparameters=hyperparameters)
     if hyperparameters:
-        given = ", ".join(hyperparameters)
+        names = ", ".join(hyperparameters)
         raise InvalidInput(
-            f"a job has its hyperparameters in its command, but got {given}", "write them there"
+            f"a job has its hyperparameters in its command, but got {names}", "write them there"
         )
     recipe = Recipe.of_job(read_job(job).manifest).to_text()
     return TrainSettings(recipe=recipe, command=command, workers=workers, hyperparameters={})

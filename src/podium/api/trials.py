@@ -234,8 +234,8 @@ def leaderboard_of(
     on, best = fronts_of(among or trials), best_trial(among or trials)
     rows = []
     for trial in trials:
-        known = {"front": on.get(trial.name), "number": (numbers or {}).get(trial.name)}
-        facts = {**trial.to_json(), **known, **sure.to_json(trial.name)}
+        positions = {"front": on.get(trial.name), "number": (numbers or {}).get(trial.name)}
+        facts = {**trial.to_json(), **positions, **sure.to_json(trial.name)}
         rows.append(LeaderboardRow.read(facts, measured(trial, experiment)))
     names = list(dict.fromkeys(name for trial in trials for name in trial.assignments))
     return Leaderboard(

@@ -100,7 +100,7 @@ class TuneSettings:
         image: str = "",
         queue: str = "",
         queue_priority: str = "",
-        **given: Any,
+        **settings: Any,
     ) -> Self:
         """Read the settings of a sweep as the shell and Python take them.
 
@@ -111,17 +111,19 @@ class TuneSettings:
         library = library_of(prints) if prints else None
         own = {setting.name for setting in fields(cls)}
         options = set(option_settings()) - {"objectives", "algorithm"}
-        _refuse_unknown({name: value for name, value in given.items() if name not in own | options})
-        asked = {name: given.pop(name) for name in options & set(given)}
-        if isinstance(given.get("metrics"), str):
-            given["metrics"] = [given["metrics"]]
+        _refuse_unknown(
+            {name: value for name, value in settings.items() if name not in own | options}
+        )
+        asked = {name: settings.pop(name) for name in options & set(settings)}
+        if isinstance(settings.get("metrics"), str):
+            settings["metrics"] = [settings["metrics"]]
         return cls(
             goal=Goal.read(first, any_name=library is not None),
             prints=library,
             image=image or TRAINER_IMAGE,
             pods=Pods(queue=queue, queue_priority=queue_priority),
             asked=read_settings({**asked, "objectives": further}),
-            **{name: plain(value) for name, value in given.items()},
+            **{name: plain(value) for name, value in settings.items()},
         )
 
     def __post_init__(self) -> None:
@@ -161,7 +163,7 @@ def _experiment_of(
     Raises:
         BrokenRules: A value breaks a rule.
     """
-    given = {**stops.settings, **present(random_state=settings.seed)}
+    options = {**stops.settings, **present(random_state=settings.seed)}
     job = _job(
         program,
         passing,
@@ -177,7 +179,7 @@ def _experiment_of(
     spec = _spec(searched, settings, stops, job, retain=retain)
     asked = prepare(spec, {}, {**settings.asked, "algorithm": stops.algorithm})
     spec["algorithm"]["algorithmSettings"] = [
-        {"name": key, "value": str(value)} for key, value in given.items()
+        {"name": key, "value": str(value)} for key, value in options.items()
     ]
     manifest = {
         "apiVersion": "kubeflow.org/v1beta1",
@@ -256,9 +258,9 @@ def _job(
     values = {name: f"${{trialParameters.{name}}}" for name in searched}
     command = [_with_variables(word) for word in program.words]
     fixed = {name: _with_variables(text) for name, text in fixed.items()}
-    given = passing.words(command, {**fixed, **values})
+    command_line = passing.words(command, {**fixed, **values})
     variables |= passing.variables({**fixed, **values})
-    words = [_quoted(word, values, searched, variables) for word in given]
+    words = [_quoted(word, values, searched, variables) for word in command_line]
     scripted = any("$PODIUM_VALUE_" in word or word.startswith("$(test ") for word in words)
     if takes_script(words) or scripted or passing.needs_shell:
         # Also a script: else Katib takes all words behind it for parts of it.
@@ -429,7 +431,7 @@ def tune(
         5
     """
     objective = _objective_of(train) if objective is None else objective
-    given = TuneSettings.read(
+    tune_settings = TuneSettings.read(
         [objective] if isinstance(objective, str) else objective,
         metrics=metrics,
         prints=prints,
@@ -452,13 +454,19 @@ def tune(
 
         data = prepared(data, target)
     begun = plan(
-        train, space, given, spec=ClusterSpec.of(cluster), data=data, storage=storage, name=name
+        train,
+        space,
+        tune_settings,
+        spec=ClusterSpec.of(cluster),
+        data=data,
+        storage=storage,
+        name=name,
     ).start()
     return _waited(begun) if wait else begun
 
 
-def _refuse_unknown(given: Mapping[str, Any]) -> None:
-    for name, value in given.items():
+def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
+    for name, value in unknown.items():
         others = {
             "n_trials": "trials",
             "max_trials": "trials",
@@ -544,8 +552,8 @@ class TunePlan(SweepPlan):
 
     def command_line(self, parameters: Mapping[str, Any]) -> str:
         """Return a line that says how the program runs with a trial's parameters."""
-        given = {name: str(value) for name, value in parameters.items()}
-        return self.passing.shown(self.words, {**self.fixed, **given})
+        values = {name: str(value) for name, value in parameters.items()}
+        return self.passing.shown(self.words, {**self.fixed, **values})
 
     def checked_name(self) -> str:
         """Check that it can start now, and return the name that the Experiment would get.
@@ -598,14 +606,16 @@ def plan(
     )
     shared = traits_of(spec.url).shares_files
     if settings.reuse and not (program.call and shared):
-        what = "a script or command" if shared else f"{spec.url}, where each trial has a pod"
+        unsupported = "a script or command" if shared else f"{spec.url}, where each trial has a pod"
         hint = "leave reuse out" if shared else "pool=4 keeps pods there"
-        raise InvalidInput(f"reuse=True is for functions on this machine, not for {what}", hint)
+        raise InvalidInput(
+            f"reuse=True is for functions on this machine, not for {unsupported}", hint
+        )
     passing = Passing.read(settings.passing, program.words, searched, fixed)
     if passing.way == "flags" and not program.call:
         check_false(program.words, {**searched, **fixed})
-    given = absolute(data) if data else None
-    texts = _arguments(program, passing, fixed, given)
+    location = absolute(data) if data else None
+    texts = _arguments(program, passing, fixed, location)
     home = Settings.from_environment().home
     if shared:
         program, root = program.here(home), absolute(storage) if storage else str(home)
@@ -621,7 +631,7 @@ def plan(
         fixed=texts,
         stops=stops,
         name=name,
-        data=given,
+        data=location,
         output=output,
     )
     _announce(settings, searched, {} if program.call else fixed, stops, program, passing)

@@ -23,8 +23,8 @@ _BREAKS = re.compile("[=:]+")
 
 def run_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the runs on this machine, and latest."""
-    known = sorted(path.parent.name for path in Settings.from_environment().runs.glob("*/run.json"))
-    return _beginning([*known, "latest"], incomplete)
+    names = sorted(path.parent.name for path in Settings.from_environment().runs.glob("*/run.json"))
+    return _beginning([*names, "latest"], incomplete)
 
 
 def run_and_sweep_names(
@@ -54,13 +54,15 @@ def parameters(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
     name, equals, value = incomplete.partition("=")
     if not equals:
         given = {_name(word) for word in (named, *ctx.params.get("parameters", ()))}
-        return _beginning([f"{known}=" for known in types if known not in given], _name(incomplete))
+        return _beginning(
+            [f"{parameter}=" for parameter in types if parameter not in given], _name(incomplete)
+        )
     if _name(name) == "dataset" and value.startswith(LOCAL):
         return [CompletionItem(incomplete, type="file")]
     if _name(name) == "code":
         return [CompletionItem(incomplete, type="dir")]
-    known = _values_of(_name(name), types[_name(name)]) if _name(name) in types else ()
-    return _beginning([f"{name}={value}" for value in known], incomplete)
+    choices = _values_of(_name(name), types[_name(name)]) if _name(name) in types else ()
+    return _beginning([f"{name}={value}" for value in choices], incomplete)
 
 
 def _values_of(name: str, kind: str) -> Sequence[str]:

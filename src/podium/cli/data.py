@@ -167,10 +167,10 @@ def _contract(uri: str, as_json: bool) -> None:
     from podium.data.dataset import load_dataset
     from podium.files.yaml_loader import dump
 
-    given = load_dataset(uri).contract
-    document = {"data_options": {"contract": given}}
+    contract = load_dataset(uri).contract
+    document = {"data_options": {"contract": contract}}
     style: dict[str, Any] = {"default_flow_style": None, "allow_unicode": True, "width": 10_000}
-    output(as_json, given, lambda: dump(document, **style).rstrip())
+    output(as_json, contract, lambda: dump(document, **style).rstrip())
 
 
 class _EchoHandler(logging.Handler):

@@ -96,9 +96,9 @@ def doctor(
     reports: list[Report] = []
     manifests: list[dict[str, Any]] = []
     for file in files:
-        examined, known = _examine_file(file, reading)
+        examined, documents = _examine_file(file, reading)
         reports += examined
-        manifests += known
+        manifests += documents
     if command:
         reports.append(_examine_command(command, reading, seconds))
     if namespace:

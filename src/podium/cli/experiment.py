@@ -203,11 +203,11 @@ def _resume(name: str, spec: "ClusterSpec", as_json: bool, **more: Any) -> None:
       podium experiment resume random --max-trials 12
       podium experiment resume tpe --max-time 4h
     """
-    known = podium.open_sweep(name, cluster=spec)
-    with known:
-        reported = known.finished
-        known.resume(**more, wait=False)
-        follow_to_end(known, as_json, reported)
+    sweep = podium.open_sweep(name, cluster=spec)
+    with sweep:
+        reported = sweep.finished
+        sweep.resume(**more, wait=False)
+        follow_to_end(sweep, as_json, reported)
 
 
 @experiment.command("render")
@@ -435,16 +435,16 @@ def _add(
       podium experiment add random lr=0.02 batch-size=64 schedule=step
       podium experiment add random --like random-7d2k9xqf lr=0.005
     """
-    given = dict[str, str]()
+    assignments = dict[str, str]()
     for word in values:
         parameter, equals, value = word.partition("=")
         if not equals:
             raise InvalidInput(
                 f"a value is written NAME=VALUE, but got {word!r}", "for example lr=0.02"
             )
-        given[parameter] = value
+        assignments[parameter] = value
     with podium.open_sweep(name, cluster=spec) as sweep:
-        trial = sweep.add_trial(given, like=like)
+        trial = sweep.add_trial(assignments, like=like)
         output(as_json, {"experiment": name, "trial": trial})
         echo(f"trial {trial}: {next_command(f'experiment trials {name}', sweep.cluster)}", err=True)
 

@@ -64,16 +64,16 @@ def migrate_(file: Any, output: str, runtime: str, to: str) -> None:
 
     content = file.read(MAX_YAML + 1)
     manifests = with_templates(documents(content.decode(errors="replace"), file.name), file.name)
-    known, wanted = {
+    accepted, wanted = {
         "experiment": ((KIND,), f"an {KIND}"),
         "optimizationjob": (("Experiment",), "an Experiment"),
     }.get(to, ((*MIGRATED_KINDS, "Experiment"), "a PyTorchJob, a Job or an Experiment"))
-    if not any(manifest.get("kind") in known for manifest in manifests):
+    if not any(manifest.get("kind") in accepted for manifest in manifests):
         kinds = ", ".join(str(manifest.get("kind")) for manifest in manifests) or "nothing"
         raise InvalidInput(f"{file.name} must hold {wanted}, but holds {kinds}")
     change = _migrate if to == "trainjob" else _convert
     changed = [
-        (change if manifest.get("kind") in known else _keep)(manifest, file.name, runtime)
+        (change if manifest.get("kind") in accepted else _keep)(manifest, file.name, runtime)
         for manifest in manifests
     ]
     written = _yaml(changed)
@@ -126,8 +126,8 @@ def _convert(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, A
     kind, name = manifest.get("kind"), Workload.parse(manifest).name
     if kind == KIND:
         changed = as_experiment(manifest, remember=False)
-        what = "Katib reads printed lines, not what a trial posts"
-        notes = [Violation(what, "spec.objectives", "print the metric as NAME=value")]
+        message = "Katib reads printed lines, not what a trial posts"
+        notes = [Violation(message, "spec.objectives", "print the metric as NAME=value")]
     else:
         experiment, notes = Experiment.parse(manifest), []
         if experiment.template.workload.kind == TRAINJOB:

@@ -336,8 +336,8 @@ def _export(
     if (directory is None) == (target is None):
         model = podium.registry(storage)[name]
         state, _ = model.ledger.read()
-        known = ref in {CHAMPION, *state.versions, *state.aliases}
-        words = f"{ref} -o DIRECTORY" if known else f"-o {shlex.quote(ref)}"
+        is_version = ref in {CHAMPION, *state.versions, *state.aliases}
+        words = f"{ref} -o DIRECTORY" if is_version else f"-o {shlex.quote(ref)}"
         again = f"models export {name} {words}" + (f" --to {form}" if form else "")
         raise InvalidInput("export needs one directory to write to", command(again, model.storage))
     if tracking and form != "mlflow":

@@ -223,9 +223,9 @@ def _check_url(url: str) -> None:
     except ValueError as error:  # Port out of range 0-65535, or no number
         raise InvalidInput(f"a webhook's port is a number from 1 to 65535, but: {error}") from None
     if port == 0 or odd is not None:
-        what = "port 0" if port == 0 else f"the character {odd!r}"
+        problem = "port 0" if port == 0 else f"the character {odd!r}"
         raise InvalidInput(
-            f"a webhook's URL has {what}, and could not be posted to",
+            f"a webhook's URL has {problem}, and could not be posted to",
             "write it as %20 and the like",
         )
 
@@ -239,14 +239,14 @@ class Notifier:
     """The values of --notify that name them."""
 
     @contextmanager
-    def about(self, what: str, **known: Any) -> Iterator[Notice]:
+    def about(self, what: str, **fields: Any) -> Iterator[Notice]:
         """Notify when the context ends: of a failure if an error leaves it, else as the context
         filled in the notice. A target that fails is a warning.
 
         Args:
             what: ``run``, ``Experiment``, ``job``.
         """
-        notice = Notice(what=what, **known)
+        notice = Notice(what=what, **fields)
         try:
             yield notice
         except KeyboardInterrupt:

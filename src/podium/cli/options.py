@@ -79,7 +79,7 @@ def pairs_option(
     """
 
     def read(ctx: click.Context, option: click.Option, texts: tuple[str, ...]) -> dict[str, str]:
-        given = {}
+        values = {}
         for text in texts:
             name, equals, value = text.partition("=")
             if not (name and equals and (value or empty)):
@@ -87,8 +87,8 @@ def pairs_option(
                 raise InvalidInput(
                     f"{name} takes {option.metavar}, not {text!r}", f"for example {name} {example}"
                 )
-            given[name.lstrip("-")] = value
-        return given
+            values[name.lstrip("-")] = value
+        return values
 
     return click.option(*names, metavar=metavar, multiple=True, callback=read, help=help)
 
@@ -111,9 +111,9 @@ def _made_of(
 
     def add(command: F) -> F:
         @functools.wraps(command)
-        def made(*args: Any, **given: Any) -> Any:
-            own = {each: given.pop(each) for each in taken}
-            return command(*args, **given, **{name: make(**own)})
+        def made(*args: Any, **options: Any) -> Any:
+            own = {each: options.pop(each) for each in taken}
+            return command(*args, **options, **{name: make(**own)})
 
         return stacked(*options)(made)  # type: ignore[return-value]
 
@@ -123,8 +123,8 @@ def _made_of(
 def _spec(cluster: str | None, directory: Path | None, of_run: str | None) -> "ClusterSpec":
     from podium.api.cluster_spec import ClusterSpec
 
-    given = {"--cluster": cluster, "--dir": directory, "--run": of_run}
-    named = [option for option, value in given.items() if value is not None]
+    options = {"--cluster": cluster, "--dir": directory, "--run": of_run}
+    named = [option for option, value in options.items() if value is not None]
     if len(named) > 1:
         raise InvalidInput(f"{' and '.join(named)} name {len(named)} clusters", "give one of them")
     if of_run is not None:

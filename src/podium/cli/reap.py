@@ -73,9 +73,10 @@ def reap(cluster: str, delete: bool, every: float | None, port: int | None, as_j
             delete_all(namespace, orphaned)
     for about, error in found.errors.items():
         echo_error(f"{about} is left alone: {error.message}", error.hint)
-    what = "deleted" if delete else "found"
+    outcome = "deleted" if delete else "found"
     echo(
-        f"{len(orphaned)} {what}" + ("" if delete or not orphaned else "; --delete deletes them"),
+        f"{len(orphaned)} {outcome}"
+        + ("" if delete or not orphaned else "; --delete deletes them"),
         err=True,
     )
     if found.errors:

@@ -100,13 +100,13 @@ def run(
     from podium.kfp.parameters import pairs
     from podium.kfp.project import choose
 
-    given = [*([pipeline] if pipeline else []), *parameters]
+    arguments = [*([pipeline] if pipeline else []), *parameters]
     if first and not resume:
         raise InvalidInput(f"--from {first} needs --resume", "podium run --resume RUN --from STEP")
     places = {**vars(supplies), "image_dir": images}
     show = _debug if debug else run_to_end
     if resume:
-        more: dict[str, Any] = {"code": dict(pairs(given)), "places": places, "debug": debug}
+        more: dict[str, Any] = {"code": dict(pairs(arguments)), "places": places, "debug": debug}
         show(lambda: podium.runs()[resume].resume(first, wait=False, **more), notifier, as_json)
         return
     pipeline, words, project = choose(pipeline, parameters)
@@ -139,11 +139,13 @@ def _open_shell(folder: Path, env: Mapping[str, str]) -> None:
     """
     shell = os.environ.get("SHELL") or "/bin/sh"
     (folder / "packages").mkdir(exist_ok=True)
-    given = {**os.environ, **env}
+    environment = {**os.environ, **env}
     if "PIP_TARGET" in env:  # that of the run is gone
-        given["PIP_TARGET"] = str(folder / "packages")
-        given["PYTHONPATH"] = env["PYTHONPATH"].replace(env["PIP_TARGET"], given["PIP_TARGET"])
-    subprocess.call([shell], cwd=folder, env=given)
+        environment["PIP_TARGET"] = str(folder / "packages")
+        environment["PYTHONPATH"] = env["PYTHONPATH"].replace(
+            env["PIP_TARGET"], environment["PIP_TARGET"]
+        )
+    subprocess.call([shell], cwd=folder, env=environment)
 
 
 def run_to_end(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) -> None:

@@ -354,12 +354,12 @@ def _rerun(
 
 @runs.command("logs")
 @click.argument("name", metavar="RUN", shell_complete=run_names)
-@click.argument("what", metavar="[STEP|TRIAL|JOB]", required=False)
+@click.argument("log", metavar="[STEP|TRIAL|JOB]", required=False)
 @click.option(
     "--storage", help="Storage of a run's models: where a run on a cluster keeps its logs."
 )
 @server_options
-def _logs(name: str, what: str | None, storage: str | None, server: ServerOptions) -> None:
+def _logs(name: str, log: str | None, storage: str | None, server: ServerOptions) -> None:
     """Print the log of a step, a trial or a job of a run; without a name, the logs of all steps.
 
     A run on this machine is read from its directory. A run on a cluster keeps its logs in the
@@ -386,7 +386,7 @@ def _logs(name: str, what: str | None, storage: str | None, server: ServerOption
                 raise
             found = server.runs()[name]
             name, storage = found.id, found.storage
-    for line in run.printed(what) if run else StoredRuns(str(storage)).logs(name).lines(what):
+    for line in run.printed(log) if run else StoredRuns(str(storage)).logs(name).lines(log):
         echo(line)
 
 
@@ -402,8 +402,8 @@ def _compare(ids: tuple[str, ...], as_json: bool) -> None:
     """
     from podium.runner.runs import differing
 
-    known = podium.runs()
-    chosen = [known[name] for name in ids]
+    all_runs = podium.runs()
+    chosen = [all_runs[name] for name in ids]
     names = differing(chosen)
     rows = [
         run.to_json() | {"parameters": {name: run.parameters.get(name) for name in names}}
@@ -465,13 +465,13 @@ def _report(
       podium runs report 20261122-0916 latest -o compare.html
       podium runs report champion 20261122-091634-0513 --model mnist
     """
-    known = podium.runs()
+    all_runs = podium.runs()
     if model is None:
-        known.compare(names, file)
+        all_runs.compare(names, file)
     else:
         from podium.runner.comparison import compare_versions
 
-        compare_versions(podium.registry(storage)[model], names, known, file)
+        compare_versions(podium.registry(storage)[model], names, all_runs, file)
     output(as_json, {"compared": list(names), "report": str(file)}, lambda: str(file))
 
 
@@ -489,8 +489,8 @@ def _delete_named(names: tuple[str, ...], storage: str | None, as_json: bool) ->
     """
     from podium.runner.run import Run
 
-    known = _known(storage)
-    chosen = {run.id: run for run in (known[name] for name in names)}  # one may be named twice
+    all_runs = _known(storage)
+    chosen = {run.id: run for run in (all_runs[name] for name in names)}  # one may be named twice
     for run in chosen.values():
         if isinstance(run, Run):
             run.require_ended()

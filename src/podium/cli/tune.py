@@ -165,7 +165,7 @@ def tune(
       podium tune train.py --lr 1e-4..1e-1 --cluster kubernetes://team --storage s3://bucket/tuning
     """
     train, space = _read(words, command, options.pop("params"))
-    save, given = (
+    save, plan_options = (
         options.pop("save"),
         {name: options.pop(name) for name in ("data", "storage", "name")},
     )
@@ -174,7 +174,7 @@ def tune(
             "--no-run runs nothing, and without --save nothing is written", "add --save sweep.yaml"
         )
     told = {"--notify": notifier.targets, "--report": report, "--json": as_json}
-    if no_run and (useless := [option for option, given in told.items() if given]):
+    if no_run and (useless := [option for option, value in told.items() if value]):
         raise InvalidInput(
             f"--no-run runs nothing, whose end {' and '.join(useless)} could report",
             f"leave out --no-run, or {' and '.join(useless)}",
@@ -183,7 +183,7 @@ def tune(
 
     with notifier.about("Experiment") as notice:
         settings = TuneSettings.read(options.pop("objectives"), **options)
-        planned = plan(train, space, settings, spec=spec, **given)
+        planned = plan(train, space, settings, spec=spec, **plan_options)
         if save:
             _save(planned, save)
         if no_run:
@@ -273,22 +273,22 @@ def _read(
     from podium.api.program import script_words
     from podium.api.space import Switch, dimension, from_text
 
-    typed, given, left = list[str](), dict[str, str](), list(words)
+    typed, flags, left = list[str](), dict[str, str](), list(words)
     while left:
         word = left.pop(0)
         name, equals, value = word.removeprefix("--").partition("=")
         if word.startswith("--") and (own := get_close_matches(name, OPTIONS, n=1, cutoff=0.85)):
             echo(f"warning: --{name} is a flag of the script; did you mean --{own[0]}?", err=True)
-        if word.startswith("--") and name in given:
+        if word.startswith("--") and name in flags:
             _refuse_twice(name)
         if not word.startswith("--"):
             typed.append(word)
         elif Switch.named(name):
-            given[name] = ""
+            flags[name] = ""
         elif equals:
-            given[name] = value
+            flags[name] = value
         elif left and not left[0].startswith("--"):
-            given[name] = left.pop(0)
+            flags[name] = left.pop(0)
         else:
             hint = (
                 f"--{name} SPACE; --{name}/ for a flag that is there or not; one that is always "
@@ -308,9 +308,9 @@ def _read(
         raise InvalidInput(
             f"podium tune takes one script, or the command after --, but got {named}", hint
         )
-    if both := given.keys() & params.keys():
+    if both := flags.keys() & params.keys():
         _refuse_twice(min(both))
-    space = {name: from_text(name, text) for name, text in {**given, **params}.items()}
+    space = {name: from_text(name, text) for name, text in {**flags, **params}.items()}
     if not any(Switch.named(name) or dimension(name, values) for name, values in space.items()):
         run = shlex.join(["podium", "tune", *typed, "--lr", "1e-4..1e-1"])
         problem = f"there is nothing to search in {' '.join(words) or shlex.join(command)}"

@@ -141,8 +141,8 @@ def submit(
       podium submit my_pipeline.py epochs=5
     """
     pipeline, words, project = choose(pipeline, parameters)
-    for option, given in (("--notify", notifier.targets), ("--timeout", timeout is not None)):
-        if given and not wait:
+    for option, value in (("--notify", notifier.targets), ("--timeout", timeout is not None)):
+        if value and not wait:
             raise InvalidInput(f"{option} needs --wait", "without it submit returns at once")
     from_file = is_file(pipeline)
     if from_file and version:

@@ -82,14 +82,14 @@ def _refuse_secrets(contents: Mapping[str, bytes]) -> None:
     """
     permitted = _allowed()
     found = {
-        name: what
+        name: secret
         for name, content in contents.items()
-        if name not in permitted and (what := _held(content))
+        if name not in permitted and (secret := _held(content))
     }
     if found:
         first = "; ".join(
-            f"{one_line(name)} holds what looks like {what}"
-            for name, what in list(found.items())[:5]
+            f"{one_line(name)} holds what looks like {secret}"
+            for name, secret in list(found.items())[:5]
         )
         more = f"; so do {len(found) - 5} more files" if len(found) > 5 else ""
         raise InvalidInput(
@@ -100,12 +100,12 @@ def _refuse_secrets(contents: Mapping[str, bytes]) -> None:
 
 def _held(content: bytes) -> str:
     """Return a secret found in a file, with its line; empty if there is none."""
-    for start, (what, rest) in _CONTENT.items():
+    for start, (kind, rest) in _CONTENT.items():
         # A literal at the front is found fast; that nothing goes before it is looked at afterwards.
         form = re.escape(start) + rb"(?<![A-Za-z0-9]" + re.escape(start) + rb")" + rest
         if start in content and (match := re.search(form, content)):
             line = content.count(b"\n", 0, match.start()) + 1
-            return f"{what} (line {line})"
+            return f"{kind} (line {line})"
     return ""
 
 
@@ -177,16 +177,16 @@ def pack(directory: Path | None, files: Mapping[str, bytes] | None = None) -> Bu
         InvalidInput: There is no such directory, it holds nothing, more than the limits, or what
             looks like a secret; or a link leads out of it.
     """
-    given, raw = files or {}, io.BytesIO()
+    others, raw = files or {}, io.BytesIO()
     root, names = _listed(directory) if directory else (Path(), [])
-    links = {name for name in names if name not in given and (root / name).is_symlink()}
+    links = {name for name in names if name not in others and (root / name).is_symlink()}
     contents = {
-        name: given[name] if name in given else _read(root / name)
-        for name in {*names, *given} - links
+        name: others[name] if name in others else _read(root / name)
+        for name in {*names, *others} - links
     }
     _refuse_secrets(contents)
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name in sorted({*names, *given}):
+        for name in sorted({*names, *others}):
             if name in links:
                 _add_link(archive, root, name)
             else:
@@ -194,10 +194,10 @@ def pack(directory: Path | None, files: Mapping[str, bytes] | None = None) -> Bu
                     archive,
                     name,
                     contents[name],
-                    executable=name not in given and bool((root / name).stat().st_mode & 0o100),
+                    executable=name not in others and bool((root / name).stat().st_mode & 0o100),
                 )
     content = gzip.compress(raw.getvalue(), 6, mtime=0)
-    return Bundle(digest=sha256(content).hexdigest(), content=content, files=len({*names, *given}))
+    return Bundle(digest=sha256(content).hexdigest(), content=content, files=len({*names, *others}))
 
 
 def _listed(directory: Path) -> tuple[Path, list[str]]:

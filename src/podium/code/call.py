@@ -56,7 +56,7 @@ class Call:
         Raises:
             InvalidInput: A word is not of this form, or names no parameter.
         """
-        given = dict(self.fixed)
+        values = dict(self.fixed)
         for word in words:
             name, equals, text = word.removeprefix("--").partition("=")
             if not equals or name not in self.kinds:
@@ -64,8 +64,8 @@ class Call:
                     f"{word!r} is not --name=value of {self.function}",
                     f"it takes {list(self.kinds)}",
                 )
-            given[name.replace("-", "_")] = self._value(name, text)
-        return given | {
+            values[name.replace("-", "_")] = self._value(name, text)
+        return values | {
             name: os.environ.get(variable, "") for name, variable in self.environment.items()
         }
 

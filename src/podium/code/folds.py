@@ -166,10 +166,10 @@ def _leave(
 ) -> None:
     """Put the figures of the folds beside the model, in place of those of the last run."""
     storage, info = connect(training.output), artifact.describe(training.data)
-    known: dict[str, Any] = {"dataset": info.digest}
+    details: dict[str, Any] = {"dataset": info.digest}
     if storage.head(METRICS):
         found = load_json(storage.get(METRICS), METRICS)
-        known |= {
+        details |= {
             name: value
             for name, value in (found.items() if isinstance(found, dict) else ())
             if not isinstance(value, int | float | list)
@@ -179,7 +179,7 @@ def _leave(
     if len(pairs) == len(predicted):
         Validated.joined(pairs, info.has_groups).write(storage)
     epochs = [{"epoch": at, **record} for at, record in enumerate(means, 1)]
-    record = {**known, **epochs[-1], "epochs": epochs, "folds": list(folds)}
+    record = {**details, **epochs[-1], "epochs": epochs, "folds": list(folds)}
     storage.put(METRICS, (json.dumps(record, indent=1) + "\n").encode())
 
 

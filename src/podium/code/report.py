@@ -34,16 +34,16 @@ def report(
         >>> podium.report(loss=0.3)  # doctest: +ELLIPSIS
         20...Z loss=0.3
     """
-    given = dict(values or {})
-    if twice := sorted(given.keys() & named.keys()) or [
-        *(["step"] if step is not None and "step" in given else [])
+    metrics = dict(values or {})
+    if twice := sorted(metrics.keys() & named.keys()) or [
+        *(["step"] if step is not None and "step" in metrics else [])
     ]:
         raise InvalidInput(f"{twice[0]} is reported twice in one call", "give each metric once")
-    given |= named
-    if not given:
+    metrics |= named
+    if not metrics:
         raise InvalidInput("nothing is reported", "podium.report(loss=0.3)")
     numbers = dict[str, float]()
-    for name, value in given.items():
+    for name, value in metrics.items():
         try:
             numbers[name] = float(value)
         except (TypeError, ValueError):

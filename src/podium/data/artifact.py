@@ -76,13 +76,14 @@ def describe(uri: str | Path) -> DatasetInfo:
     text = _read(uri, "dataset.json")
     try:
         value = load_json(text, where)
-        known = value.get("format") if isinstance(value, dict) else None
-        info = parse(DatasetInfo, value, where) if known == FORMAT else None
+        file_format = value.get("format") if isinstance(value, dict) else None
+        info = parse(DatasetInfo, value, where) if file_format == FORMAT else None
     except InvalidInput as error:
         raise Damaged(error.message, _PREPARE_HINT) from error
     if info is None:
         raise InvalidInput(
-            f"{where} has the format {known!r}, but this podium reads {FORMAT!r}", _PREPARE_HINT
+            f"{where} has the format {file_format!r}, but this podium reads {FORMAT!r}",
+            _PREPARE_HINT,
         )
     if info.digest != digest_of(*(info.parts[name] for name in PARTS)):
         raise Damaged(
@@ -187,8 +188,8 @@ def _picked(uri: str, fold: Fold) -> dict[str, tuple[Array, Array]]:
 
     def fact(name: str) -> Array | None:
         found = [load_facts(uri, name, part) for part in LEARNED]
-        known = [array for array in found if array is not None]
-        return np.concatenate(known) if len(known) == len(LEARNED) else None
+        arrays = [array for array in found if array is not None]
+        return np.concatenate(arrays) if len(arrays) == len(LEARNED) else None
 
     target = np.concatenate([load_target(uri, part) for part in LEARNED])
     groups = fact("groups")

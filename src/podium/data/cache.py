@@ -88,13 +88,13 @@ class ObjectCache:
         files = []
         for path in self.directory.iterdir() if self.directory.is_dir() else ():
             with suppress(FileNotFoundError):  # another process evicts too
-                known = path.stat()
+                status = path.stat()
                 # Another process may be downloading into a storage's own temporary file, which no lock here covers.
                 downloading = (
-                    path.name.startswith(".podium-") and time.time() - known.st_mtime < _STALLED
+                    path.name.startswith(".podium-") and time.time() - status.st_mtime < _STALLED
                 )
                 if not path.name.endswith(".lock") and not downloading:
-                    files.append(_CachedFile(path=path, bytes=known.st_size, used=known.st_mtime))
+                    files.append(_CachedFile(path=path, bytes=status.st_size, used=status.st_mtime))
         return sorted(files, key=lambda file: file.used)
 
     def evict(self, limit: int) -> list[_CachedFile]:
@@ -135,12 +135,12 @@ def _use(path: Path) -> None:
     """Keep a file from being evicted while this process runs, and note that it was used now."""
     os.utime(path)
     descriptor = os.open(path, os.O_RDONLY)
-    known = os.fstat(descriptor)
-    if (known.st_dev, known.st_ino) in _in_use:
+    status = os.fstat(descriptor)
+    if (status.st_dev, status.st_ino) in _in_use:
         os.close(descriptor)
         return
     fcntl.flock(descriptor, fcntl.LOCK_SH)
-    _in_use[known.st_dev, known.st_ino] = descriptor
+    _in_use[status.st_dev, status.st_ino] = descriptor
 
 
 def _remove(path: Path) -> bool:

@@ -79,31 +79,31 @@ class Contract:
     def to_json(self) -> dict[str, Any]:
         """Return it as an option takes it, without what it leaves open."""
         columns = {name: _without_defaults(expected) for name, expected in self.columns.items()}
-        given: dict[str, Any] = with_whole_numbers(
+        document: dict[str, Any] = with_whole_numbers(
             {"on_violation": self.on_violation, "columns": columns}
         )
-        return given
+        return document
 
     @classmethod
-    def check_names(cls, given: Any) -> None:
+    def check_names(cls, contract: Any) -> None:
         """Refuse what a contract does not know: a limit that is misspelt would never be checked."""
-        _check_known("contract", given, cls)
-        columns = given.get("columns", {}) if isinstance(given, Mapping) else {}
+        _check_known("contract", contract, cls)
+        columns = contract.get("columns", {}) if isinstance(contract, Mapping) else {}
         for name, expected in columns.items() if isinstance(columns, Mapping) else ():
             _check_known(f"contract.columns.{name}", expected, Expected)
 
 
 def _without_defaults(expected: Expected) -> dict[str, Any]:
-    given = {of.name: (getattr(expected, of.name), of.default) for of in fields(expected)}
+    pairs = {of.name: (getattr(expected, of.name), of.default) for of in fields(expected)}
     return {
         name: list(value) if isinstance(value, tuple) else value
-        for name, (value, default) in given.items()
+        for name, (value, default) in pairs.items()
         if value != default
     }
 
 
-def _check_known(where: str, given: Any, kind: Any) -> None:
-    known = [field.name for field in fields(kind)]
-    for name in given if isinstance(given, Mapping) else ():
-        if name not in known:
-            raise InvalidInput(f"{where} has no {name!r}", suggestion(str(name), known))
+def _check_known(where: str, document: Any, kind: Any) -> None:
+    names = [field.name for field in fields(kind)]
+    for name in document if isinstance(document, Mapping) else ():
+        if name not in names:
+            raise InvalidInput(f"{where} has no {name!r}", suggestion(str(name), names))

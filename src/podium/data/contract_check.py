@@ -33,7 +33,9 @@ def draft(preprocessing: TablePreprocessing, train: int, profile: Profile | None
         profile: Its bins; without them no number has limits.
     """
     bins = (
-        {of.name: of for given in profile.inputs.values() for of in given.bins} if profile else {}
+        {of.name: of for measured in profile.inputs.values() for of in measured.bins}
+        if profile
+        else {}
     )
     columns = {
         column.name: _drafted(column, bins.get(column.name), train)
@@ -53,9 +55,9 @@ def draft_target(classes: tuple[str, ...], values: NDArray[np.float64]) -> Expec
 def _drafted(column: TableColumn, bins: Bins | None, train: int) -> Expected:
     missing = min(1.0, math.ceil(200 * column.missing / train + 1) / 100)
     if column.kind == "category":
-        known = tuple(name for name in column.categories if name not in (MISSING, UNKNOWN))
+        categories = tuple(name for name in column.categories if name not in (MISSING, UNKNOWN))
         kind = column.type if column.type in ("boolean", "text") else "category"
-        listed = known if len(known) <= _MOST_CATEGORIES else ()
+        listed = categories if len(categories) <= _MOST_CATEGORIES else ()
         return Expected(type=kind, missing=missing, other=_OTHER, categories=listed)
     other = LOOSE if column.loose else _OTHER
     filled = column.fill if column.missing else math.nan
@@ -106,11 +108,11 @@ class _Count:
     above: int = 0
     examples: dict[str, str] = field(default_factory=dict)
 
-    def keep(self, what: str, bad: NDArray[np.bool_], values: pa.Array) -> int:
+    def keep(self, kind: str, bad: NDArray[np.bool_], values: pa.Array) -> int:
         """Return how many values are bad, and remember one."""
         count = int(bad.sum())
-        if count and what not in self.examples:
-            self.examples[what] = str(values[int(bad.argmax())].as_py())[:40]
+        if count and kind not in self.examples:
+            self.examples[kind] = str(values[int(bad.argmax())].as_py())[:40]
         return count
 
 
@@ -204,8 +206,8 @@ def _add(
         absent = pc.is_null(read).to_numpy(zero_copy_only=False)
         listed = expected.categories or (("true", "false") if expected.type == "boolean" else ())
         if listed:
-            known = column.read(pa.array(listed, pa.string()), ())[0]
-            wrong = ~(pc.is_in(read, known).to_numpy(zero_copy_only=False) | absent)
+            allowed = column.read(pa.array(listed, pa.string()), ())[0]
+            wrong = ~(pc.is_in(read, allowed).to_numpy(zero_copy_only=False) | absent)
     count.missing += int(absent.sum())
     count.other += count.keep("other", wrong, values)
 
@@ -216,10 +218,12 @@ def _broken(expected: Expected, count: _Count) -> list[str]:
         allowed = f"a share of {expected.missing:g} may be"
         said.append(f"{_of(count.missing, count.rows)} missing, and {allowed}")
     if count.other > expected.other * count.rows:
-        known = len(expected.categories)
+        number = len(expected.categories)
         words = _WORDS.get(expected.type, "dates")
-        what = f"none of {plural(known, 'category', 'categories')}" if known else f"no {words}"
-        said.append(f"{_of(count.other, count.rows)} {what}, such as {count.examples['other']!r}")
+        problem = f"none of {plural(number, 'category', 'categories')}" if number else f"no {words}"
+        said.append(
+            f"{_of(count.other, count.rows)} {problem}, such as {count.examples['other']!r}"
+        )
     if count.outside > expected.other * count.rows:
         low, high = map(exact, expected.range)
         example = count.examples["outside"]

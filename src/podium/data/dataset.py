@@ -157,9 +157,11 @@ class Dataset:
             for name, array in self.info.inputs.items()
         ]
         target = self.info.target
-        what = f"{len(self.classes)} classes" if self.classes else "numbers"
+        meaning = f"{len(self.classes)} classes" if self.classes else "numbers"
         heads = ("ARRAY", "WHAT", "TYPE", "SHAPE OF AN ITEM")
-        arrays = table(heads, [*inputs, (target.name, what, target.dtype, str(list(target.shape)))])
+        arrays = table(
+            heads, [*inputs, (target.name, meaning, target.dtype, str(list(target.shape)))]
+        )
         parts = [(name, f"{self.info.parts[name].count:,}") for name in PARTS]
         return (
             table(("PART", ">ITEMS"), parts, title=f"{self.name}, {self.kind}; {self.uri}") + arrays

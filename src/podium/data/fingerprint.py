@@ -57,8 +57,8 @@ def _content(file: Path, whole: bool) -> str:
     if whole:
         with file.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
-    known = file.stat()
-    return f"{file.absolute()} {known.st_size} {known.st_mtime_ns}"
+    status = file.stat()
+    return f"{file.absolute()} {status.st_size} {status.st_mtime_ns}"
 
 
 def _list_objects(location: str) -> Mapping[str, str]:

@@ -69,9 +69,9 @@ class GivenData:
                 return name
             for file in info.given:
                 name = file.file
-                known = (self._directory / name).stat()
-                stamp = known.st_ino, known.st_size, known.st_mtime_ns, known.st_ctime_ns
-                as_written = known.st_ctime_ns <= written and known.st_size == file.bytes
+                status = (self._directory / name).stat()
+                stamp = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+                as_written = status.st_ctime_ns <= written and status.st_size == file.bytes
                 if not as_written and self._whole.get(name) != stamp:
                     if not file.matches(self._directory / name):
                         return name

@@ -115,16 +115,16 @@ class HeldOut:
         Raises:
             InvalidInput: They have no such column.
         """
-        known: list[str] = []
+        columns: list[str] = []
         if self.originals is not None:
-            known = parquet.read_schema(self.originals).names
-        if PICTURE in known:
-            known = [FOLDER]
-        if name not in known:
+            columns = parquet.read_schema(self.originals).names
+        if PICTURE in columns:
+            columns = [FOLDER]
+        if name not in columns:
             hint = (
                 "rows have columns, and pictures the first folder below that of their class: folder"
             )
-            hint = suggestion(name, known) if known and known != [FOLDER] else hint
+            hint = suggestion(name, columns) if columns and columns != [FOLDER] else hint
             raise InvalidInput(f"the test items of {self.info.name} have no column {name!r}", hint)
         values = parquet.read_table(self.originals, columns=[name])[name]
         guess = Guess(name)

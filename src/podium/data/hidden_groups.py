@@ -112,8 +112,8 @@ def _labels(target: Array) -> Array:
 
 
 def _sizes(names: Iterable[object]) -> tuple[Array, Array]:
-    known: dict[object, int] = {}  # numpy would make each text as wide as the longest
-    numbers = np.array([known.setdefault(name, len(known)) for name in names])
+    codes: dict[object, int] = {}  # numpy would make each text as wide as the longest
+    numbers = np.array([codes.setdefault(name, len(codes)) for name in names])
     return np.bincount(numbers), numbers
 
 

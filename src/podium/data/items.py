@@ -126,8 +126,8 @@ def is_sentence(item: str) -> bool:
 def _is_uri(item: str) -> bool:
     """Return whether an argument begins as a URI does; a sentence may begin with that of a page."""
     scheme, found, _ = item.partition("://")
-    known = scheme in ("file", "s3", "minio")
-    return bool(found) and (known or (scheme.isalnum() and " " not in item))
+    supported = scheme in ("file", "s3", "minio")
+    return bool(found) and (supported or (scheme.isalnum() and " " not in item))
 
 
 @dataclass(frozen=True, kw_only=True)

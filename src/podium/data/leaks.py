@@ -89,9 +89,9 @@ def find_leaks(
                     f"{target} is a {words} of {named}: unless all of them are known when the model is used, "
                     "leave out those that are not"
                 )
-    known = np.concatenate([rows["train"], rows["validation"]])
+    training = np.concatenate([rows["train"], rows["validation"]])
     new = rows["test"][:: -(-len(rows["test"]) // _NEW)]
-    overlapping = _overlapping(known[:: -(-len(known) // _KNOWN)], new)
+    overlapping = _overlapping(training[:: -(-len(training) // _KNOWN)], new)
     if overlapping >= max(1, _LEAST_WINDOWS * len(new)):
         said.append(
             f"{overlapping:,} of {len(new):,} test rows overlap training rows, as windows of one "
@@ -198,15 +198,15 @@ def _weights(rows: _Floats, target: _Floats) -> list[int]:
     return terms if left <= _EXACT and 2 <= len(terms) <= _MOST_TERMS else []
 
 
-def _overlapping(known: _Floats, new: _Floats) -> int:
-    """Return how many new rows hold a block of values that a known row holds at another place."""
-    width = min(known.shape[1], _WIDEST)
+def _overlapping(training: _Floats, new: _Floats) -> int:
+    """Return how many new rows hold a block of values that a training row holds at another place."""
+    width = min(training.shape[1], _WIDEST)
     size = max(_LEAST_BLOCK, width // 2)
     places = range(width - size + 1)
     telling = [_tells(new[:, at : at + size]) for at in places]
     if not any(map(np.any, telling)):
         return 0
-    held, asked = (_blocks(rows[:, :width], size) for rows in (known, new))
+    held, asked = (_blocks(rows[:, :width], size) for rows in (training, new))
     each = [np.unique(blocks) for blocks in held]
     blocks, times = np.unique(np.concatenate(each), return_counts=True)
     found = np.zeros(len(new), bool)
@@ -239,39 +239,39 @@ def _beside(
     target = target.reshape(len(target), -1)[:, 0]  # of several outputs the first
     steps = np.diff(numbers, axis=0)
     mixed = (steps > 0).any(0) & (steps < 0).any(0)
-    asked, known = (np.flatnonzero(side[order]) for side in (is_test, ~is_test))
-    if mixed.sum() < 2 or min(len(asked), len(known)) < FEWEST:
+    asked, training = (np.flatnonzero(side[order]) for side in (is_test, ~is_test))
+    if mixed.sum() < 2 or min(len(asked), len(training)) < FEWEST:
         return None
     # A column at a time: ranks of all at once take ten times the memory of the numbers.
     ranks = np.column_stack([midranks(column) for column in numbers[:, mixed].T])
     points = project(ranks / len(numbers))
     labels = midranks(target) / len(target) if target.dtype.kind == "f" else target
     asked = asked[:: -(-len(asked) // _ASKED)]
-    count = _known_by_place(points, labels, places[order], asked, known)
+    count = _known_by_place(points, labels, places[order], asked, training)
     return (count, len(asked)) if count else None
 
 
 def _known_by_place(
-    points: _Floats, labels: Array, places: Array, asked: Array, known: Array
+    points: _Floats, labels: Array, places: Array, asked: Array, training: Array
 ) -> int:
-    """Count rows asked for whose nearest known row is beside them; 0 where this does not matter.
+    """Count rows asked for whose nearest training row is beside them; 0 where this does not matter.
 
     Args:
         points: [n, dimensions].
         labels: Classes, or ranks of numbers, [n].
         places: Of the rows in the file, [n].
         asked: Positions of some rows.
-        known: Positions of the others.
+        training: Positions of the others.
     """
-    others, around = points[known], _AROUND * len(places)
+    others, around = points[training], _AROUND * len(places)
     squares = np.square(others).sum(1)
     found = np.empty((len(asked), 5))
     for at, row in enumerate(asked):
         distances = squares - 2 * others @ points[row]
-        apart = np.abs(places[known] - places[row])
+        apart = np.abs(places[training] - places[row])
         nearest = distances.argmin()
         elsewhere = np.where(apart > around, distances, np.inf).argmin()
-        off = np.abs(labels[known] - labels[row])
+        off = np.abs(labels[training] - labels[row])
         off = off if labels.dtype.kind == "f" else np.sign(off)
         by_chance = (apart[off <= off[nearest]] <= _BESIDE).mean()
         found[at] = apart[nearest] <= _BESIDE, by_chance, off[nearest], off[elsewhere], off.mean()

@@ -51,9 +51,9 @@ def changed(option: str, value: Any) -> dict[str, Any]:
     """Return a pipeline's ``data_options`` with an option changed, or one more name in an option
     that lists names."""
     form = _FORM.get()
-    given = {} if isinstance(form, str) else form
-    more = [*as_list(option, given.get(option, [])), value] if option in _LISTS else value
-    return {"data_options": {**given, option: more}}
+    options = {} if isinstance(form, str) else form
+    more = [*as_list(option, options.get(option, [])), value] if option in _LISTS else value
+    return {"data_options": {**options, option: more}}
 
 
 def written(option: str, value: Any) -> str:

@@ -127,11 +127,11 @@ class DataOptions:
             "decimal": (".", ","),
             "channels": (1, 3),
         }
-        for name, known in choices.items():
-            if getattr(self, name) and getattr(self, name) not in known:
+        for name, allowed in choices.items():
+            if getattr(self, name) and getattr(self, name) not in allowed:
                 raise InvalidInput(
                     f"{name} cannot be {getattr(self, name)!r}",
-                    f"one of {' '.join(map(str, known))}",
+                    f"one of {' '.join(map(str, allowed))}",
                 )
         require(
             0 < self.validation < 1,
@@ -175,10 +175,10 @@ class DataOptions:
         Raises:
             InvalidInput: An option is unknown, of another type, or out of its range.
         """
-        known = [field.name for field in fields(cls) if field.name != "target"]
+        names = [field.name for field in fields(cls) if field.name != "target"]
         for name in options:
-            if name not in known:
-                raise InvalidInput(f"data_options has no {name!r}", suggestion(str(name), known))
+            if name not in names:
+                raise InvalidInput(f"data_options has no {name!r}", suggestion(str(name), names))
         Contract.check_names(options.get("contract"))
         values = {name: as_list(name, with_whole_numbers(value)) for name, value in options.items()}
         return parse(cls, {**values, "target": target}, "data_options")

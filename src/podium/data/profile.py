@@ -74,9 +74,9 @@ class Bins:
             )
             at[np.isnan(values)] = len(self.edges) + 1
         else:
-            known = np.isfinite(values) & (values >= 0) & (values < len(self._places))
+            valid = np.isfinite(values) & (values >= 0) & (values < len(self._places))
             at = np.full(len(values), len(self.categories))
-            at[known] = self._places[values[known].astype(np.int64)]
+            at[valid] = self._places[values[valid].astype(np.int64)]
         return np.bincount(at, minlength=len(self.labels))
 
     @cached_property
@@ -304,7 +304,7 @@ class Watch:
                 return
             self._held.append((inputs, predicted))
             rows = sum(len(said) for _, said in self._held)
-            size = sum(array.nbytes for given, _ in self._held for array in given.values())
+            size = sum(array.nbytes for arrays, _ in self._held for array in arrays.values())
             if rows >= HELD_ROWS or size >= HELD_BYTES:
                 self._count()
 
@@ -320,7 +320,7 @@ class Watch:
             return
         try:
             inputs = {
-                name: np.concatenate([given[name] for given, _ in held]) for name in held[0][0]
+                name: np.concatenate([arrays[name] for arrays, _ in held]) for name in held[0][0]
             }
             predicted = np.concatenate([said for _, said in held])
             new = self.profile.count(inputs, predicted)

@@ -214,9 +214,9 @@ def known_encoding(path: Path, name: str, encoding: str) -> str:
     try:
         "".encode(encoding)
     except (LookupError, ValueError):
-        known = ["utf-8", "latin-1", "cp1252", "utf-16"]
+        encodings = ["utf-8", "latin-1", "cp1252", "utf-16"]
         raise InvalidInput(
-            f"there is no encoding {encoding!r}", suggestion(encoding, known)
+            f"there is no encoding {encoding!r}", suggestion(encoding, encodings)
         ) from None
     if codecs.lookup(encoding).name != "utf-8":
         return encoding
@@ -226,9 +226,9 @@ def known_encoding(path: Path, name: str, encoding: str) -> str:
             head = stream.read(200)
     except (OSError, EOFError):
         return encoding  # a sentence says why when its header is read
-    for magic, (what, hint) in _MAGIC.items():
+    for magic, (kind, hint) in _MAGIC.items():
         if head.startswith(magic):
-            raise InvalidInput(f"{name} is not text, but {what}", hint)
+            raise InvalidInput(f"{name} is not text, but {kind}", hint)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     for odd, wide in ((1, "utf-16-le"), (0, "utf-16-be")):

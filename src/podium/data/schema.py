@@ -124,19 +124,19 @@ class InputDescription:
         Raises:
             InvalidInput: It has not.
         """
-        given, columns = list(shape), len(self.columns)
+        sides, columns = list(shape), len(self.columns)
         if any(side < 1 for side in shape):
-            raise InvalidInput(f"an item of shape {given} is empty")
+            raise InvalidInput(f"an item of shape {sides} is empty")
         if self.meaning == "image" and len(shape) != 2 and (len(shape) != 3 or shape[2] != 3):
             raise InvalidInput(
-                f"an image cannot have shape {given}", "[height, width] or [height, width, 3]"
+                f"an image cannot have shape {sides}", "[height, width] or [height, width, 3]"
             )
         if self.meaning == "table" and shape != (columns,):
             raise InvalidInput(
-                f"a row of a table of {columns} columns cannot have shape {given}", "[columns]"
+                f"a row of a table of {columns} columns cannot have shape {sides}", "[columns]"
             )
         if self.meaning == "tokens" and len(shape) != 1:
-            raise InvalidInput(f"tokens cannot have shape {given}", "[length]")
+            raise InvalidInput(f"tokens cannot have shape {sides}", "[length]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -374,8 +374,8 @@ def len_statistics(meaning: str, shape: tuple[int, ...]) -> int:
 
 def _check_dtype(dtype: str, kinds: str, rule: str) -> None:
     try:
-        known = np.dtype(dtype)
+        parsed = np.dtype(dtype)
     except TypeError:
-        known = None
-    if known is None or known.kind not in kinds or known.str != known.newbyteorder("=").str:
+        parsed = None
+    if parsed is None or parsed.kind not in kinds or parsed.str != parsed.newbyteorder("=").str:
         raise InvalidInput(f"{rule}, not {dtype}")

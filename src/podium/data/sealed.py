@@ -108,8 +108,8 @@ def unsealed(path: Path) -> Path:
         Denied: This process may not have the key.
         OSError: The file cannot be read.
     """
-    known = _sealed(path).stat()
-    name = str(path), known.st_ino, known.st_mtime_ns
+    status = _sealed(path).stat()
+    name = str(path), status.st_ino, status.st_mtime_ns
     if name not in _opened:
         key = _key()
         file = tempfile.TemporaryFile() if _LINUX else tempfile.NamedTemporaryFile()  # noqa: SIM115  until the end

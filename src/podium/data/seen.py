@@ -68,9 +68,9 @@ class SeenItems:
         Raises:
             Damaged: It is something else.
         """
-        what = f"{name} does not tell which items were seen"
-        arrays = read_arrays(content, what)
-        with foreign(what, Damaged):
+        problem = f"{name} does not tell which items were seen"
+        arrays = read_arrays(content, problem)
+        with foreign(problem, Damaged):
             hashes = _checked_hashes(arrays.pop("hashes"), name)
             layers: dict[str, dict[str, np.ndarray]] = {}
             for key, array in arrays.items():
@@ -132,13 +132,13 @@ def unseen(
     """
     if seen is None:
         return np.ones(len(taken.kept), bool), 0
-    known = np.isin(taken.hashes(), seen.hashes)
+    matched = np.isin(taken.hashes(), seen.hashes)
     if groups is not None:
-        known |= np.isin(groups[taken.kept], seen.hashes)
-    near = np.zeros(len(known), bool)
+        matched |= np.isin(groups[taken.kept], seen.hashes)
+    near = np.zeros(len(matched), bool)
     for layer in seen.near:
         near |= layer.holds(taken.inputs)
-    return ~(known | near), int((near & ~known).sum())
+    return ~(matched | near), int((near & ~matched).sum())
 
 
 def near_words(near: int) -> str:

@@ -79,9 +79,9 @@ def divide(raw: Raw, options: DataOptions, *, limit: int | None = None) -> Divis
             or the method does not fit the data.
     """
     method = _choose_method(raw, options)
-    given = _given_parts(raw, options.part)
-    rest = method.order[given["train"][method.order]] if given else method.order
-    index = {part: np.flatnonzero(mask) for part, mask in given.items() if part != "train"}
+    masks = _given_parts(raw, options.part)
+    rest = method.order[masks["train"][method.order]] if masks else method.order
+    index = {part: np.flatnonzero(mask) for part, mask in masks.items() if part != "train"}
     if raw.test is None and "test" not in index:
         assert isinstance(options.test, float)
         index["test"], rest = method.take(rest, max(1, round(len(rest) * options.test)))
@@ -100,8 +100,8 @@ def divide(raw: Raw, options: DataOptions, *, limit: int | None = None) -> Divis
             )
     if not options.allow_duplicates:
         _check_groups(raw, index, options.group)
-    how = f"given by {options.part or 'the source'}" if given else method.how
-    by_hash = not given and raw.times is None and raw.test is None and raw.validation is None
+    how = f"given by {options.part or 'the source'}" if masks else method.how
+    by_hash = not masks and raw.times is None and raw.test is None and raw.validation is None
     return Division(
         index={part: np.sort(at) for part, at in index.items()}, how=how, by_hash=by_hash
     )

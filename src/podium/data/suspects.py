@@ -323,16 +323,16 @@ def _shown(number: float, is_date: bool) -> str:
 def _of_sentences(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
     """Say which words give a class away, and how many test sentences are hardly new."""
     name = next(name for name, of in raw.descriptions.items() if of.meaning == "tokens")
-    known, new = (_sample(parts[part], name, _MOST_ROWS) for part in ("train", "test"))
+    training, new = (_sample(parts[part], name, _MOST_ROWS) for part in ("train", "test"))
     target, said = _sample(parts["train"], "target", _MOST_ROWS), list[str]()
     if raw.classes and (vocabulary := raw.preprocessing.get("vocabulary")):
-        telling = _telling_words(known, target, vocabulary, raw.classes)
+        telling = _telling_words(training, target, vocabulary, raw.classes)
         said += [
             f"all sentences of class {label!r} have the word {word!r} and no others do: unless it is there "
             "when the model is used, take it out of the sentences"
             for word, label in telling[:_MOST_WORDS]
         ]
-    changed = _changed_sentences(known, new)
+    changed = _changed_sentences(training, new)
     if changed >= max(1, _LEAST_CHANGED * len(new)):
         said.append(
             f"{changed:,} of {len(new):,} test sentences are training sentences but for a word or few: a "
@@ -543,8 +543,8 @@ def _near_duplicates(
                 _sample(part, name, min(_MOST_COMPARED, _MOST_VALUES // len(described.columns) + 1))
                 for part in (train, test)
             ]
-            known, new = (one_case(side, letter_cases(described)) for side in sides)
-            said += _near_rows(known, new, described.columns, made or {})
+            train_rows, new = (one_case(side, letter_cases(described)) for side in sides)
+            said += _near_rows(train_rows, new, described.columns, made or {})
         elif described.meaning == "image":
             count = _near_pictures(train, test, name, described)
             if count:
@@ -613,11 +613,11 @@ def _near_sentences(
         index: Which sentences are in each part.
     """
     learned = [part for part in index if part != "test"]
-    keys, known = (
+    keys, hashes = (
         np.concatenate([of[part] for part in learned])
         for of in ({part: raw_keys[at] for part, at in index.items()}, exact)
     )
-    shared = np.isin(raw_keys[index["test"]], keys) & ~np.isin(exact["test"], known)
+    shared = np.isin(raw_keys[index["test"]], keys) & ~np.isin(exact["test"], hashes)
     if count := int(shared.sum()):
         sentences = f"{plural(count, 'test sentence')} {are(count)} among the training sentences"
         return [f"{sentences} but for punctuation, and not counted in the test"]
@@ -678,13 +678,13 @@ def _halves(tokens: Array) -> Iterator[tuple[list[int], list[tuple[str, bytes]]]
         yield words.tolist(), parts
 
 
-def _changed_sentences(known: Array, new: Array) -> int:
-    """Count new sentences [m, length] that a known one [n, length] equals but for a word or few.
+def _changed_sentences(training: Array, new: Array) -> int:
+    """Count new sentences [m, length] that a training one [n, length] equals but for a word or few.
 
     Those that are found share a half; one in _CHANGED words differs at most.
     """
     held: dict[tuple[str, bytes], list[int]] = {}
-    for words, parts in _halves(known):
+    for words, parts in _halves(training):
         for part in parts:
             held.setdefault(part, words)
     count = 0
@@ -719,7 +719,7 @@ def _near_rows(
     hashed = [
         _hash_column(train[:, at], test[:, at], column, at) for at, column in enumerate(columns)
     ]
-    known, new = (np.stack(side) for side in zip(*hashed, strict=True))
+    train_hashes, new = (np.stack(side) for side in zip(*hashed, strict=True))
     unique = [
         at for at in range(len(columns)) if len(np.unique(train[:, at])) >= UNIQUE * len(train)
     ]
@@ -730,7 +730,7 @@ def _near_rows(
         *([unique] if few else []),
     ]
     counts = [
-        _shared(known.sum(0) - known[left].sum(0), new.sum(0) - new[left].sum(0))
+        _shared(train_hashes.sum(0) - train_hashes[left].sum(0), new.sum(0) - new[left].sum(0))
         for left in candidates
     ]
     counts[0] *= 2  # each column that is left out hides what rounding tears apart in it
@@ -741,7 +741,7 @@ def _near_rows(
         left = candidates[at]
         count = counts[at] if left else counts[at] // 2
         leaders = copies if left else _leaders(train, columns, copies)
-        some = (np.delete(of, left, 0) for of in (known, new, leaders))
+        some = (np.delete(of, left, 0) for of in (train_hashes, new, leaders))
         if _is_no_chance(count, *some):
             names = ", ".join(columns[column].name for column in left)
             dropped = written("drop", made.get(names, names))
@@ -784,12 +784,12 @@ def _leaders(
     return leaders
 
 
-def _is_no_chance(count: int, known: Hashes, new: Hashes, leaders: NDArray[np.int64]) -> bool:
+def _is_no_chance(count: int, training: Hashes, new: Hashes, leaders: NDArray[np.int64]) -> bool:
     """Return whether more rows are shared than when the columns [columns, m] of the new ones are
     shuffled, those with the same leader together."""
     from scipy.special import bdtrc
 
-    draw, rows = np.random.default_rng(0), known.sum(0)
+    draw, rows = np.random.default_rng(0), training.sum(0)
     shuffles = max(_SHUFFLES, min(_SHUFFLED // new.shape[1], 1 + round(1 / _MOST_BY_CHANCE)))
     meetings, together = 0, [new[leaders == leader].sum(0) for leader in np.unique(leaders)]
     for _ in range(shuffles):
@@ -809,12 +809,12 @@ def _hash_column(train: Array, test: Array, column: Column, at: int) -> tuple[Ha
     scale = float(sides[0].std()) / 100 if column.kind == "number" else 0.0
     if scale:
         sides = [np.round(side / scale) for side in sides]
-    known, new = (mix((side + 0.0).view(np.uint64), at) for side in sides)
-    return known, new
+    train_hashes, new = (mix((side + 0.0).view(np.uint64), at) for side in sides)
+    return train_hashes, new
 
 
-def _shared(known: Hashes, new: Hashes) -> int:
-    return int(np.isin(new, known).sum())
+def _shared(training: Hashes, new: Hashes) -> int:
+    return int(np.isin(new, training).sum())
 
 
 def _near_pictures(

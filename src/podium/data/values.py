@@ -737,17 +737,17 @@ _ENDS = "‘’“”–—…»²³"
 """They come after a letter."""
 
 
-def broken_text(what: str, texts: Iterable[str | None]) -> str:
+def broken_text(holder: str, texts: Iterable[str | None]) -> str:
     """Say which word is UTF-8 that was read as Latin-1, and what it was; nothing if none is.
 
     Args:
-        what: ``a class of COLUMN``.
+        holder: ``a class of COLUMN``.
     """
     for text in filter(None, texts):
         for word in text.split() if not text.isascii() else ():
             if (meant := _HIGH.sub(_as_utf_8, word)) != word:
                 return (
-                    f"{what} holds {word!r}, which is {meant!r} in UTF-8 that was read as Latin-1: "
+                    f"{holder} holds {word!r}, which is {meant!r} in UTF-8 that was read as Latin-1: "
                     "read it as UTF-8, or save it anew where it was right"
                 )
     return ""
@@ -767,11 +767,11 @@ def _as_utf_8(run: re.Match[str]) -> str:
     return letters if rare or single or (len(letters) == 2 and ord(meant) >= 0x180) else meant
 
 
-def twin_names(what: str, names: Sequence[str]) -> str:
+def twin_names(noun: str, names: Sequence[str]) -> str:
     """Say that some names are probably one: P1 and p-1, 1 and 01 and 1.0; nothing where none are.
 
     Args:
-        what: ``groups of COLUMN``.
+        noun: ``groups of COLUMN``.
     """
     alike: dict[str, list[str]] = {}
     for name in names:
@@ -782,5 +782,5 @@ def twin_names(what: str, names: Sequence[str]) -> str:
     if not twins:
         return ""
     first, second = twins[0][:2]
-    count = f"{len(twins) if len(twins) > 1 else 'two'} {what} may be one under two names"
+    count = f"{len(twins) if len(twins) > 1 else 'two'} {noun} may be one under two names"
     return f"{count}, for example {first!r} and {second!r}: they count as two"

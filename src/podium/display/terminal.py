@@ -108,12 +108,12 @@ def live(view: "RenderableType") -> "Iterator[Console | None]":
 
 
 @contextmanager
-def progress_bar(total: int, what: str) -> "Iterator[Callable[[int], None]]":
+def progress_bar(total: int, activity: str) -> "Iterator[Callable[[int], None]]":
     """Show how many bytes are done: a bar on a terminal, a line now and then elsewhere.
 
     Args:
         total: Bytes.
-        what: Activity in the lines, such as `copying`.
+        activity: Activity in the lines, such as `copying`.
 
     Yields:
         A function to call with the number of bytes done since its last call.
@@ -124,7 +124,7 @@ def progress_bar(total: int, what: str) -> "Iterator[Callable[[int], None]]":
         def advance(count: int) -> None:
             done[0] += count
 
-        with doing(lambda: f"{what}: {done[0] / 1e6:,.1f} of {total / 1e6:,.1f} MB"):
+        with doing(lambda: f"{activity}: {done[0] / 1e6:,.1f} of {total / 1e6:,.1f} MB"):
             yield advance
         return
     from rich.progress import (
@@ -177,9 +177,9 @@ class _Heartbeat:
         self._ended: threading.Event | None = None
 
     @contextmanager
-    def doing(self, what: _Doing) -> Iterator[None]:
+    def doing(self, activity: _Doing) -> Iterator[None]:
         """Say this whenever nothing is printed for long; of several the innermost."""
-        task = (what, time.monotonic())
+        task = (activity, time.monotonic())
         with self._lock:
             self._doing.append(task)
             if self._ended is None:
@@ -232,10 +232,14 @@ class _Heartbeat:
                         self._beat(time.monotonic() - self._last)
 
     def _beat(self, silence: float) -> None:
-        what, since = self._doing[-1]
+        activity, since = self._doing[-1]
         if silence < (self.first if _is_screen(sys.stderr) else self.every):
             return
-        line = what() if callable(what) else f"{what}: {duration(time.monotonic() - since)} so far"
+        line = (
+            activity()
+            if callable(activity)
+            else f"{activity}: {duration(time.monotonic() - since)} so far"
+        )
         line = _STOPPING if self._stopping else line
         if line and _is_screen(sys.stderr):
             sys.stderr.write(f"\r\x1b[2K{cut(line, shutil.get_terminal_size().columns - 1)}")

@@ -89,8 +89,8 @@ GIVEN_RULES, EVENT_RULES = Rules[tuple[Collector, str]](), Rules[Log]()
     where="collector",
     hint="examine what the program itself reports; or collect from StdOut",
 )
-def _log_not_collected(given: tuple[Collector, str]) -> Iterator[Violation]:
-    collector, path = given
+def _log_not_collected(source: tuple[Collector, str]) -> Iterator[Violation]:
+    collector, path = source
     if collector.kind not in ("StdOut", "File", "TensorFlowEvent"):
         yield Violation(f"a {collector.kind} collector does not read {path}")
 
@@ -100,12 +100,12 @@ def _log_not_collected(given: tuple[Collector, str]) -> Iterator[Violation]:
     "A File collector reads its file only; what the program prints elsewhere is lost.",
     where="collector",
 )
-def _another_file_collected(given: tuple[Collector, str]) -> Iterator[Violation]:
-    collector, path = given
+def _another_file_collected(source: tuple[Collector, str]) -> Iterator[Violation]:
+    collector, path = source
     if collector.kind == "File" and Path(collector.path).name != Path(path).name:
         file = collector.path
-        what = f"Katib reads {file} in the trial's pod; {path} must be a copy of that file"
-        yield Violation(what, hint=f"examine {file}, or collect from StdOut")
+        problem = f"Katib reads {file} in the trial's pod; {path} must be a copy of that file"
+        yield Violation(problem, hint=f"examine {file}, or collect from StdOut")
 
 
 @EVENT_RULES.rule(

@@ -100,10 +100,10 @@ def _not_examined_trial(template: TrialTemplate) -> list[Finding]:
     return []
 
 
-def _not_examined(what: str, where: str) -> Finding:
+def _not_examined(subject: str, where: str) -> Finding:
     why = f"The doctor has rules for {', '.join(KINDS)} only."
     return Finding(
-        rule="not-examined", level="note", what=f"{what} was not examined", where=where, why=why
+        rule="not-examined", level="note", what=f"{subject} was not examined", where=where, why=why
     )
 
 

@@ -75,14 +75,16 @@ def line_numbers(lines: Iterable[Line]) -> str:
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return the name that may be meant: one like it, or with a short form of it, as val_acc has,
     of training data only where there is no other; empty if none is."""
-    known = list(names)
-    known = [other for other in known if not COLON.training.fullmatch(other)] or known
+    candidates = list(names)
+    candidates = [
+        other for other in candidates if not COLON.training.fullmatch(other)
+    ] or candidates
     short = [
         other
-        for other in known
+        for other in candidates
         if any(len(word) > 2 and name.startswith(word) for word in re.split(r"\W|_", other))
     ]
-    return next(iter([*difflib.get_close_matches(name, known, 1, 0.5), *short]), "")
+    return next(iter([*difflib.get_close_matches(name, candidates, 1, 0.5), *short]), "")
 
 
 @rule(
@@ -110,8 +112,8 @@ def _library_has_its_own_format(log: Log) -> Iterator[Violation]:
     for library, line in log.libraries.items() if wanted in log.silent() else ():
         if names := [reading.name for reading in line.readings]:
             hint = log.reader.how(library, library.meant(wanted, names))
-            what = f"{library.name} prints {', '.join(names)} in a form of its own"
-            yield Violation(what, line_numbers([line]), hint)
+            problem = f"{library.name} prints {', '.join(names)} in a form of its own"
+            yield Violation(problem, line_numbers([line]), hint)
 
 
 @rule("note", "A metricsFormat of the Experiment's own reads it as it is printed.")

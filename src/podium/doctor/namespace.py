@@ -22,14 +22,14 @@ NAMESPACE_RULES = Rules[NamespaceSnapshot]()
 rule = NAMESPACE_RULES.rule
 
 
-def _fine(what: str, where: str) -> Violation:
-    return Violation(what, where, level="pass")
+def _fine(message: str, where: str) -> Violation:
+    return Violation(message, where, level="pass")
 
 
 def _unread(
-    what: str, where: str, hint: str = "ask with more rights", level: str = "warn"
+    message: str, where: str, hint: str = "ask with more rights", level: str = "warn"
 ) -> Violation:
-    return Violation(what, where, hint, level=level)
+    return Violation(message, where, hint, level=level)
 
 
 @rule("fail", "Everything is looked for in the namespace.")
@@ -66,10 +66,10 @@ def _guards_itself(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     where, labels = f"namespace {snapshot.namespace}", snapshot.labels or {}
     is_home = snapshot.namespace in _homes_of_katib(snapshot)
     if is_home and labels.get(METRICS_INJECTION) == "enabled":
-        what = f"while Katib's controller is away no pod can be created in {snapshot.namespace}, its own included"
+        problem = f"while Katib's controller is away no pod can be created in {snapshot.namespace}, its own included"
         unlock = f"kubectl label {where} {METRICS_INJECTION}-"
         hint = f"launch into a namespace of its own (deploy/team); to let the controller start again: {unlock}"
-        yield Violation(what, where, hint)
+        yield Violation(problem, where, hint)
 
 
 def _homes_of_katib(snapshot: NamespaceSnapshot) -> set[str]:
@@ -82,15 +82,15 @@ def _kinds_known(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     unknown = snapshot.unknown_kinds
     distributed = [kind for kind in TRAINERS if kind not in unknown]
     if not distributed:
-        what = f"the server knows neither {' nor '.join(TRAINERS)}"
+        problem = f"the server knows neither {' nor '.join(TRAINERS)}"
         hint = "install the Kubeflow training operator 1.9, or Kubeflow Trainer 2.2 or later"
-        yield Violation(what, hint=hint)
+        yield Violation(problem, hint=hint)
     if "Job" in unknown:
         hint = "check that the address is that of a Kubernetes API server"
         yield Violation("the server does not know Job", hint=hint)
     elif distributed:
-        known = [kind for kind in (*TRAINERS, "Experiment", "Trial") if kind not in unknown]
-        yield Violation(f"known: {', '.join(known)}", level="pass")
+        kinds = [kind for kind in (*TRAINERS, "Experiment", "Trial") if kind not in unknown]
+        yield Violation(f"known: {', '.join(kinds)}", level="pass")
 
 
 @rule(
@@ -115,13 +115,13 @@ def _experiments_run(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if snapshot.katib or "Experiment" in snapshot.unknown_kinds:
         return
     if snapshot.engine is None:
-        what = "who runs the namespace's Experiments may not be read"
-        yield _unread(what, where, level="note")
+        problem = "who runs the namespace's Experiments may not be read"
+        yield _unread(problem, where, level="note")
     elif snapshot.engine:
         yield _fine(f"podium-engine runs the Experiments of {snapshot.namespace}", where)
     else:
-        what, hint = not_run(snapshot.namespace)
-        yield Violation(what, where, hint)
+        problem, hint = not_run(snapshot.namespace)
+        yield Violation(problem, where, hint)
 
 
 @rule("fail", "Objects without their controller stay as they are for good.")
@@ -181,8 +181,8 @@ def _storage_configured(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
         hint = f"create it with keys {' and '.join(wanted)}, or name another in {where}"
         yield Violation(f"there is no Secret {name}", hint=hint)
     elif lacking:
-        what = f"Secret {name} has no {', '.join(lacking)}"
-        yield Violation(what, hint="add it, or correct the names")
+        problem = f"Secret {name} has no {', '.join(lacking)}"
+        yield Violation(problem, hint="add it, or correct the names")
     else:
         yield _fine(f"Secret {name} has {' and '.join(wanted)}", where)
 
@@ -194,9 +194,9 @@ def _storage_configured(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 )
 def _storage_reachable(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if snapshot.endpoint:
-        well, what = snapshot.endpoint
+        well, message = snapshot.endpoint
         where = f"endpoint {(snapshot.storage or {}).get('endpoint')}"
-        yield _fine(what, where) if well else Violation(what, where)
+        yield _fine(message, where) if well else Violation(message, where)
 
 
 @rule(
@@ -206,10 +206,10 @@ def _storage_reachable(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 )
 def _bucket_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if snapshot.bucket and not (snapshot.endpoint and not snapshot.endpoint[0]):
-        well, what = snapshot.bucket
+        well, message = snapshot.bucket
         where = f"bucket {(snapshot.storage or {}).get('bucket')}"
         level = "warn" if well is None else None
-        yield _fine(what, where) if well else Violation(what, where, level=level)
+        yield _fine(message, where) if well else Violation(message, where, level=level)
 
 
 @rule("warn", "They fail when they open s3://…: they have no identity.")
@@ -240,8 +240,8 @@ def _pod_security(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 )
 def _pods_refused(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if snapshot.refusals is None:
-        what = "events may not be listed: refused pods go unnoticed"
-        yield _unread(what, "events", "ask with the right to list events", level="note")
+        problem = "events may not be listed: refused pods go unnoticed"
+        yield _unread(problem, "events", "ask with the right to list events", level="note")
     for kind, name, message in snapshot.refusals or ():
         yield Violation(message, f"{kind} {name}", webhook_hint(message))
 

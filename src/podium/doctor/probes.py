@@ -158,7 +158,7 @@ def _serves(api: Api, kind: str, field: str, wanted: str) -> bool | None:
     where = api_resource(kind)
     doing, discover = f"discover {where.group}/{where.version}", api.custom.get_api_resources
     group = _ask(api, doing, discover, where.group, where.version, absent=False)
-    return group and any(getattr(known, field) == wanted for known in group.resources)
+    return group and any(getattr(resource, field) == wanted for resource in group.resources)
 
 
 def _find_controllers(api: Api) -> list[_Controller] | None:
@@ -335,18 +335,18 @@ def _is_bare(job: Workload) -> bool:
     for replica, container in job.containers():
         kinds = {source for volume in replica.pod.volumes for source in volume.sources}
         named = any(_CREDENTIALS.search(name) for name in container.env) or container.env_from
-        given = named or kinds & {"secret", "projected", "csi"}
+        credentials = named or kinds & {"secret", "projected", "csi"}
         account = replica.pod.spec.get("serviceAccountName") or "default"
-        if _BUCKET.search(" ".join(container.words)) and not given and account == "default":
+        if _BUCKET.search(" ".join(container.words)) and not credentials and account == "default":
             return True
     return False
 
 
 def _dry_run(api: Api, manifest: Mapping[str, Any]) -> tuple[str, str | None]:
     """Offer a manifest to the server without keeping it; return its name and the refusal."""
-    given, label = Resource.parse(manifest), _label(manifest)
-    where, create = api_resource(given.kind), api.custom.create_namespaced_custom_object
-    body = given.with_metadata({**given.metadata, "namespace": api.namespace}).manifest
+    resource, label = Resource.parse(manifest), _label(manifest)
+    where, create = api_resource(resource.kind), api.custom.create_namespaced_custom_object
+    body = resource.with_metadata({**resource.metadata, "namespace": api.namespace}).manifest
     address = (where.group, where.version, api.namespace, where.plural)
     try:
         api.call(
@@ -356,7 +356,7 @@ def _dry_run(api: Api, manifest: Mapping[str, Any]) -> tuple[str, str | None]:
             body,
             dry_run="All",
             field_validation="Strict",
-            kind=given.kind,
+            kind=resource.kind,
         )
     except Conflict:
         pass  # it is there already: the webhooks have taken it

@@ -294,10 +294,10 @@ def guess_reader(
     """
     if objective is None:
         text = list(lines)
-        known = [
+        mentioned = [
             name for name in ("accuracy", "loss") if any(name in line.lower() for line in text)
         ]
         names = Counter(name for line in text for name in _names_on(line))
-        objective = (known or [name for name, _ in names.most_common(1)] or ["accuracy"])[0]
+        objective = (mentioned or [name for name, _ in names.most_common(1)] or ["accuracy"])[0]
     guessed = "minimize" if less_is_better(objective) else "maximize"
     return Reader(objective=objective, kind=kind or guessed)

@@ -139,8 +139,8 @@ def misread_trial(
     Args:
         log: Returns the lines of a trial's log by its name.
     """
-    known = [(trial.value, trial) for trial in trials if trial.value is not None]
-    ranked = [trial for _, trial in sorted(known, key=lambda each: each[0])]
+    scored = [(trial.value, trial) for trial in trials if trial.value is not None]
+    ranked = [trial for _, trial in sorted(scored, key=lambda each: each[0])]
     for trial in dict.fromkeys([best, *ranked[:1], *ranked[-1:]]):
         if found := misread(experiment, log(trial.name)):
             return trial, found

@@ -213,8 +213,8 @@ def _time_not_understood(log: Log) -> Iterator[Violation]:
 def _some_without_time(log: Log) -> Iterator[Violation]:
     reported, untimed = log.reported(log.reader.objective), _untimed(log)
     if untimed and len(untimed) < len(reported):
-        what = f"{len(untimed)} of {len(reported)} readings have no time"
-        yield Violation(what, line_numbers(untimed))
+        problem = f"{len(untimed)} of {len(reported)} readings have no time"
+        yield Violation(problem, line_numbers(untimed))
 
 
 @ordered(
@@ -228,8 +228,8 @@ def _latest_is_not_the_last(log: Log) -> Iterator[Violation]:
     for line, reading in log.reported(name)[-1:]:
         if latest != reading.value:
             level = "fail" if log.reader.strategy(name) == "latest" else "note"
-            what = f"{reading.value!r} was printed last, {latest!r} is stored as the latest"
-            yield Violation(what, f"line {line.number}", level=level)
+            problem = f"{reading.value!r} was printed last, {latest!r} is stored as the latest"
+            yield Violation(problem, f"line {line.number}", level=level)
 
 
 @ordered(
@@ -242,8 +242,8 @@ def _latest_is_not_a_number(log: Log) -> Iterator[Violation]:
     latest = log.folded()[name]["latest"]
     if log.reader.strategy(name) == "latest" and number(latest) is None:
         for line, _ in log.reported(name)[-1:]:
-            what = f"the strategy is latest and the latest value is {latest!r}"
-            yield Violation(what, f"line {line.number}")
+            problem = f"the strategy is latest and the latest value is {latest!r}"
+            yield Violation(problem, f"line {line.number}")
 
 
 _BAR = re.compile(r"(?<!\d)(\d{1,9})/\d+ ?(?:\[[\d:?]+[<,]|\[[=>.]|━)")
@@ -341,6 +341,6 @@ def _shares_and_percentages(log: Log) -> Iterator[Violation]:
         # What falls is said once more, as a share; what diverges falls to any number.
         least, most = (70, 143) if value < following else (90, 112)
         if is_share and share > 0 and percentage > 20 and least < percentage / share < most:
-            what = f"{value:g} and {following:g} follow each other: shares and percentages seem to be mixed"
-            yield Violation(what, line_numbers(line for line, _ in reported[at : at + 2]))
+            problem = f"{value:g} and {following:g} follow each other: shares and percentages seem to be mixed"
+            yield Violation(problem, line_numbers(line for line, _ in reported[at : at + 2]))
             return

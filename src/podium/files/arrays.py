@@ -37,19 +37,19 @@ def new_map(path: Path, dtype: Any, shape: tuple[int, ...]) -> "NDArray[Any]":
     return array
 
 
-def read_arrays(content: bytes, what: str) -> "dict[str, NDArray[Any]]":
+def read_arrays(content: bytes, problem: str) -> "dict[str, NDArray[Any]]":
     """Read the arrays of an .npz; never a pickle, which could run any code, nor what takes far more
     memory than it has bytes.
 
     Args:
-        what: Names the file and says what it is not.
+        problem: Names the file and says what it is not.
 
     Raises:
         Damaged: It is something else.
     """
     import numpy as np
 
-    with foreign(what, Damaged):
+    with foreign(problem, Damaged):
         with zipfile.ZipFile(io.BytesIO(content)) as packed:
             size = sum(entry.file_size for entry in packed.infolist())
         if size > max(_FREE, _MOST_UNPACKED * len(content)):

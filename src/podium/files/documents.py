@@ -42,13 +42,17 @@ _MAX_DIRECTIVES = 100  # libyaml compares each with all before it
 
 @contextmanager
 def foreign(
-    what: str, kind: type[PodiumError] = InvalidInput, hint: str | None = None, *, why: bool = True
+    problem: str,
+    kind: type[PodiumError] = InvalidInput,
+    hint: str | None = None,
+    *,
+    why: bool = True,
 ) -> Iterator[None]:
     """Turn any error of reading foreign bytes within this block into one sentence: nobody can list
     them all.
 
     Args:
-        what: Names the file and says what it is not, as "model.sig is no signature".
+        problem: Names the file and says what it is not, as "model.sig is no signature".
         kind: Class of the error; an error of this class passes unchanged.
         hint: Suggested fix.
         why: Whether the parser's own words are in it.
@@ -64,7 +68,7 @@ def foreign(
         reason = (
             f": {getattr(error, 'message', '') or error or type(error).__name__}" if why else ""
         )
-        raise kind(f"{what}{reason:.500}", hint) from None
+        raise kind(f"{problem}{reason:.500}", hint) from None
 
 
 def read_text(path: Path, limit: int = MAX_YAML) -> str:
@@ -158,13 +162,13 @@ def load_yaml(content: bytes | bytearray | str, name: str, *, own: bool = False)
     except (yaml.YAMLError, ValueError, KeyError, TypeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
-        what = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         hint = None
         if _TEMPLATE.search(text):
             hint = (
                 "it is a template of Helm's: helm template CHART writes the YAML that it stands for"
             )
-        raise InvalidInput(f"{name} is not readable as YAML{where}: {what}", hint) from None
+        raise InvalidInput(f"{name} is not readable as YAML{where}: {problem}", hint) from None
 
 
 def read_json(path: Path) -> Any:
@@ -277,11 +281,13 @@ def _parse(kind: Any, value: Any, name: str, field: str) -> Any:
 
 
 def _parse_dataclass(kind: Any, value: Any, name: str, field: str) -> Any:
-    given = _expect(dict, value, name, field)
+    entries = _expect(dict, value, name, field)
     members: dict[str, Any] = {}
     for member, hint in _members(kind):
-        if member.name in given:
-            members[member.name] = _parse(hint, given[member.name], name, _join(field, member.name))
+        if member.name in entries:
+            members[member.name] = _parse(
+                hint, entries[member.name], name, _join(field, member.name)
+            )
         elif member.default is MISSING and member.default_factory is MISSING:
             raise InvalidInput(
                 f"{name} has no {_join(field, member.name)}", "was it written by another program?"
@@ -323,14 +329,14 @@ def _expect(kind: Any, value: Any, name: str, field: str) -> Any:
 
 
 def _wrong(value: Any, name: str, field: str, wanted: str) -> InvalidInput:
-    given = repr(value)
-    given = given if len(given) <= 60 else f"{given[:60]}…"
+    shown = repr(value)
+    shown = shown if len(shown) <= 60 else f"{shown[:60]}…"
     hint = (
         'a text such as "no" stands in quotes'
         if wanted == TYPE_NAMES[str] and isinstance(value, bool)
         else None
     )
-    return InvalidInput(f"{name}: {field or 'the document'} must be {wanted}, but is {given}", hint)
+    return InvalidInput(f"{name}: {field or 'the document'} must be {wanted}, but is {shown}", hint)
 
 
 def _join(field: str, name: str) -> str:

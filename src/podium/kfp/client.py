@@ -101,10 +101,10 @@ class Server:
         from kfp_server_api import ApiException
         from urllib3.exceptions import HTTPError
 
-        given = {name: value for name, value in arguments.items() if value is not None}
+        parameters = {name: value for name, value in arguments.items() if value is not None}
         try:
             with _quiet():
-                answer = function(**given)
+                answer = function(**parameters)
             self.silent_since = None
             return answer
         except ApiException as error:

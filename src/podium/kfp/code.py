@@ -32,10 +32,10 @@ def with_code(
     bundles: dict[str, Bundle] = {}
     changed = dict(values)
     for name in names:
-        given = values.get(name)
-        if isinstance(given, str) and given and not _is_packed(given):
-            bundle = pack(folder / given)
-            changed[name] = bundle.code_in(_storage(values, f"{name}={given}")).uri
+        value = values.get(name)
+        if isinstance(value, str) and value and not _is_packed(value):
+            bundle = pack(folder / value)
+            changed[name] = bundle.code_in(_storage(values, f"{name}={value}")).uri
             bundles[changed[name]] = bundle
     return changed, bundles
 
@@ -50,8 +50,10 @@ def _is_packed(text: str) -> bool:
     return "://" in text or (f"/{FOLDER}/" in text and text.endswith(SUFFIX))
 
 
-def _storage(values: Mapping[str, Any], given: str) -> str:
+def _storage(values: Mapping[str, Any], parameter: str) -> str:
     storage = values.get("storage") or os.environ.get(STORAGE)
     if not isinstance(storage, str) or not storage:
-        raise InvalidInput(f"{given} needs a storage to be put into", "storage=s3://BUCKET/podium")
+        raise InvalidInput(
+            f"{parameter} needs a storage to be put into", "storage=s3://BUCKET/podium"
+        )
     return storage

@@ -207,8 +207,8 @@ def _defaults(
 
     And the code to store, which they name by its URI.
     """
-    known, given = definition.parameters, read_given(words, definition.parameters, project)
-    values = known.with_defaults(given)
+    parameters, given = definition.parameters, read_given(words, definition.parameters, project)
+    values = parameters.with_defaults(given)
     texts = with_experiment_text(values, names=reaching(definition.spec, "experiment"))
     texts, code = with_code(texts, reaching(definition.spec, "code"))
     if definition.ours:

@@ -279,8 +279,8 @@ def constants(spec: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
     """Return the holders of constants that a pipeline's own code passes to an input of podium's
     components, under ``constant``."""
     groups = [spec.get("root", {}), *spec.get("components", {}).values()]
-    given = [source for group in groups for source in _sources(spec, group, field)]
-    holders = {id(source): source["runtimeValue"] for source in given if "runtimeValue" in source}
+    sources = [source for group in groups for source in _sources(spec, group, field)]
+    holders = {id(source): source["runtimeValue"] for source in sources if "runtimeValue" in source}
     return [holder for holder in holders.values() if "constant" in holder]
 
 
@@ -301,6 +301,6 @@ def _sources(spec: Mapping[str, Any], group: Mapping[str, Any], field: str) -> l
             }
         else:
             names = {field} if name.rstrip("-0123456789") in _LAUNCHING else set()
-        given = task.get("inputs", {}).get("parameters", {})
-        holders += [given[name] for name in names if name in given]
+        sources = task.get("inputs", {}).get("parameters", {})
+        holders += [sources[name] for name in names if name in sources]
     return holders

@@ -49,15 +49,15 @@ class Parameter:
         Raises:
             InvalidInput: It is of another type.
         """
-        given = value if shown is None else shown
+        original = value if shown is None else shown
         if not _fits(value):
             value = None
         if self.type is float and type(value) is int:
             value = float(value)
         if type(value) is not self.type:
-            quoted = self.type is str and isinstance(given, bool)
+            quoted = self.type is str and isinstance(original, bool)
             raise InvalidInput(
-                f"{self.name} is {_ARTICLES[self.type]}, not {given!r}",
+                f"{self.name} is {_ARTICLES[self.type]}, not {original!r}",
                 'a text such as "no" stands in quotes' if quoted else self.description,
             )
         return value
@@ -102,11 +102,11 @@ class Parameters(list[Parameter]):
         return cls(
             Parameter(
                 name=name,
-                type=given.annotation,
-                default=given.default,
+                type=parameter.annotation,
+                default=parameter.default,
                 description=descriptions.get(name, ""),
             )
-            for name, given in inspect.signature(function).parameters.items()
+            for name, parameter in inspect.signature(function).parameters.items()
         )
 
     @classmethod

@@ -121,13 +121,13 @@ class Project:
             or self.file.absolute().parent.name
         )
 
-    def parameters(self, known: Iterable[Parameter]) -> dict[str, Any]:
+    def parameters(self, declared: Iterable[Parameter]) -> dict[str, Any]:
         """Return the values of a pipeline's parameters.
 
         Raises:
             InvalidInput: The pipeline has no such parameter, or one of another type.
         """
-        table = {parameter.name: parameter for parameter in known}
+        table = {parameter.name: parameter for parameter in declared}
         require_known(self.values, [*table, *OWN], f"{self.file}: there is no parameter")
         try:
             checked = {name: table[name].check(value) for name, value in self.values.items()}
@@ -136,15 +136,17 @@ class Project:
         return {name: from_folder(self.file.parent, name, value) for name, value in checked.items()}
 
 
-def _server_settings(file: Path, given: Any) -> ServerSettings:
-    known = [setting.name for setting in fields(ServerSettings)]
+def _server_settings(file: Path, settings: Any) -> ServerSettings:
+    names = [setting.name for setting in fields(ServerSettings)]
     example = "server: {service_account: podium-steps}"
-    if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
+    if not isinstance(settings, dict) or not all(
+        isinstance(value, str) for value in settings.values()
+    ):
         raise InvalidInput(
-            f"{file}: server holds names and texts, but got {given!r}", f"for example {example}"
+            f"{file}: server holds names and texts, but got {settings!r}", f"for example {example}"
         )
-    require_known(given, known, f"{file}: server has no setting")
-    return ServerSettings(**given)
+    require_known(settings, names, f"{file}: server has no setting")
+    return ServerSettings(**settings)
 
 
 def choose(first: str, rest: Sequence[str]) -> tuple[str, list[str], Project | None]:
@@ -175,14 +177,14 @@ def _same(first: str, second: str) -> bool:
 
 
 def read_given(
-    words: Sequence[str], known: Parameters, project: Project | None = None
+    words: Sequence[str], parameters: Parameters, project: Project | None = None
 ) -> dict[str, Any]:
     """Return the user's parameters: from the command line, else from the project.
 
     Raises:
         InvalidInput: A parameter is unknown or of another type.
     """
-    return {**(project.parameters(known) if project else {}), **known.read(words)}
+    return {**(project.parameters(parameters) if project else {}), **parameters.read(words)}
 
 
 def from_folder(folder: Path, name: str, value: Any) -> Any:
@@ -209,11 +211,11 @@ def check_reachable(values: Mapping[str, Any]) -> None:
     Raises:
         InvalidInput: The dataset, its source or the weights are a relative path.
     """
-    given = str(values.get("dataset", ""))
-    kind = next((prefix for prefix in LOCAL if given.startswith(prefix)), "")
+    dataset = str(values.get("dataset", ""))
+    kind = next((prefix for prefix in LOCAL if dataset.startswith(prefix)), "")
     paths = {"source": str(values.get("source", "")), "weights": str(values.get("weights", ""))}
     if kind:
-        paths["dataset"] = given.removeprefix(kind)
+        paths["dataset"] = dataset.removeprefix(kind)
     for name, path in paths.items():
         if path and "://" not in path and not path.startswith("/"):
             before = kind if name == "dataset" else ""
@@ -254,10 +256,10 @@ def parameters_of(named: str) -> dict[str, str]:
                 and function in ("", node.name)
                 and _is_pipeline(node)
             ):
-                known = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+                arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
                 return {
-                    known.arg: ast.unparse(known.annotation) if known.annotation else ""
-                    for known in known
+                    argument.arg: ast.unparse(argument.annotation) if argument.annotation else ""
+                    for argument in arguments
                 }
     return {}
 

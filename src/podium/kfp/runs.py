@@ -176,7 +176,7 @@ class ServerRuns:
                 timeout passed.
         """
         end = float("inf") if timeout is None else time.monotonic() + timeout
-        known: dict[str, str] = {}
+        states: dict[str, str] = {}
         answered, over, cancelled = time.monotonic(), float("inf"), False
         pause = _FIRST_POLL_SECONDS
         while True:
@@ -192,14 +192,16 @@ class ServerRuns:
                 continue
             cancelled = cancelled or _cancelled(run)  # 2.16.1 does not always report it (observed)
             for task, state in _tasks_of(run).items():
-                if known.get(task) != state:
-                    known[task] = state
+                if states.get(task) != state:
+                    states[task] = state
                     report(task, state)
             if run.state in _OVER:
                 over = min(over, time.monotonic())
-                explained = _state_of(run) == "SUCCEEDED" or "FAILED" in known.values() or cancelled
+                explained = (
+                    _state_of(run) == "SUCCEEDED" or "FAILED" in states.values() or cancelled
+                )
                 if explained or time.monotonic() - over > LATE:
-                    return _end(run, known, cancelled)
+                    return _end(run, states, cancelled)
             elif time.monotonic() > end:
                 raise Failed(
                     f"run {run_id} did not end within {timeout:g} s and is still running",
@@ -262,9 +264,10 @@ def _beyond_quotas(
         suppress(PodiumError),
         KubernetesCluster(values.get("cluster") or f"kubernetes://{home}") as cluster,
     ):
-        for what, job in PipelineSettings.read(values).jobs():
+        for description, job in PipelineSettings.read(values).jobs():
             said += [
-                f"{what} {line} ({cluster.api.host})" for line in beyond_quotas(cluster.api, job)
+                f"{description} {line} ({cluster.api.host})"
+                for line in beyond_quotas(cluster.api, job)
             ]
     return said
 
@@ -382,8 +385,8 @@ class ServerRun:
 
 def _storage_of(run: Any) -> str:
     config = run.runtime_config
-    if given := (config.parameters or {}).get("storage") if config else None:
-        return str(given)
+    if storage := (config.parameters or {}).get("storage") if config else None:
+        return str(storage)
     root = urlsplit((config.pipeline_root if config else "") or _DEFAULT_ROOT)
     return f"{root.scheme}://{root.netloc}/podium"
 

@@ -75,8 +75,8 @@ def _iterator(text: str, after: datetime):  # type: ignore[no-untyped-def]  # cr
     from cronsim import CronSim, CronSimError
 
     day, weekday = text.split()[3], text.split()[5].upper()
-    known = not re.search(r"[LW#]", day.upper()) and not re.search(r"#|\dL|7", weekday)
-    if not known:
+    supported = not re.search(r"[LW#]", day.upper()) and not re.search(r"#|\dL|7", weekday)
+    if not supported:
         raise InvalidInput(
             f"the scheduler does not support L, W, # or day-of-week 7, but got {text!r}",
             "Sunday is 0",
@@ -129,11 +129,11 @@ class Schedule:
     """Folder of the file, where relative paths in the parameters start; not a field of the file."""
 
     def __post_init__(self) -> None:
-        for known in _written_fields():
-            kind = known.type if isinstance(known.type, type) else dict
-            value = getattr(self, known.name)
+        for setting in _written_fields():
+            kind = setting.type if isinstance(setting.type, type) else dict
+            value = getattr(self, setting.name)
             if type(value) is not kind:
-                raise InvalidInput(f"{known.name} is {kind.__name__}, not {value!r}")
+                raise InvalidInput(f"{setting.name} is {kind.__name__}, not {value!r}")
         if not self.name:
             raise InvalidInput("a schedule's name is empty")
         check(self.cron)
@@ -149,7 +149,7 @@ class Schedule:
 
 
 def _written_fields() -> "list[Field[Any]]":
-    return [known for known in fields(Schedule) if known.name != "folder"]
+    return [setting for setting in fields(Schedule) if setting.name != "folder"]
 
 
 def default_path() -> Path:
@@ -227,8 +227,8 @@ def _parse(file: Path, content: Any) -> Schedule:
         raise InvalidInput(
             f"{file} must hold a schedule, but holds {content!r}", "name, pipeline, cron …"
         )
-    known = [field.name for field in _written_fields()]
-    require_known(content, known, f"{file}: a schedule has no field")
+    names = [field.name for field in _written_fields()]
+    require_known(content, names, f"{file}: a schedule has no field")
     missing = {"name", "pipeline", "cron"} - set(content)
     if missing:
         raise InvalidInput(f"{file}: the schedule has no {', '.join(sorted(missing))}")

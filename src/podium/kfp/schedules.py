@@ -100,7 +100,7 @@ class Schedules:
         wanted, actual = _wanted(change), _settings_of(runs[-1])
         different = [key for key, value in wanted.items() if actual[key] != value]
         if "version" in different:
-            names = {known.id: known.name for known in self._pipelines.versions(version.pipeline)}
+            names = {each.id: each.name for each in self._pipelines.versions(version.pipeline)}
             actual["version"], wanted["version"] = (
                 names.get(actual["version"], "of another pipeline"),
                 version.name,
@@ -250,13 +250,15 @@ def _sendable(
     schedule: Schedule, version: PipelineVersion
 ) -> tuple[dict[str, Any], dict[str, Bundle]]:
     """Check a schedule's parameters against the version, see PipelineVersion.sendable."""
-    known = {parameter.name: parameter for parameter in version.parameters()}
+    parameters = {parameter.name: parameter for parameter in version.parameters()}
     if schedule.version == LATEST:
         version.require_own(schedule.parameters)
     where = f"{schedule.name}: {version.pipeline} {version.name}"
-    require_known(schedule.parameters, known, f"{where} has no parameter")
+    require_known(schedule.parameters, parameters, f"{where} has no parameter")
     try:
-        checked = {name: known[name].check(value) for name, value in schedule.parameters.items()}
+        checked = {
+            name: parameters[name].check(value) for name, value in schedule.parameters.items()
+        }
         return version.sendable(checked, schedule.folder)
     except InvalidInput as error:
         raise InvalidInput(f"{schedule.name}: {error.message}", error.hint) from error

@@ -56,9 +56,9 @@ class Pinned:
             pipeline = names.get(schedule["pipeline_id"], "")
             if pipeline and pipeline not in versions:
                 versions[pipeline] = pipelines.versions(pipeline)
-            known = versions.get(pipeline, [])
-            version = next((each for each in known if each.id == schedule["version"]), None)
-            newest = known[0] if known else None
+            uploaded = versions.get(pipeline, [])
+            version = next((each for each in uploaded if each.id == schedule["version"]), None)
+            newest = uploaded[0] if uploaded else None
             found.append(
                 cls(
                     schedule=schedule["name"],

@@ -119,8 +119,8 @@ def _read(kind: type[T], values: Mapping[str, Any]) -> T | None:
     server."""
     from podium.training.base import read_settings
 
-    known = fields(kind)  # type: ignore[arg-type]
-    needed = (field.name for field in known if field.default is field.default_factory is MISSING)
+    declared = fields(kind)  # type: ignore[arg-type]
+    needed = (field.name for field in declared if field.default is field.default_factory is MISSING)
     if any(values.get(name) is None for name in needed):
         return None
     return read_settings(kind, values)
@@ -160,9 +160,9 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
 
 
 def _check_bounds(rule: "PromotionRule", experiment: "Experiment | None") -> None:
-    recorded = experiment.objective.metrics if experiment else ()
+    metrics = experiment.objective.metrics if experiment else ()
     for bound in rule.bounds:
-        if bound.metric not in recorded:
+        if bound.metric not in metrics:
             hint = "leave it out; it is for podium run tune_and_promote"
             if experiment:
                 hint = f"additionalMetricNames: [{bound.metric}] in spec.objective, or leave it out"
@@ -204,9 +204,9 @@ def _check_metric(
     objective, maximize = (
         (experiment.objective.metric, experiment.objective.maximize) if experiment else ("", None)
     )
-    known = METRICS.get(text.rpartition(":")[2] or objective)
+    builtin = METRICS.get(text.rpartition(":")[2] or objective)
     always = data.reader.kind if data and not data.is_prepared else ""
-    kind = always or (known.kind if known else None)
+    kind = always or (builtin.kind if builtin else None)
     if text or kind or rule.metric:
         metric = choose_metric(text, kind or "classification", objective, maximize)
         decisive = find_metric(rule.metric) if rule.metric else metric
@@ -237,7 +237,7 @@ def with_experiment_text(
     }
 
 
-def experiment_text(given: Any, folder: Path = Path()) -> Any:
+def experiment_text(value: Any, folder: Path = Path()) -> Any:
     """Return the text of an Experiment's file; a bundled name, text, and other values stay.
 
     Raises:
@@ -246,19 +246,19 @@ def experiment_text(given: Any, folder: Path = Path()) -> Any:
     from podium.manifests.experiment import Experiment, bundled, load
     from podium.manifests.experiment.source import AUTO
 
-    if not isinstance(given, str) or given == AUTO or "\n" in given or "{" in given:
-        return given
-    if not given:
+    if not isinstance(value, str) or value == AUTO or "\n" in value or "{" in value:
+        return value
+    if not value:
         raise InvalidInput(
             "no experiment is given", "a file, YAML, or one of " + ", ".join(bundled())
         )
-    file = folder / given
+    file = folder / value
     if os.path.isfile(file):  # also of a text that is too long for a path
         if load(str(file)).get("kind") != "Experiment":
             Experiment.load(str(file))  # which refuses it by its name
         return file.read_text(encoding="utf-8")
-    if given not in bundled():
+    if value not in bundled():
         raise InvalidInput(
-            f"no file {file} and no bundled experiment {given!r}", suggestion(given, bundled())
+            f"no file {file} and no bundled experiment {value!r}", suggestion(value, bundled())
         )
-    return given
+    return value

@@ -68,9 +68,9 @@ class PipelineVersion:
             InvalidInput: A parameter without a default is missing, or a value breaks a rule of its
                 pipeline.
         """
-        known = self.parameters()
-        known.require_all(given)
-        values = known.with_defaults(
+        parameters = self.parameters()
+        parameters.require_all(given)
+        values = parameters.with_defaults(
             with_experiment_text(given, folder, reaching(self.spec, "experiment"))
         )
         values, code = with_code(values, reaching(self.spec, "code") & given.keys(), folder)
@@ -89,35 +89,35 @@ class PipelineVersion:
         runtime = V2beta1RuntimeConfig(parameters=parameters, pipeline_root=pipeline_root)
         return {"pipeline_version_reference": reference, "runtime_config": runtime}
 
-    def require_own(self, given: Mapping[str, Any]) -> None:
+    def require_own(self, values: Mapping[str, Any]) -> None:
         """Refuse a version uploaded from a project under the name of one of podium's own pipelines.
 
         Args:
-            given: Values of parameters; who names the model knows what is run.
+            values: Values of parameters; who names the model knows what is run.
 
         Raises:
             InvalidInput: A version of tune-and-promote or train-and-promote has another model as
                 its default.
         """
-        if self.pipeline not in PIPELINES or not self.ours or "model_name" in given:
+        if self.pipeline not in PIPELINES or not self.ours or "model_name" in values:
             return
-        usual = next(known.default for known in self._defaults() if known.name == "model_name")
+        usual = next(each.default for each in self._defaults() if each.name == "model_name")
         model = next(
-            (known.default for known in self.parameters() if known.name == "model_name"), usual
+            (each.default for each in self.parameters() if each.name == "model_name"), usual
         )
         if model != usual:
-            what = f"{self.pipeline} is podium's own pipeline, but {self.name} was uploaded for another model, {model}"
+            text = f"{self.pipeline} is podium's own pipeline, but {self.name} was uploaded for another model, {model}"
             own = f"for podium's own: podium upload {self.pipeline.replace('-', '_')}"
             raise InvalidInput(
-                what,
+                text,
                 f"--version {self.name} to run it (in a schedule, version: {self.name}), or {own}",
             )
 
     def changes(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of a run that are not podium's defaults, or of another pipeline not its
         own."""
-        values = {known.name: known.default for known in self.parameters()} | dict(given)
-        defaults = {known.name: known.default for known in self._defaults()}
+        values = {each.name: each.default for each in self.parameters()} | dict(given)
+        defaults = {each.name: each.default for each in self._defaults()}
         return {
             name: value
             for name, value in values.items()
@@ -183,10 +183,10 @@ def _check_defaults(spec: Mapping[str, Any]) -> None:
     """Refuse a file's path as the default of our pipeline's Experiment: the step's pod does not
     have the file."""
     inputs = spec.get("root", {}).get("inputDefinitions", {}).get("parameters", {})
-    given = inputs.get("experiment", {}).get("defaultValue")
-    if own_name(spec) and experiment_text(given) != given:
+    default = inputs.get("experiment", {}).get("defaultValue")
+    if own_name(spec) and experiment_text(default) != default:
         raise InvalidInput(
-            f"experiment is a file's path, {given!r}, which no pod has",
+            f"experiment is a file's path, {default!r}, which no pod has",
             "compile it again: podium compile puts the text of the file into the pipeline",
         )
 
@@ -205,7 +205,7 @@ class ServerPipelines:
             "pipelines",
             namespace=self.server.namespace,
         )
-        return {str(known.pipeline_id): str(known.display_name) for known in listed}
+        return {str(pipeline.pipeline_id): str(pipeline.display_name) for pipeline in listed}
 
     def _find(self, name: str) -> str | None:
         pipelines = self.server.pages(
@@ -254,11 +254,11 @@ class ServerPipelines:
             NotFound: There is no such pipeline or version.
         """
         versions = self.versions(pipeline)
-        names = [known.name for known in versions]
+        names = [each.name for each in versions]
         if not versions or (version is not None and version not in names):
-            what = f"no version {version!r}" if version else "no version"
+            missing = f"no version {version!r}" if version else "no version"
             raise NotFound(
-                f"pipeline {pipeline} has {what}",
+                f"pipeline {pipeline} has {missing}",
                 suggestion(version or "", names) if names else None,
             )
         return versions[0] if version is None else versions[names.index(version)]

@@ -89,21 +89,21 @@ _POD_TEMPLATE: Schema = {
 
 def _amounts(path: str, resources: Any, kind: str) -> Iterator[Violation]:
     for part in ("requests", "limits"):
-        for name, given in mapping(mapping(resources).get(part)).items():
+        for name, amount in mapping(mapping(resources).get(part)).items():
             where, hint = f"{path}.{part}.{name}", f'{name}: "500m", "2" or "4Gi"'
-            if given is None or "${" in str(given):  # null is 0, and a trial's value comes later
+            if amount is None or "${" in str(amount):  # null is 0, and a trial's value comes later
                 continue
-            if quantity(given) is None:
-                yield broken(where, "must be an amount of a resource", given, hint)
-            elif kind != "Job" and isinstance(given, float) and not given.is_integer():
+            if quantity(amount) is None:
+                yield broken(where, "must be an amount of a resource", amount, hint)
+            elif kind != "Job" and isinstance(amount, float) and not amount.is_integer():
                 # by the schema of their CRDs
                 rule = "must be a whole number or in quotes"
-                yield broken(where, rule, given, f'{name}: "{given}"')
+                yield broken(where, rule, amount, f'{name}: "{amount}"')
     limits = mapping(mapping(resources).get("limits"))
-    for name, given in mapping(mapping(resources).get("requests")).items():
-        asked, most = quantity(given), quantity(limits.get(name))
+    for name, amount in mapping(mapping(resources).get("requests")).items():
+        asked, most = quantity(amount), quantity(limits.get(name))
         if asked is not None and most is not None and asked > most:
-            rule, both = "must be at most the limit", f"{given} > {limits[name]}"
+            rule, both = "must be at most the limit", f"{amount} > {limits[name]}"
             yield broken(f"{path}.requests.{name}", rule, both, "raise the limit, or ask for less")
 
 
@@ -212,11 +212,11 @@ def _ordered(manifest: Mapping[str, Any]) -> Manifest:
     they start."""
     copy: Manifest = unshared(manifest)
     spec, operator = copy.get("spec"), OPERATOR_KINDS.get(text(copy.get("kind")))
-    given = spec.get(operator.replica_specs) if operator and isinstance(spec, dict) else None
-    if operator and isinstance(spec, dict) and isinstance(given, dict):
-        replicas = {role_of(str(role), operator): replica or {} for role, replica in given.items()}
-        known = {role: replicas[role] for role in operator.roles if role in replicas}
-        spec[operator.replica_specs] = known | replicas
+    specs = spec.get(operator.replica_specs) if operator and isinstance(spec, dict) else None
+    if operator and isinstance(spec, dict) and isinstance(specs, dict):
+        replicas = {role_of(str(role), operator): replica or {} for role, replica in specs.items()}
+        ordered = {role: replicas[role] for role in operator.roles if role in replicas}
+        spec[operator.replica_specs] = ordered | replicas
     return copy
 
 
@@ -284,9 +284,9 @@ def _replicas(job: Workload) -> Iterator[Violation]:
     if not (operator := job.operator):
         return
     roles = [replica.role for replica in job.replicas]
-    known = or_list([f"a {role}" for role in operator.roles])
+    allowed = or_list([f"a {role}" for role in operator.roles])
     if not roles:
-        yield broken(job.replicas_path, f"must have {known}", {})
+        yield broken(job.replicas_path, f"must have {allowed}", {})
     elif operator.required and operator.required not in roles:
         yield broken(f"{job.replicas_path}.{operator.required}", "must be given", None)
     leaders = [role for role in LEADERS if role in operator.roles]
@@ -294,7 +294,7 @@ def _replicas(job: Workload) -> Iterator[Violation]:
         yield broken(job.replicas_path, f"must have one of {' and '.join(leaders)} only", roles)
     for replica in job.replicas:
         if replica.role not in operator.roles:
-            yield broken(replica.path, f"must be {known}", replica.role)
+            yield broken(replica.path, f"must be {allowed}", replica.role)
         else:
             yield from _replica(replica, operator.container)
 
@@ -309,7 +309,7 @@ def _replica(replica: Replica, container: str) -> Iterator[Violation]:
         yield from at_least(f"{path}.replicas", replica.count, 1, hint)
     yield from one_of(f"{path}.restartPolicy", replica.restart_policy, _RESTART_POLICIES)
     if container and replica.pod.container(container) is None:
-        names = [given.name for given in replica.pod.containers]
+        names = [each.name for each in replica.pod.containers]
         rule = f"must hold one called {container}"
         yield broken(f"{replica.pod.path}.spec.containers", rule, names)
 
@@ -330,13 +330,17 @@ def _run_policy(job: Workload) -> Iterator[Violation]:
 def _processes(job: Workload) -> Iterator[Violation]:
     if job.kind != "PyTorchJob":
         return
-    given, elastic = job.spec.get("nprocPerNode"), job.spec.get("elasticPolicy")
-    if given is not None and given not in ("auto", "cpu", "gpu") and not job.processes_per_replica:
-        yield broken("spec.nprocPerNode", "must be auto, cpu, gpu or a number in quotes", given)
+    per_node, elastic = job.spec.get("nprocPerNode"), job.spec.get("elasticPolicy")
+    if (
+        per_node is not None
+        and per_node not in ("auto", "cpu", "gpu")
+        and not job.processes_per_replica
+    ):
+        yield broken("spec.nprocPerNode", "must be auto, cpu, gpu or a number in quotes", per_node)
     if elastic is not None and job.replica("Worker") is None:
         where, hint = f"{job.replicas_path}.Worker", "an elastic job has Workers"
         yield broken(where, "must be given with elasticPolicy", None, hint)
-    if elastic and elastic.get("nProcPerNode") is not None and given is not None:
+    if elastic and elastic.get("nProcPerNode") is not None and per_node is not None:
         where = "spec.elasticPolicy.nProcPerNode"
         yield broken(where, "must be left out beside spec.nprocPerNode", elastic["nProcPerNode"])
 
@@ -374,8 +378,8 @@ def _containers(job: Workload) -> Iterator[Violation]:
                     where = f"{container.path}.volumeMounts[{at}].name"
                     hint = suggestion(mount.volume, volumes) or "declare it in the pod's volumes"
                     yield broken(where, "must be a volume of the pod", mount.volume, hint)
-            given = container.manifest.get("resources")
-            yield from _amounts(f"{container.path}.resources", given, job.kind)
+            resources = container.manifest.get("resources")
+            yield from _amounts(f"{container.path}.resources", resources, job.kind)
 
 
 @refused
@@ -452,13 +456,13 @@ def _runtime(job: Workload) -> Iterator[Violation]:
 
 @refused_trainjob
 def _trainer(job: Workload) -> Iterator[Violation]:
-    path, given = f"{job.path}spec.trainer", mapping(job.spec.get("trainer"))
+    path, trainer = f"{job.path}spec.trainer", mapping(job.spec.get("trainer"))
     for name in ("numNodes", "numProcPerNode"):
-        yield from at_least(f"{path}.{name}", integer(given.get(name)), 1)
-    yield from _variables(f"{path}.env", given.get("env"))
-    yield from _amounts(f"{path}.resourcesPerNode", given.get("resourcesPerNode"), job.kind)
+        yield from at_least(f"{path}.{name}", integer(trainer.get(name)), 1)
+    yield from _variables(f"{path}.env", trainer.get("env"))
+    yield from _amounts(f"{path}.resourcesPerNode", trainer.get("resourcesPerNode"), job.kind)
     reserved = MPI_RESERVED if job.uses_mpi else RESERVED
-    for where, variable in numbered(f"{path}.env", given.get("env")):
+    for where, variable in numbered(f"{path}.env", trainer.get("env")):
         if variable.get("name") in reserved:
             rule = "must not be a variable that Trainer sets"
             yield broken(where, rule, variable["name"], "remove it")
@@ -474,12 +478,12 @@ def _trainjob_limits(job: Workload) -> Iterator[Violation]:
 
 @refused_trainjob
 def _patches(job: Workload) -> Iterator[Violation]:
-    given, managers = job.spec.get("runtimePatches"), set()
-    if len(items(given)) > 16:
+    patches, managers = job.spec.get("runtimePatches"), set()
+    if len(items(patches)) > 16:
         yield broken(
-            f"{job.path}spec.runtimePatches", "must have at most 16 entries", len(items(given))
+            f"{job.path}spec.runtimePatches", "must have at most 16 entries", len(items(patches))
         )
-    for path, patch in numbered(f"{job.path}spec.runtimePatches", given):
+    for path, patch in numbered(f"{job.path}spec.runtimePatches", patches):
         manager = text(patch.get("manager"))
         host, _, rest = manager.partition("/")
         if not (is_dns_1123(host) and _HTTP_PATH.fullmatch(rest)):
@@ -497,11 +501,11 @@ def _patches(job: Workload) -> Iterator[Violation]:
         spec = mapping(mapping(runtime.get("template")).get("spec"))
         inside = f"{path}.trainingRuntimeSpec.template.spec.replicatedJobs"
         for where, patched in numbered(inside, spec.get("replicatedJobs")):
-            yield from _patched_job(patched, where, known=job.runtime == TORCH)
+            yield from _patched_job(patched, where, is_torch=job.runtime == TORCH)
 
 
-def _patched_job(patched: Mapping[str, Any], path: str, *, known: bool) -> Iterator[Violation]:
-    if patched.get("name") != NODE and known:
+def _patched_job(patched: Mapping[str, Any], path: str, *, is_torch: bool) -> Iterator[Violation]:
+    if patched.get("name") != NODE and is_torch:
         yield broken(
             f"{path}.name", f"must be {NODE}", patched.get("name"), "torch-distributed has no other"
         )
@@ -510,17 +514,17 @@ def _patched_job(patched: Mapping[str, Any], path: str, *, known: bool) -> Itera
         yield _not_patched(f"{inside}.{name}", PATCHED_POD, "set it in the runtime")
     for part in ("initContainers", "containers"):
         for where, container in numbered(f"{inside}.{part}", pod.get(part)):
-            yield from _patched_container(container, where, known=known)
+            yield from _patched_container(container, where, is_torch=is_torch)
 
 
 def _patched_container(
-    container: Mapping[str, Any], path: str, *, known: bool
+    container: Mapping[str, Any], path: str, *, is_torch: bool
 ) -> Iterator[Violation]:
     for name in sorted(set(container) - set(PATCHED_CONTAINER)):
         hint = "image, command, args and resourcesPerNode stand in spec.trainer"
         yield _not_patched(f"{path}.{name}", PATCHED_CONTAINER, hint)
     if container.get("name") != NODE:
-        if known:
+        if is_torch:
             hint = "a runtimePatch changes the containers of the runtime and adds none"
             yield broken(f"{path}.name", f"must be {NODE}", container.get("name"), hint)
     elif container.get("env"):
@@ -529,9 +533,9 @@ def _patched_container(
         )
 
 
-def _not_patched(path: str, known: tuple[str, ...], hint: str) -> Violation:
+def _not_patched(path: str, allowed: tuple[str, ...], hint: str) -> Violation:
     field = path.rpartition(".")[2]
-    return broken(path, f"must be one of {', '.join(known)}", field, hint)
+    return broken(path, f"must be one of {', '.join(allowed)}", field, hint)
 
 
 @refused_trainjob

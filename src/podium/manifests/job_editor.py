@@ -151,8 +151,8 @@ class JobEditor:
     def _scale_tries(self, replicas: dict[str, Any], pods: int) -> None:
         counts = [mapping(each).get("replicas", 1) for each in replicas.values()]
         tries: Any = mapping(self.body["spec"].get("runPolicy")).get("backoffLimit")
-        known = isinstance(tries, int) and all(isinstance(each, int) for each in counts)
-        if known and sum(counts):
+        all_integers = isinstance(tries, int) and all(isinstance(each, int) for each in counts)
+        if all_integers and sum(counts):
             self.run_policy["backoffLimit"] = -(-tries * pods // sum(counts))
 
     def identify(self, name: str, owner: Mapping[str, Any] | None) -> None:

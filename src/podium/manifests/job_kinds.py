@@ -124,9 +124,9 @@ def check_choice(job_kind: str, workers: int = 0) -> None:
     Raises:
         InvalidInput: It is not one of those known, or a Job is asked for, and workers.
     """
-    known = (AUTO, *CHOICES)
-    if job_kind not in known:
-        raise InvalidInput(f"job_kind cannot be {job_kind!r}", suggestion(job_kind, known))
+    choices = (AUTO, *CHOICES)
+    if job_kind not in choices:
+        raise InvalidInput(f"job_kind cannot be {job_kind!r}", suggestion(job_kind, choices))
     if job_kind == "job" and workers > 0:
         raise InvalidInput(f"a Job has no workers, but {workers} are asked for", _WITH_WORKERS)
 

@@ -45,8 +45,8 @@ def _restarts_without_end(job: Workload) -> Iterator[Violation]:
     for replica in job.replicas:
         policy = replica.restart_policy or job.operator.restart_policy
         if policy in ("OnFailure", "Always"):
-            what = f"{replica.role} restarts {policy} without a limit"
-            yield Violation(what, job.run_policy_path)
+            problem = f"{replica.role} restarts {policy} without a limit"
+            yield Violation(problem, job.run_policy_path)
             return
 
 
@@ -82,8 +82,8 @@ def _fewer_processes_than_promised(job: Workload) -> Iterator[Violation]:
     for replica, container in job.containers():
         if container.name == "pytorch" and container.words and not launches(container.words):
             size = f"WORLD_SIZE is {job.pod_count * processes}"
-            what = f"{size}, but {replica.role} starts one process a pod: they wait forever"
-            yield Violation(what, f"{job.path}spec.nprocPerNode")
+            problem = f"{size}, but {replica.role} starts one process a pod: they wait forever"
+            yield Violation(problem, f"{job.path}spec.nprocPerNode")
             return
 
 
@@ -101,11 +101,11 @@ def _launcher_disagrees(job: Workload) -> Iterator[Violation]:
         r"--nnodes[= ](\d+)(?![\d:])": str(job.pod_count),
     }
     for _, container in job.containers():
-        for pattern, given in flags.items() if launches(container.words) else ():
+        for pattern, declared in flags.items() if launches(container.words) else ():
             flag = re.search(pattern, " ".join(container.words))
-            if flag and flag[1] != given:
-                what = f"`{flag[0]}` says {flag[1]}, the manifest {given}"
-                yield Violation(what, container.path)
+            if flag and flag[1] != declared:
+                problem = f"`{flag[0]}` says {flag[1]}, the manifest {declared}"
+                yield Violation(problem, container.path)
 
 
 @rule(
@@ -224,8 +224,8 @@ def _separate_trainings(job: Workload) -> Iterator[Violation]:
         return
     reads_itself = container.uses_builtin_trainer or any("PET_" in word for word in container.words)
     if not reads_itself:
-        what = f"{job.nodes} nodes start python without torchrun: {job.nodes} separate trainings"
-        yield Violation(what, f"{container.path}.command")
+        problem = f"{job.nodes} nodes start python without torchrun: {job.nodes} separate trainings"
+        yield Violation(problem, f"{container.path}.command")
 
 
 @rule(
@@ -236,8 +236,8 @@ def _separate_trainings(job: Workload) -> Iterator[Violation]:
 def _one_process_a_node(job: Workload) -> Iterator[Violation]:
     container, processes = _plain(job), job.processes_per_replica
     if container is not None and processes and processes > 1:
-        what = f"numProcPerNode is {processes}, but python without torchrun is one process"
-        yield Violation(what, f"{container.path}.numProcPerNode")
+        problem = f"numProcPerNode is {processes}, but python without torchrun is one process"
+        yield Violation(problem, f"{container.path}.numProcPerNode")
 
 
 @rule(
@@ -271,8 +271,8 @@ def _queue_may_be_ignored(job: Workload) -> Iterator[Violation]:
     if job.operator and QUEUE in job.labels:
         hint = f"switch kubeflow.org/{job.kind.lower()} on in Kueue's integrations.frameworks"
         hint += ", or make it a TrainJob: podium migrate" if job.kind in MIGRATED_KINDS else ""
-        what = f"Kueue 0.19 and later may ignore {QUEUE} of a {job.kind}"
-        yield Violation(what, f"{job.path}metadata.labels", hint)
+        problem = f"Kueue 0.19 and later may ignore {QUEUE} of a {job.kind}"
+        yield Violation(problem, f"{job.path}metadata.labels", hint)
 
 
 RUNTIME_RULES = Rules[ManifestView]()

@@ -140,7 +140,7 @@ def as_trainjob(
     command, said = _command(job, container, nodes)
     if keep_command:
         words = {"command": list(container.command), "args": list(container.args)}
-        command, said = {name: given for name, given in words.items() if given}, []
+        command, said = {name: part for name, part in words.items() if part}, []
     notes += said
     trainer = {"numNodes": nodes} | _processes(job, container, notes)
     spec = present(
@@ -176,9 +176,9 @@ def _count(job: Workload) -> int:
             rule = (
                 "completions == parallelism, and completionMode Indexed for several pods, must hold"
             )
-            given = f"parallelism={job.parallelism}, completions={job.completions}"
+            actual = f"parallelism={job.parallelism}, completions={job.completions}"
             raise InvalidInput(
-                f"{job.path}spec: {rule}, but got {given}",
+                f"{job.path}spec: {rule}, but got {actual}",
                 "the nodes of a TrainJob run at once, each once; leave this one a Job",
             )
         return job.parallelism
@@ -201,31 +201,31 @@ def _metadata_notes(job: Workload) -> Iterator[Violation]:
 
 def _policy_notes(job: Workload) -> Iterator[Violation]:
     path, policy = job.run_policy_path, job.run_policy
-    for name, (what, hint) in _POLICY.items():
+    for name, (note, hint) in _POLICY.items():
         if policy.get(name) is not None:
-            yield Violation(what, f"{path}.{name}", hint)
+            yield Violation(note, f"{path}.{name}", hint)
     if job.clean_pod_policy == "All":
-        what = "is left out: the pods stay, with their logs, until the TrainJob is deleted"
-        yield Violation(what, f"{path}.cleanPodPolicy")
+        note = "is left out: the pods stay, with their logs, until the TrainJob is deleted"
+        yield Violation(note, f"{path}.cleanPodPolicy")
     policies = {replica.restart_policy: replica for replica in reversed(job.replicas)}
-    for given, replica in policies.items():
-        if given not in ("", "OnFailure"):
+    for restart_policy, replica in policies.items():
+        if restart_policy not in ("", "OnFailure"):
             where = (
                 f"{replica.path}.restartPolicy"
                 if job.operator
                 else f"{replica.pod.path}.spec.restartPolicy"
             )
-            what = f"{given} is left out: nodes restart OnFailure, {BACKOFF_LIMIT} times in all"
-            yield Violation(what, where, OWN_RUNTIME)
+            note = f"{restart_policy} is left out: nodes restart OnFailure, {BACKOFF_LIMIT} times in all"
+            yield Violation(note, where, OWN_RUNTIME)
     if policy.get("managedBy") not in (None, _MULTIKUEUE, "kubeflow.org/training-operator"):
         yield Violation(f"{policy['managedBy']} is left out", f"{path}.managedBy")
     if job.elastic:
-        what = f"is left out: a TrainJob has a fixed number of nodes, here {job.pod_count}"
+        note = f"is left out: a TrainJob has a fixed number of nodes, here {job.pod_count}"
         hint = "torchrun's --max-restarts, or PET_MAX_RESTARTS in spec.trainer.env, restarts processes within a node"
-        yield Violation(what, f"{job.path}spec.elasticPolicy", hint)
+        yield Violation(note, f"{job.path}spec.elasticPolicy", hint)
     if job.kind == "PyTorchJob" and job.replica("Master") and job.workers:
-        what = "a TrainJob is complete when every node is, a PyTorchJob when its Master was"
-        yield Violation(what, f"{job.replicas_path}.Master")
+        note = "a TrainJob is complete when every node is, a PyTorchJob when its Master was"
+        yield Violation(note, f"{job.replicas_path}.Master")
 
 
 _IN_JOBSET = "is left out: it stands in the runtime"
@@ -256,8 +256,8 @@ def _template_notes(job: Workload, first: Replica, container: Container) -> Iter
         if replica is not first and (
             paths := list(_differences(first.pod.manifest, replica.pod.manifest))
         ):
-            what = f"differs in {', '.join(paths[:8])}: every node gets the {first.role}'s"
-            yield Violation(what, replica.pod.path)
+            note = f"differs in {', '.join(paths[:8])}: every node gets the {first.role}'s"
+            yield Violation(note, replica.pod.path)
     pod = first.pod
     for name in _own_fields(pod.spec, {*PATCHED_POD, "restartPolicy", "serviceAccount"}):
         yield _not_patched(f"{pod.path}.spec.{name}")
@@ -275,17 +275,17 @@ def _template_notes(job: Workload, first: Replica, container: Container) -> Iter
 
 
 def _own_fields(manifest: Mapping[str, Any], carried: set[str]) -> list[str]:
-    given = {*with_values(manifest), *(_DEFAULTS.keys() & manifest.keys())}  # false says something
+    names = {*with_values(manifest), *(_DEFAULTS.keys() & manifest.keys())}  # false says something
     return [
         name
-        for name in sorted(given - carried)
+        for name in sorted(names - carried)
         if manifest[name] not in (None, "", _DEFAULTS.get(name))
     ]
 
 
-def _not_patched(where: str, what: str = "") -> Violation:
+def _not_patched(where: str, part: str = "") -> Violation:
     return Violation(
-        f"{what} is left out: a TrainJob has no such field".strip(), where, OWN_RUNTIME
+        f"{part} is left out: a TrainJob has no such field".strip(), where, OWN_RUNTIME
     )
 
 
@@ -323,10 +323,10 @@ def _command(
     if nodes > 1 and not launches(container.words):
         words = with_torchrun(container.words)
         if words is None or not command:
-            what = "several nodes need torchrun, and this does not begin with one python: put torchrun there yourself"
+            note = "several nodes need torchrun, and this does not begin with one python: put torchrun there yourself"
             notes.append(
                 Violation(
-                    what,
+                    note,
                     f"{container.path}.command",
                     "Trainer sets PET_* for torchrun, but neither RANK nor WORLD_SIZE",
                 )
@@ -336,11 +336,11 @@ def _command(
             kept = len(list(takewhile(lambda pair: pair[0] == pair[1], ends)))
             command, args = list(words[: len(words) - kept]), list(words[len(words) - kept :])
             before, after = (shorten(" ".join(line)) for line in (container.words, words))
-            what = f"{before} becomes {after}: Trainer sets neither RANK nor WORLD_SIZE"
-            notes.append(Violation(what, f"{container.path}.command"))
+            note = f"{before} becomes {after}: Trainer sets neither RANK nor WORLD_SIZE"
+            notes.append(Violation(note, f"{container.path}.command"))
     elif nodes == 1 and job.kind == "PyTorchJob" and not launches(container.words):
-        what = "neither RANK nor WORLD_SIZE is set any more: a script that insists on them needs torchrun before it"
-        notes.append(Violation(what, f"{container.path}.command"))
+        note = "neither RANK nor WORLD_SIZE is set any more: a script that insists on them needs torchrun before it"
+        notes.append(Violation(note, f"{container.path}.command"))
     return {name: words for name, words in (("command", command), ("args", args)) if words}, notes
 
 
@@ -351,22 +351,22 @@ def _variable_notes(container: Container) -> Iterator[Violation]:
             instead = {"RANK": "PET_NODE_RANK", "WORLD_SIZE": "PET_NNODES"}.get(
                 name[1], f"PET_{name[1]}"
             )
-            what = f"refers to {name[1]}, which Trainer does not set"
+            note = f"refers to {name[1]}, which Trainer does not set"
             hint = f"{instead} is what it sets; within torchrun's processes {name[1]} is there as before"
-            yield Violation(what, where, hint)
+            yield Violation(note, where, hint)
 
 
 def _processes(job: Workload, container: Container, notes: list[Violation]) -> dict[str, int]:
     """Return ``numProcPerNode``: 1 unless the job asks for more, or leaves the number to
     torchrun."""
-    given = job.processes_per_replica or (job.elastic.processes if job.elastic else None)
-    if given is None and launches(container.words):
-        what = "is left out: Trainer starts as many processes on a node as it has GPUs, else CPUs in its request"
+    processes = job.processes_per_replica or (job.elastic.processes if job.elastic else None)
+    if processes is None and launches(container.words):
+        note = "is left out: Trainer starts as many processes on a node as it has GPUs, else CPUs in its request"
         notes.append(
-            Violation(what, f"{job.path}spec.nprocPerNode", "set spec.trainer.numProcPerNode")
+            Violation(note, f"{job.path}spec.nprocPerNode", "set spec.trainer.numProcPerNode")
         )
         return {}
-    return {"numProcPerNode": given or 1}
+    return {"numProcPerNode": processes or 1}
 
 
 def _node_template(
@@ -431,9 +431,9 @@ def _trial_notes(experiment: Experiment) -> Iterator[Violation]:
         ("successCondition", template.success_condition, success),
         ("failureCondition", template.failure_condition, failure),
     )
-    for name, given, usual in conditions:
-        if given and given != usual:
-            yield Violation(f"{given} becomes the condition of a TrainJob", f"{path}.{name}")
+    for name, condition, usual in conditions:
+        if condition and condition != usual:
+            yield Violation(f"{condition} becomes the condition of a TrainJob", f"{path}.{name}")
     usual_labels = default_primary_labels(template.workload.kind) or {}
     if dict(template.primary_pod_labels) != usual_labels:
         yield Violation("metrics are collected from the first node", f"{path}.primaryPodLabels")

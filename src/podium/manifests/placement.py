@@ -68,8 +68,8 @@ class Pods:
     def __post_init__(self) -> None:
         for setting in fields(self):
             kind = setting.type if isinstance(setting.type, type) else setting.type.__origin__  # type: ignore[union-attr]
-            if type(given := getattr(self, setting.name)) is not kind:
-                raise InvalidInput(f"{setting.name} must be {TYPE_NAMES[kind]}, not {given!r:.80}")
+            if type(value := getattr(self, setting.name)) is not kind:
+                raise InvalidInput(f"{setting.name} must be {TYPE_NAMES[kind]}, not {value!r:.80}")
         for name in ("env", "secret_env", "claims", "node_selector", "labels"):
             for key, value in getattr(self, name).items():
                 if not isinstance(key, str) or not isinstance(value, str):
@@ -94,8 +94,8 @@ class Pods:
         if self.queue_priority and not self.queue:
             problem = f"queue_priority needs queue, but queue_priority={self.queue_priority!r} is given alone"
             raise InvalidInput(problem, "name the local queue")
-        given = {**self.node_selector, **self.labels, QUEUE: self.queue}
-        for name, value in {**given, QUEUE_PRIORITY: self.queue_priority}.items():
+        labels = {**self.node_selector, **self.labels, QUEUE: self.queue}
+        for name, value in {**labels, QUEUE_PRIORITY: self.queue_priority}.items():
             if not is_label(name, value):
                 problem = f"no pod or node can have the label {name}={value!r}"
                 raise InvalidInput(
@@ -108,27 +108,27 @@ class Pods:
                 )
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> "Pods":
+    def read(cls, settings: Mapping[str, Any]) -> "Pods":
         """Read settings as a pipeline parameter holds them.
 
         Raises:
             InvalidInput: A name is unknown, or a value of another type.
         """
-        known = [setting.name for setting in fields(cls)]
-        for name in given:
-            if name not in known:
-                hint = "GPUs are gpus_per_worker" if "gpu" in name else f"one of {', '.join(known)}"
+        names = [setting.name for setting in fields(cls)]
+        for name in settings:
+            if name not in names:
+                hint = "GPUs are gpus_per_worker" if "gpu" in name else f"one of {', '.join(names)}"
                 raise InvalidInput(f"pods has no setting {name!r}", hint)
-        return cls(**given)
+        return cls(**settings)
 
 
-def _amount(name: str, given: str) -> float:
+def _amount(name: str, value: str) -> float:
     """Parse a quantity such as ``2``, ``500m`` or ``4Gi``; 0 if empty."""
-    if not given:
+    if not value:
         return 0.0
-    if (amount := quantity(given)) is None:
+    if (amount := quantity(value)) is None:
         raise InvalidInput(
-            f"{name} is an amount of a resource, not {given!r}", "as in 500m, 2 or 4Gi"
+            f"{name} is an amount of a resource, not {value!r}", "as in 500m, 2 or 4Gi"
         )
     return amount
 

@@ -51,9 +51,13 @@ def secure(spec: dict[str, Any]) -> None:
     for part in ("initContainers", "containers"):
         for container in items(spec.get(part)):
             if isinstance(container, dict) and not _asks_for_privileges(container, own):
-                given = mapping(container.get("securityContext"))
-                capabilities = {"drop": ["ALL"], **mapping(given.get("capabilities"))}
-                container["securityContext"] = {**_CONTAINER, **given, "capabilities": capabilities}
+                context = mapping(container.get("securityContext"))
+                capabilities = {"drop": ["ALL"], **mapping(context.get("capabilities"))}
+                container["securityContext"] = {
+                    **_CONTAINER,
+                    **context,
+                    "capabilities": capabilities,
+                }
 
 
 def _asks_for_privileges(container: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
@@ -150,8 +154,8 @@ def _set_defaults(editor: JobEditor, run: str | None) -> None:
     for _, container in editor.containers():
         resources = mapping(container.get("resources"))
         # A limit alone is the request too.
-        given = {*mapping(resources.get("requests")), *mapping(resources.get("limits"))}
-        if missing := {name: amount for name, amount in _REQUESTS.items() if name not in given}:
+        requested = {*mapping(resources.get("requests")), *mapping(resources.get("limits"))}
+        if missing := {name: amount for name, amount in _REQUESTS.items() if name not in requested}:
             merge(container, ("resources", "requests"), missing)
 
 

@@ -66,7 +66,7 @@ class Resource:
             return self.name
         return f"{text(self.metadata['generateName'])}{'x' * 5}"
 
-    namespace = Attribute("metadata.namespace", lambda given: text(given) or "default")
+    namespace = Attribute("metadata.namespace", lambda value: text(value) or "default")
     """``metadata.namespace``; ``default`` if absent."""
 
     uid = Attribute("metadata.uid", text)
@@ -98,7 +98,7 @@ class Resource:
 
     conditions = Attribute(
         "status.conditions",
-        lambda given: tuple(
+        lambda value: tuple(
             Condition(
                 type=text(condition.get("type")),
                 status=condition.get("status") == "True",
@@ -106,7 +106,7 @@ class Resource:
                 message=text(condition.get("message")),
                 changed=text(condition.get("lastTransitionTime")),
             )
-            for condition in objects(given)
+            for condition in objects(value)
         ),
     )
 

@@ -189,7 +189,7 @@ def shorten(value: Any, limit: int = 80) -> str:
     return text if len(text) <= limit else f"{text[: limit // 2]} … {text[-limit // 4 :]}"
 
 
-def broken(where: str, rule: str, given: Any, hint: str | None = None) -> Violation:
+def broken(where: str, rule: str, value: Any, hint: str | None = None) -> Violation:
     """Return the violation of a rule by a value.
 
     Args:
@@ -197,12 +197,12 @@ def broken(where: str, rule: str, given: Any, hint: str | None = None) -> Violat
             "must".
     """
     must = rule if rule.startswith("must ") else f"`{rule}` must hold"
-    return Violation(f"{must}, but got {shorten(given)}", where, hint)
+    return Violation(f"{must}, but got {shorten(value)}", where, hint)
 
 
-def one_of(where: str, value: Any, known: Iterable[str]) -> Iterator[Violation]:
-    """Yield a violation unless a value is one of the known ones."""
-    if value not in (names := tuple(known)):
+def one_of(where: str, value: Any, choices: Iterable[str]) -> Iterator[Violation]:
+    """Yield a violation unless a value is one of the choices."""
+    if value not in (names := tuple(choices)):
         yield broken(
             where, f"must be one of {', '.join(names)}", value, suggestion(str(value or ""), names)
         )

@@ -60,8 +60,8 @@ def to_sdk(manifest: Manifest) -> Any:
     """
     version, kind = str(manifest.get("apiVersion")), str(manifest.get("kind"))
     if (version, kind) not in _MODELS:
-        known = ", ".join(f"{name} ({version})" for version, name in _MODELS)
-        raise InvalidInput(f"the SDKs have no model for {kind} ({version})", f"they have {known}")
+        models = ", ".join(f"{name} ({version})" for version, name in _MODELS)
+        raise InvalidInput(f"the SDKs have no model for {kind} ({version})", f"they have {models}")
     package, model = _MODELS[version, kind]
     try:
         sdk, api = (

@@ -106,10 +106,10 @@ class ModelServer:
             "service account": self.service_account,
             "namespace": self.namespace.replace(".", "_"),
         }
-        for what, given in names.items():
-            if given and not is_dns_1123(given):
+        for kind, name in names.items():
+            if name and not is_dns_1123(name):
                 raise InvalidInput(
-                    f"no {what} can be called {given!r}", "lower case letters, digits and -"
+                    f"no {kind} can be called {name!r}", "lower case letters, digits and -"
                 )
         if not self.storage.startswith(("s3://", "minio://")):
             hint = "keep the models in a bucket: --storage s3://BUCKET/PREFIX"
@@ -258,8 +258,8 @@ class ModelServer:
             for volume in self._mounted()
         ]
         ready, live = (
-            {"httpGet": {"path": f"/v2/health/{what}", "port": "http"}}
-            for what in ("ready", "live")
+            {"httpGet": {"path": f"/v2/health/{probe}", "port": "http"}}
+            for probe in ("ready", "live")
         )
         return {
             "name": name,

@@ -212,9 +212,9 @@ def _with_patched_template(
 
 def _own_part(template: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a template that neither the runtime nor the patches of others provide."""
-    metadata, known = mapping(template.get("metadata")), mapping(others.get("metadata"))
+    metadata, provided = mapping(template.get("metadata")), mapping(others.get("metadata"))
     own = {
-        name: dict(_differing(mapping(metadata.get(name)), mapping(known.get(name))))
+        name: dict(_differing(mapping(metadata.get(name)), mapping(provided.get(name))))
         for name in metadata
     }
     own = {name: values for name, values in own.items() if values}
@@ -245,8 +245,8 @@ def _own_container(container: Mapping[str, Any], before: Mapping[str, Any]) -> d
     }
 
 
-def _refuse_other(fields: Mapping[str, Any], known: tuple[str, ...], whose: str) -> None:
-    for name in sorted(set(fields) - set(known)):
+def _refuse_other(fields: Mapping[str, Any], allowed: tuple[str, ...], whose: str) -> None:
+    for name in sorted(set(fields) - set(allowed)):
         hint = "set it in the ClusterTrainingRuntime, or in a TrainingRuntime of the namespace, that runtimeRef names"
         raise InvalidInput(
             f"a TrainJob cannot set {whose} {name}: runtimePatches has no such field", hint

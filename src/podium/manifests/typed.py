@@ -38,9 +38,9 @@ class Reader:
 
     def read(self, manifest: Mapping[str, Any]) -> Resource:
         name, spec = Resource.parse(manifest).name, manifest.get("spec")
-        known = self._experiments.get(name) if manifest.get("kind") == "Experiment" else None
-        if known and spec in (known.manifest.get("spec"), known.defaulted):
-            return self.remember(replace(known, manifest=dict(manifest)))
+        cached = self._experiments.get(name) if manifest.get("kind") == "Experiment" else None
+        if cached and spec in (cached.manifest.get("spec"), cached.defaulted):
+            return self.remember(replace(cached, manifest=dict(manifest)))
         return self.remember(typed(manifest))
 
     def remember(self, resource: Resource) -> Resource:

@@ -46,7 +46,7 @@ class Variable(ManifestView):
 
     name = Attribute("manifest.name", text)
 
-    value = Attribute("manifest.value", lambda given: "" if given is None else str(given))
+    value = Attribute("manifest.value", lambda value: "" if value is None else str(value))
     """Empty if there is none."""
 
     source = Attribute("manifest.valueFrom", mapping)
@@ -71,7 +71,7 @@ class Volume(ManifestView):
     claim = Attribute("manifest.persistentVolumeClaim.claimName", text)
     """Name of a PersistentVolumeClaim; else empty."""
 
-    sources = Attribute("manifest", lambda given: tuple(key for key in given if key != "name"))
+    sources = Attribute("manifest", lambda volume: tuple(key for key in volume if key != "name"))
     """``emptyDir``, ``hostPath``, ``persistentVolumeClaim`` …; one, if it is valid."""
 
 
@@ -90,8 +90,8 @@ class ElasticPolicy(ManifestView):
 
     configuration = Attribute(
         "manifest.rdzvConf",
-        lambda given: tuple(
-            (text(each.get("key")), text(each.get("value"))) for each in objects(given)
+        lambda value: tuple(
+            (text(each.get("key")), text(each.get("value"))) for each in objects(value)
         ),
     )
     """Keys and values of rdzvConf."""
@@ -130,7 +130,9 @@ class Container(ManifestView):
     variables = Attribute("manifest.env", Variable.parse_all)
     """Entries of ``env`` in their order."""
 
-    env = Attribute("variables", lambda given: {variable.name: variable for variable in given})
+    env = Attribute(
+        "variables", lambda variables: {variable.name: variable for variable in variables}
+    )
 
     env_from = Attribute("manifest.envFrom", objects)
     """Entries of ``envFrom``: ConfigMaps and Secrets."""
@@ -301,8 +303,8 @@ class Workload(Resource):
         roles = {str(role).capitalize() for role in self._replica_specs}
         return tuple(role for role in LEADERS if role in roles) or ("Worker",)
 
-    def _replica(self, given: str, spec: Mapping[str, Any]) -> Replica:
-        path, role = f"{self.replicas_path}.{given}", role_of(given, self.operator)
+    def _replica(self, name: str, spec: Mapping[str, Any]) -> Replica:
+        path, role = f"{self.replicas_path}.{name}", role_of(name, self.operator)
         return Replica(
             role=role,
             leads=role in self._leaders,
@@ -395,10 +397,12 @@ class Workload(Resource):
 
     elastic = Attribute(
         "spec.elasticPolicy",
-        lambda given: ElasticPolicy.parse(given) if isinstance(given, Mapping) else None,
+        lambda value: ElasticPolicy.parse(value) if isinstance(value, Mapping) else None,
     )
 
-    cpu_share = Attribute("metadata.annotations", lambda given: mapping(given).get(CPU_SHARE))
+    cpu_share = Attribute(
+        "metadata.annotations", lambda annotations: mapping(annotations).get(CPU_SHARE)
+    )
     """Number of one machine's cores it may use, as annotated; None without the annotation."""
 
     suspended = Attribute("run_policy.suspend", true)
@@ -429,10 +433,10 @@ class Workload(Resource):
         return replace(self, manifest=editor.manifest)
 
 
-def role_of(given: str, operator: OperatorKind | None) -> str:
+def role_of(name: str, operator: OperatorKind | None) -> str:
     """Return a role as the operator writes it; it takes any case."""
     return (
-        next((role for role in operator.roles if role.lower() == given.lower()), given)
+        next((role for role in operator.roles if role.lower() == name.lower()), name)
         if operator
-        else given
+        else name
     )

@@ -42,8 +42,8 @@ class Change:
         pipeline; empty for that of podium.yaml in the working directory. parameters: those that
         differ from the defaults, such as {"epochs": 5}.
         """
-        given = {"pipeline": pipeline, "parameters": parameters or {}, "dry_run": dry_run}
-        return {"dry_run": dry_run, **begin("run", given)}
+        arguments = {"pipeline": pipeline, "parameters": parameters or {}, "dry_run": dry_run}
+        return {"dry_run": dry_run, **begin("run", arguments)}
 
     def tune(
         self,
@@ -84,7 +84,7 @@ class Change:
             "stop": stop or None,
             **(options or {}),
         }
-        given = {
+        arguments = {
             "program": program,
             "space": space,
             "objectives": [objective] if isinstance(objective, str) else objective,
@@ -92,7 +92,7 @@ class Change:
             "settings": settings,
             "dry_run": dry_run,
         }
-        return {"dry_run": dry_run, **begin("tune", given)}
+        return {"dry_run": dry_run, **begin("tune", arguments)}
 
     tune.__doc__ = documented(tune.__doc__)
 

@@ -130,7 +130,7 @@ class Look:
         """
         with self.open_sweep(sweep, run) as opened:
             if trial.isdecimal():
-                names = [known.name for known in opened.results]
+                names = [result.name for result in opened.results]
                 require(
                     1 <= int(trial) <= len(names), f"1 <= trial <= {len(names)}", trial=int(trial)
                 )

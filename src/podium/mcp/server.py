@@ -85,9 +85,9 @@ def _as_data(tool: Callable[..., Answer]) -> Callable[..., Answer]:
     refusals."""
 
     @functools.wraps(tool)
-    def answer(*args: Any, **given: Any) -> Answer:
+    def answer(*args: Any, **parameters: Any) -> Answer:
         try:
-            return {name: _plain(value) for name, value in tool(*args, **given).items()}
+            return {name: _plain(value) for name, value in tool(*args, **parameters).items()}
         except PodiumError as error:
             raise ToolError(harmless(str(error))) from None
 

@@ -91,10 +91,10 @@ def approve(
     """
     refusal = _waits(model, version)
     _write(model, "approval", version, reason, key)
-    given, live = data or refusal.evidence.get("data"), refusal.evidence.get("live")
+    dataset, live = data or refusal.evidence.get("data"), refusal.evidence.get("live")
     where = (
-        {"data": given}
-        if given or not live
+        {"data": dataset}
+        if dataset or not live
         else {"live": live["recorded_in"], "labels": live["labels_in"]}
     )
     return model.promote(version, rule=str(refusal.evidence["rule"]), reason=reason, **where)

@@ -136,10 +136,10 @@ def _intervals(version: Version) -> dict[str, tuple[float, float]]:
 def _classes(version: Version) -> list[str]:
     classes = [each for each in (version.metadata.get("report") or {}).get("classes") or () if each]
     heads = ("precision", "recall", "f1", "items")
-    known = [each for each in classes if isinstance(each, Mapping) and set(heads) <= each.keys()]
-    if not known or len(known) > _MOST_CLASSES:
+    complete = [each for each in classes if isinstance(each, Mapping) and set(heads) <= each.keys()]
+    if not complete or len(complete) > _MOST_CLASSES:
         return []
-    rows = [[str(each["name"]), *(brief(each[head]) for head in heads)] for each in known]
+    rows = [[str(each["name"]), *(brief(each[head]) for head in heads)] for each in complete]
     return _table(["class", *heads], rows)
 
 
@@ -196,10 +196,10 @@ def _files(version: Version) -> list[str]:
 
 
 def _facts(facts: Mapping[str, Any]) -> list[str]:
-    known = {
+    filled = {
         name: value for name, value in facts.items() if name and value not in (None, "", [], {})
     }
-    return _table(["fact", "value"], [[name, str(value)] for name, value in known.items()])
+    return _table(["fact", "value"], [[name, str(value)] for name, value in filled.items()])
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

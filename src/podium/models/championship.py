@@ -176,11 +176,11 @@ class Championship:
             return NotFound(f"there is no model {self.name} in {url}", f"models there: {names}")
         if version == CHAMPION:
             return self.no_champion()
-        known = ", ".join([*state.versions][-5:]) or "none"
+        versions = ", ".join([*state.versions][-5:]) or "none"
         aliases = ", ".join(state.aliases) or "none"
         return NotFound(
             f"model {self.name} has no version {version} in {url}",
-            f"versions: {known}; aliases: {aliases}",
+            f"versions: {versions}; aliases: {aliases}",
         )
 
     def no_champion(self) -> NotFound:

@@ -150,12 +150,12 @@ def _model_of(version: Version) -> list[str]:
     """Return what tells its model, under whatever version: digests of its predictions and of its
     graph, each with its threshold."""
     files = (PREDICTIONS, THRESHOLD), (ONNX, PREPROCESSING, THRESHOLD)
-    known = [
+    checksums = [
         [version.files[name].sha256 for name in some if name in version.files]
         for some in files
         if some[0] in version.files
     ]
-    return [sha256("".join(each).encode()).hexdigest()[:16] for each in known]
+    return [sha256("".join(each).encode()).hexdigest()[:16] for each in checksums]
 
 
 def _in_window(

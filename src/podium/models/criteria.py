@@ -105,8 +105,8 @@ def _better(value: None, case: Case) -> Iterator[Condition]:
     assert case.compared
     yield case.compared.better, f"better than the champion: {_words(case)}"
     if case.compared.better and _differing(case) < _LEAST_CHANGED:
-        what = "item" if case.groups is None else "group"
-        yield False, f"a single {what} tells the two apart, which is chance: 2 or more are needed"
+        unit = "item" if case.groups is None else "group"
+        yield False, f"a single {unit} tells the two apart, which is chance: 2 or more are needed"
 
 
 def _differing(case: Case) -> float:

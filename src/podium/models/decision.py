@@ -76,19 +76,19 @@ class Earlier:
         )
 
 
-def _names(records: Sequence[Record], known: dict[str, str]) -> dict[str, str]:
+def _names(records: Sequence[Record], versions: dict[str, str]) -> dict[str, str]:
     """Return the first version of each version's model.
 
     Args:
-        known: The versions that come before, by what tells their models.
+        versions: The versions that come before, by what tells their models.
     """
-    names = {version: version for version in known.values()}
+    names = {version: version for version in versions.values()}
     for record in records:
         model = record.grounds.model
-        first = next((known[each] for each in model if each in known), record.version)
+        first = next((versions[each] for each in model if each in versions), record.version)
         first = names.setdefault(record.version, first)
         for each in model:
-            known.setdefault(each, first)
+            versions.setdefault(each, first)
     return names
 
 

@@ -123,7 +123,7 @@ def is_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text))
 
 
-def check_name(what: str, name: str) -> str:
+def check_name(noun: str, name: str) -> str:
     """Return a name that is safe as one segment of a key.
 
     Raises:
@@ -131,9 +131,9 @@ def check_name(what: str, name: str) -> str:
             more than 100.
     """
     if not isinstance(name, str) or not is_name(name):
-        article = "an" if what[0] in "aeiou" else "a"
+        article = "an" if noun[0] in "aeiou" else "a"
         raise InvalidInput(
-            f"{name!r} is not {article} {what}",
+            f"{name!r} is not {article} {noun}",
             "use at most 100 letters, digits, '.', '_' and '-', beginning with a letter or digit",
         )
     return name

@@ -130,12 +130,12 @@ class Seen:
                     f"{url} has restarted since the last time: its earlier counts are lost"
                 )
                 earlier = ""
-            known = _watched(earlier, version.name)
-            if known.get(version.version, 0) > watched.get(version.version, 0):
-                earlier, known = "", {}  # it forgot this version, and began again
-            items += watched.get(version.version, 0) - known.get(version.version, 0)
+            previous = _watched(earlier, version.name)
+            if previous.get(version.version, 0) > watched.get(version.version, 0):
+                earlier, previous = "", {}  # it forgot this version, and began again
+            items += watched.get(version.version, 0) - previous.get(version.version, 0)
             for name, many in watched.items():
-                others[name] = others.get(name, 0) + max(0, many - known.get(name, 0))
+                others[name] = others.get(name, 0) + max(0, many - previous.get(name, 0))
             for sign, text in ((1, page), (-1, earlier)):
                 _add(total, text, sign, version, keys, url)
             if failed := _failures(page, version) - _failures(earlier, version):

@@ -190,9 +190,9 @@ def _registered(client: "ModelRegistryClient", version: Version) -> str:
 def _point(client: "ModelRegistryClient", name: str, champion: str | None) -> None:
     """Name podium's champion in the hub's model, so that it has at most one."""
     model = client.get_model(name)
-    known = model.custom_properties or {}
-    if known.get(_CHAMPION, "") != (champion or ""):
-        model.custom_properties = {**known, _CHAMPION: champion or ""}
+    properties = model.custom_properties or {}
+    if properties.get(_CHAMPION, "") != (champion or ""):
+        model.custom_properties = {**properties, _CHAMPION: champion or ""}
         client.update_model(model)
 
 

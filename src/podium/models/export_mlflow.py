@@ -156,8 +156,8 @@ def register(version: Version, directory: Path, uri: str, *, champion: bool) -> 
 
 
 def _registered(client: "MlflowClient", version: Version, directory: Path, uri: str) -> str:
-    known = client.search_model_versions(f"name = '{version.name}'")
-    for there in known:
+    versions = client.search_model_versions(f"name = '{version.name}'")
+    for there in versions:
         if (there.tags.get(VERSION_TAG), there.tags.get(EXPORT_TAG)) == (version.version, ONNX):
             return str(there.version)
     if not client.search_registered_models(f"name = '{version.name}'"):

@@ -112,7 +112,7 @@ class State:
 
     def has(self, record: Record) -> bool:
         """Return whether a record was written, so that a lost answer is recognized."""
-        return any(known.id == record.id for known in self.history)
+        return any(entry.id == record.id for entry in self.history)
 
 
 def deletion_token(began: datetime) -> str:
@@ -287,8 +287,8 @@ class Ledger:
             )
 
         state = self.change(moved)
-        known = (*reversed(state.history), *state.aliases.values())
-        return next((record for record in known if record.id == wanted.id), state.aliases[alias])
+        records = (*reversed(state.history), *state.aliases.values())
+        return next((record for record in records if record.id == wanted.id), state.aliases[alias])
 
     def _following(self, move: Record, state: State) -> Record:
         """Give a move the number and time that follow the alias's last one, and where a rollback
@@ -404,8 +404,8 @@ class Ledger:
                     yield version, self._parsed(content, version, state)
                 else:
                     missing = isinstance(content, NotFound)
-                    what = f"{self.storage.join(key)} is missing" if missing else content.message
-                    yield version, Damaged(what, BACKUP)
+                    problem = f"{self.storage.join(key)} is missing" if missing else content.message
+                    yield version, Damaged(problem, BACKUP)
             except Damaged as error:
                 yield version, error
 

@@ -82,11 +82,11 @@ class LiveItems:
     @property
     def notes(self) -> tuple[str, ...]:
         """Where the items come from, and which are left out, in sentences."""
-        given = self.evidence
+        evidence = self.evidence
         every = sum(len(_first(exchange).items) for exchange in self._exchanges.values())
         unlabeled, spare = every - len(self._labeled), len(self._labels) - len(self._labeled)
         notes = [
-            f"compared on live items that were answered from {given['since']} to {given['until']}: "
+            f"compared on live items that were answered from {evidence['since']} to {evidence['until']}: "
             f"{self._recording.url}, labels of {self.labels}"
         ]
         if unlabeled:
@@ -153,12 +153,12 @@ class LiveItems:
         labeled, both = set(self._labeled), [self._answers(version) for version in (one, other)]
         found = dict[str, tuple[Any, Any, bool, str]]()
         for name, exchange in self._exchanges.items():
-            first, second = (given.get(name) for given in both)
+            first, second = (responses.get(name) for responses in both)
             for at, item in enumerate(_first(exchange).items if first and second else ()):
                 said = first.predicted[at], second.predicted[at]  # type: ignore[union-attr]
                 if item and None not in said:
-                    known = (name, at) in labeled or (item in found and found[item][2])
-                    found[item] = *said, known, name
+                    is_labeled = (name, at) in labeled or (item in found and found[item][2])
+                    found[item] = *said, is_labeled, name
         if not found:
             return ""
         answers = zip(*found.values(), strict=True)
@@ -211,11 +211,11 @@ class LiveItems:
     def _require_answers(self, version: Version) -> None:
         """Refuse a version that failed where another one answered: it would be judged by the items
         that it is good at."""
-        given, asked, without = self._answers(version), 0, 0
+        answers, asked, without = self._answers(version), 0, 0
         for name, at in self._labeled:
-            if name not in given:
+            if name not in answers:
                 continue  # nobody asked it
-            answer = given[name]
+            answer = answers[name]
             asked += 1
             without += answer is None or answer.predicted[at] is None
         if without > _MOST_UNANSWERED * asked:
@@ -233,9 +233,9 @@ class LiveItems:
             Damaged: Its predictions are of other classes.
         """
         exchanges = list(self._exchanges.values())
-        given = self._answers(version)
-        answers = [given.get(name) for name, _ in self._labeled]
-        others = sum(version.version in each.digests for each in exchanges) - len(given)
+        by_request = self._answers(version)
+        answers = [by_request.get(name) for name, _ in self._labeled]
+        others = sum(version.version in each.digests for each in exchanges) - len(by_request)
         answered = np.array(
             [
                 bool(answer) and answer.predicted[at] is not None  # type: ignore[union-attr]
@@ -243,14 +243,14 @@ class LiveItems:
             ]
         )
         if not answered.any():
-            known = sorted({name for each in exchanges for name in each.answers})
+            versions = sorted({name for each in exchanges for name in each.answers})
             serve = f"serve {version.name} --shadow {version.version} --record DIRECTORY"
             raise InvalidInput(
                 f"{version.title} answered none of the labeled items in {self._recording.url}"
                 + (
                     f", where {version.version} is another model of that name"
                     if others
-                    else f"; versions that answered there: {', '.join(known)}"
+                    else f"; versions that answered there: {', '.join(versions)}"
                 ),
                 f"{command(serve, version.storage)} records its answers",
             )
@@ -271,7 +271,7 @@ class LiveItems:
                 f"{plural(others, 'recorded answer')} of {version.version} {are(others)} left out, as "
                 "another model of that name gave them"
             )
-        if failed := sum(answer is None for answer in given.values()):
+        if failed := sum(answer is None for answer in by_request.values()):
             notes.append(f"{version.version} failed on {plural(failed, 'recorded request')}")
         if (seen := seen_by(version)) is None:
             notes.append(unknown_training(version.title, "live items"))

@@ -129,15 +129,15 @@ def client_of(uri: str, *, is_awaited: bool = False) -> "MlflowClient":
 
 def experiment_of(client: "MlflowClient", name: str) -> str:
     """Return the id of an experiment, which is made where there is none."""
-    known = client.get_experiment_by_name(name)
-    return str(known.experiment_id) if known else client.create_experiment(name)
+    experiment = client.get_experiment_by_name(name)
+    return str(experiment.experiment_id) if experiment else client.create_experiment(name)
 
 
 def find_version(client: "MlflowClient", name: str, version: str) -> str | None:
     """Return the number that MLflow's registry gave a version, preferably as exported; None if it
     does not have it."""
     versions = client.search_model_versions(f"name = '{name}'")
-    versions = sorted(versions, key=lambda known: EXPORT_TAG not in known.tags)
+    versions = sorted(versions, key=lambda entry: EXPORT_TAG not in entry.tags)
     return next(
-        (str(known.version) for known in versions if known.tags.get(VERSION_TAG) == version), None
+        (str(entry.version) for entry in versions if entry.tags.get(VERSION_TAG) == version), None
     )

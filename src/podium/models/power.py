@@ -71,15 +71,15 @@ class Detectable:
         return {**vars(self), "power": [list(row) for row in self.power]}
 
     def __str__(self) -> str:
-        what = f"with {plural(self.items, 'test item')} the rule {self.rule}"
+        subject = f"with {plural(self.items, 'test item')} the rule {self.rule}"
         if self.least is None:
             most, share = self.power[-1]
             return (
-                f"{what} cannot be relied on: it promotes even a model that is better by "
+                f"{subject} cannot be relied on: it promotes even a model that is better by "
                 f"{figure(most)} of {self.metric} in {share:.0%} of cases only ({self.given})"
             )
         return (
-            f"{what} can hardly show a gain in {self.metric} below {figure(self.least)}: of models "
+            f"{subject} can hardly show a gain in {self.metric} below {figure(self.least)}: of models "
             f"that are better by that much it promotes {_ENOUGH:.0%}, by half of it "
             f"{self.power[1][1]:.0%}, of equal ones {self.power[0][1]:.0%} ({self.given})"
         )
@@ -154,8 +154,8 @@ def of_data(info: DatasetInfo, rule: str, metric: str = "") -> Detectable | None
     parsed, count = PromotionRule.parse(rule), info.parts["test"].count
     constant = max(info.parts["test"].class_counts, default=0) / max(1, count)
     name = split(parsed.metric or metric)[1] or "accuracy"
-    known = info.kind == "classification" and name == "accuracy" and not info.has_groups
-    if not known or not 0 < count <= MOST or "fresh" in parsed or parsed.window:
+    supported = info.kind == "classification" and name == "accuracy" and not info.has_groups
+    if not supported or not 0 < count <= MOST or "fresh" in parsed or parsed.window:
         return None
     accuracy = constant if _USUAL < constant < 1 else _USUAL
     return _of_accuracy(parsed, METRICS["accuracy"], count, accuracy=accuracy)
@@ -194,8 +194,8 @@ def of_model(
             if other.version != champion.version:
                 both = predictions([champion, other], data)
                 found = _of_versions(parsed, chosen, both, earlier)
-                given = f"as {champion.version} and {other.version} differ"
-                return replace(found, given=given)
+                assumption = f"as {champion.version} and {other.version} differ"
+                return replace(found, given=assumption)
     if not chosen.counts_hits or seen.groups is not None:
         problem = f"how much models differ in {chosen.name} follows from two of them, but {model.name} has one"
         raise InvalidInput(problem, "add a version with podium run or podium models upload --data")
@@ -229,8 +229,10 @@ def _of_accuracy(
             gain, loss = (differ + better) / 2, (differ - better) / 2
         return _sum_of_promoted(items, gain, loss, least_gain)
 
-    given = f"from an accuracy of {figure(accuracy)}, models that err independently"
-    return _detectable(rule, metric, items, power, most=1 - accuracy, exact=True, given=given)
+    assumption = f"from an accuracy of {figure(accuracy)}, models that err independently"
+    return _detectable(
+        rule, metric, items, power, most=1 - accuracy, exact=True, assumption=assumption
+    )
 
 
 def _of_versions(
@@ -271,8 +273,10 @@ def _of_versions(
         )
         return float(np.mean([_promotes(rule, case, units, earlier) for case in cases]))
 
-    given = f"as the two models differ, by {_DRAWS} draws of the test items"
-    found = _detectable(rule, metric, units, power, most=20 * spread, exact=False, given=given)
+    assumption = f"as the two models differ, by {_DRAWS} draws of the test items"
+    found = _detectable(
+        rule, metric, units, power, most=20 * spread, exact=False, assumption=assumption
+    )
     return replace(found, items=len(seen.target))
 
 
@@ -284,7 +288,7 @@ def _detectable(
     *,
     most: float,
     exact: bool,
-    given: str,
+    assumption: str,
 ) -> Detectable:
     low, high = 0.0, most
     for _ in range(12):
@@ -299,7 +303,7 @@ def _detectable(
         least=least,
         power=tuple((better, power(better)) for better in shown),
         exact=exact,
-        given=given,
+        given=assumption,
     )
 
 
@@ -323,21 +327,21 @@ def _least_gain(
     """Return a function of the items lost: how many must be gained for a promotion."""
 
     def holds(gained: int, lost: int) -> bool:
-        counted = _made_up(metric, accuracy, (gained - lost) / items, None)
-        counted = replace(counted, test="McNemar", gained=gained, lost=lost)
-        return _promotes(rule, counted, items, earlier)
+        case = _made_up(metric, accuracy, (gained - lost) / items, None)
+        case = replace(case, test="McNemar", gained=gained, lost=lost)
+        return _promotes(rule, case, items, earlier)
 
-    known: dict[int, int] = {}
+    gains: dict[int, int] = {}
 
     def least(lost: int) -> int:
-        if lost not in known:
-            gained = known.get(lost - 1, -1)
+        if lost not in gains:
+            gained = gains.get(lost - 1, -1)
             if gained < 0:
                 gained = bisect_left(range(items + 1), True, key=lambda count: holds(count, lost))
             while gained <= items and not holds(gained, lost):
                 gained += 1
-            known[lost] = gained
-        return known[lost]
+            gains[lost] = gained
+        return gains[lost]
 
     return least
 

@@ -154,9 +154,9 @@ class Record:
         Raises:
             Damaged: It belongs to another model, or is not a record at all.
         """
-        known = {"format", *(field.name for field in fields(cls))}
+        allowed = {"format", *(field.name for field in fields(cls))}
         record: Record = read_as(cls, document, where)
-        if document.get("format") != _FORMAT or document.keys() - known:
+        if document.get("format") != _FORMAT or document.keys() - allowed:
             raise Damaged(
                 f"{where} has the unknown format {document.get('format')!r}", "upgrade podium?"
             )

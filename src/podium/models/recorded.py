@@ -66,7 +66,7 @@ class Exchange:
             Damaged: It is not one.
         """
         try:
-            given = json.loads(line)
+            document = json.loads(line)
             answers = {
                 str(version): Answer(
                     predicted=tuple(answer["predicted"]),
@@ -74,7 +74,7 @@ class Exchange:
                         f"{int(item, 16):016x}" if item else "" for item in answer["items"]
                     ),
                 )
-                for version, answer in given["answers"].items()
+                for version, answer in document["answers"].items()
                 if answer is not None
             }
             if any(len(answer.predicted) != len(answer.items) for answer in answers.values()):
@@ -82,11 +82,13 @@ class Exchange:
             counts = [len(answer.items) for answer in answers.values()]
             # One of another number of items than the client's failed: they pair with no label.
             answers = {name: each for name, each in answers.items() if len(each.items) == counts[0]}
-            moment = datetime.fromisoformat(given["time"]).astimezone(UTC)
-            failed = tuple(sorted(given["answers"].keys() - answers))
-            digests = {version: str(given["digests"][version]) for version in given["answers"]}
+            moment = datetime.fromisoformat(document["time"]).astimezone(UTC)
+            failed = tuple(sorted(document["answers"].keys() - answers))
+            digests = {
+                version: str(document["digests"][version]) for version in document["answers"]
+            }
             return cls(
-                id=str(given["id"]), time=moment, answers=answers, failed=failed, digests=digests
+                id=str(document["id"]), time=moment, answers=answers, failed=failed, digests=digests
             )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise Damaged(

@@ -39,7 +39,7 @@ class Registry(Mapping[str, Model]):
         if name is not None and name not in names:
             there = f"models there: {', '.join(names) or 'none'}"
             raise NoSuchKey(f"there is no model {name} in {self.url}", there)
-        return [self.model(known) for known in names if name in (None, known)]
+        return [self.model(each) for each in names if name in (None, each)]
 
     def __getitem__(self, name: str) -> Model:
         """Return a model that has a version.

@@ -179,10 +179,10 @@ def _criterion(item: str, name: str) -> Criterion:
         return CRITERIA[TRIAL]
     if name in CRITERIA and name != TRIAL:
         return CRITERIA[name]
-    known = [*CRITERIA, "metric"]
+    choices = [*CRITERIA, "metric"]
     raise InvalidInput(
         f"{name!r} is not a criterion of a promotion rule",
-        f"{suggestion(name, known)}; one of {', '.join(known)}",
+        f"{suggestion(name, choices)}; one of {', '.join(choices)}",
     )
 
 
@@ -245,9 +245,9 @@ def decide(
     from podium.scoring.constant import constant_guess
 
     rule.check(metric)
-    for what, predictions in (("challenger", challenger), ("champion", champion)):
+    for role, predictions in (("challenger", challenger), ("champion", champion)):
         if predictions is not None:
-            _check(what, predictions, target, metric)
+            _check(role, predictions, target, metric)
     column = column or _no_column
     case = _compared(metric, target, challenger, champion, groups, earlier or Earlier(), column)
     case = replace(case, probabilities=challenger if probabilities is None else probabilities)
@@ -385,7 +385,7 @@ def shrunk_figures(compared: "Comparison", units: int, earlier: Earlier) -> dict
     }
 
 
-def _check(what: str, predictions: "np.ndarray", target: "np.ndarray", metric: "Metric") -> None:
+def _check(role: str, predictions: "np.ndarray", target: "np.ndarray", metric: "Metric") -> None:
     if not len(target):
         raise InvalidInput(f"there are no items to measure {metric.name} on")
     from podium.scoring.families import class_count
@@ -395,7 +395,7 @@ def _check(what: str, predictions: "np.ndarray", target: "np.ndarray", metric: "
         predictions,
         target,
         classes=class_count(predictions) if target.dtype.kind in "iu" else None,
-        name=f"the {what}",
+        name=f"the {role}",
     )
     kinds = {"classification": "iu", "regression": "f", None: "iuf"}[metric.kind]
     if target.dtype.kind not in kinds:
@@ -405,18 +405,18 @@ def _check(what: str, predictions: "np.ndarray", target: "np.ndarray", metric: "
     classes_only = predictions.ndim == 1 and predictions.dtype.kind in "iu"
     if metric.needs_probabilities and classes_only:
         raise InvalidInput(
-            f"{metric.name} needs probabilities, but of the {what} there are only classes",
+            f"{metric.name} needs probabilities, but of the {role} there are only classes",
             "compare by accuracy: metric=accuracy",
         )
     if metric.kind == "classification" and not classes_only:
         if predictions.ndim != 2:
             raise InvalidInput(
-                f"predictions of the {what} cannot be {predictions.dtype} {list(predictions.shape)}",
+                f"predictions of the {role} cannot be {predictions.dtype} {list(predictions.shape)}",
                 "probabilities [n, classes] or class indices [n]",
             )
         if target.max() >= predictions.shape[1]:
             raise InvalidInput(
-                f"the {what} has {predictions.shape[1]} classes, but the target has a {target.max()}"
+                f"the {role} has {predictions.shape[1]} classes, but the target has a {target.max()}"
             )
 
 

@@ -110,17 +110,17 @@ def _data(version: Version) -> list[dict[str, Any]]:
 
 
 def _packages(version: Version) -> list[dict[str, Any]]:
-    recorded = version.facts.environment
+    environment = version.facts.environment
     return [
         {
             "type": "library",
             "bom-ref": f"package:{name}",
             "name": name,
-            "version": str(recorded[name]),
-            "purl": f"{purl}@{recorded[name]}".replace("+", "%2B"),
+            "version": str(environment[name]),
+            "purl": f"{purl}@{environment[name]}".replace("+", "%2B"),
         }
         for name, purl in PACKAGES.items()
-        if name in recorded
+        if name in environment
     ]
 
 

@@ -183,12 +183,12 @@ class TestItems:
             jobs: Where a predict command runs; None runs it on this machine.
         """
         held_out = HeldOut.open(data)
-        known: dict[str, Measured] = {}
+        measured: dict[str, Measured] = {}
 
         def measure(version: Version) -> Measured:
-            if version.version not in known:
-                known[version.version] = _measure(version, held_out, jobs)
-            return known[version.version]
+            if version.version not in measured:
+                measured[version.version] = _measure(version, held_out, jobs)
+            return measured[version.version]
 
         return cls(
             target=held_out.part.target,

@@ -138,7 +138,7 @@ class PublicKey:
         _compare(version.title, _signed(content, self, str(signature_file)), version.checksums())
         version.storage.put(signature_key(version), content)
 
-    def require(self, made: bytes, content: bytes, what: str) -> None:
+    def require(self, made: bytes, content: bytes, subject: str) -> None:
         """Refuse content unless this key has made its signature.
 
         Raises:
@@ -153,7 +153,7 @@ class PublicKey:
             self.key.verify(made, content, algorithm)
         except InvalidSignature:
             raise Untrusted(
-                f"{what} is not a valid signature of the key {self.fingerprint[:16]}",
+                f"{subject} is not a valid signature of the key {self.fingerprint[:16]}",
                 "sign it again",
             ) from None
 
@@ -274,13 +274,13 @@ def _require_place(version: "Version") -> None:
         )
 
 
-def _compare(what: str, signed: Mapping[str, str], present: Mapping[str, str]) -> None:
+def _compare(subject: str, signed: Mapping[str, str], present: Mapping[str, str]) -> None:
     differing = sorted(
         name for name in {*signed, *present} if signed.get(name) != present.get(name)
     )
     if differing:
         raise Untrusted(
-            f"{what} is not what was signed: {', '.join(differing):.200} differ, or are on one side only",
+            f"{subject} is not what was signed: {', '.join(differing):.200} differ, or are on one side only",
             "find out who changed it; restore it from a backup, or sign it again",
         )
 

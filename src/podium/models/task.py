@@ -115,30 +115,30 @@ def class_names(version: "Version") -> tuple[str, ...]:
     return tuple(map(str, own)) if isinstance(own, list) and own else version.facts.dataset.classes
 
 
-def spelled_as(known: Sequence[str], own: tuple[str, ...]) -> tuple[str, ...]:
+def spelled_as(reference: Sequence[str], own: tuple[str, ...]) -> tuple[str, ...]:
     """Return classes in the spelling of others: No as no, and where both are booleans, 0 as false.
 
     Another export spells them otherwise, and of several spellings in one column the first one counts.
     Names stay as they are where one of them would stand for two.
     """
-    spelled = _spellings(known, own, are_flags(known) and are_flags(own))
+    spelled = _spellings(reference, own, are_flags(reference) and are_flags(own))
     return tuple(spelled.values()) if len(set(spelled.values())) == len(own) else own
 
 
-def spellings(known: Sequence[str], labels: Iterable[str]) -> dict[str, str]:
+def spellings(classes: Sequence[str], labels: Iterable[str]) -> dict[str, str]:
     """Return for each label the class that it spells, the same for several, or itself if there is
     none."""
     different = sorted(set(labels))
-    flags = are_flags(known) and are_flags(label for label in different if label.lower() in FLAGS)
-    return _spellings(known, different, flags)
+    flags = are_flags(classes) and are_flags(label for label in different if label.lower() in FLAGS)
+    return _spellings(classes, different, flags)
 
 
-def _spellings(known: Sequence[str], names: Sequence[str], flags: bool) -> dict[str, str]:
+def _spellings(classes: Sequence[str], names: Sequence[str], flags: bool) -> dict[str, str]:
     def meaning(name: str) -> str:
         return FLAGS.get(name.lower(), name.casefold()) if flags else name.casefold()
 
-    spelled = {meaning(name): name for name in known}
-    if len(spelled) < len(known):  # a name may be either of two
+    spelled = {meaning(name): name for name in classes}
+    if len(spelled) < len(classes):  # a name may be either of two
         return dict(zip(names, names, strict=True))
     return {name: spelled.get(meaning(name), name) for name in names}
 

@@ -105,8 +105,8 @@ def verify(
     state, etag = ledger.read()
     for alias, held in state.aliases.items():
         if not ledger.exists(held.version, state):
-            what = f"its alias {alias} points at {held.version}, which is missing"
-            yield Finding(where=ledger.key, what=what)
+            problem = f"its alias {alias} points at {held.version}, which is missing"
+            yield Finding(where=ledger.key, what=problem)
     for name in state.segments:
         try:
             ledger.segment(name)
@@ -118,16 +118,16 @@ def verify(
         mend = f"{_fix(ledger)} adds it"
         if not _whole(ledger, name):
             mend = "a part of it is missing or damaged"
-        what = f"is of a version that model.json does not name: {mend}"
-        yield Finding(where=metadata_key(ledger.name, name), what=what)
+        problem = f"is of a version that model.json does not name: {mend}"
+        yield Finding(where=metadata_key(ledger.name, name), what=problem)
     for name in lost if etag else []:
         if name in state.segments:
             continue
-        what = f"is a part of the history that model.json does not name: {_fix(ledger)} adds it"
-        yield Finding(where=ledger.segment_key(name), what=what)
+        problem = f"is a part of the history that model.json does not name: {_fix(ledger)} adds it"
+        yield Finding(where=ledger.segment_key(name), what=problem)
     if etag is None and (unnamed or _segments(ledger)):
-        what = f"is missing: restore it from a backup, or {_fix(ledger)} makes it anew"
-        yield Finding(where=ledger.key, what=what)
+        problem = f"is missing: restore it from a backup, or {_fix(ledger)} makes it anew"
+        yield Finding(where=ledger.key, what=problem)
 
 
 def verify_version(
@@ -165,8 +165,8 @@ def repair(ledger: Ledger) -> Iterator[Finding]:
             return replace(state, versions={**state.versions, name: digest})
 
         if ledger.change(add).versions.get(version.version) == digest:
-            what = f"names the version {version.version} now"
-            yield Finding(where=ledger.key, what=what)
+            message = f"names the version {version.version} now"
+            yield Finding(where=ledger.key, what=message)
     for segment in _lost_segments(ledger, ledger.read()[0]):
         ledger.change(partial(_with_segment, segment))
         key = ledger.segment_key(segment)
@@ -417,12 +417,12 @@ def _lost_segments(ledger: Ledger, state: State) -> list[str]:
     """Return the segments that the document does not name and that hold history which it lacks, as
     of one that is older than they are. What a killed write left holds nothing of its own."""
     unnamed = _segments(ledger).keys() - set(state.segments)
-    known = {record.id for record in ledger.records(state)} if unnamed else set()
+    record_ids = {record.id for record in ledger.records(state)} if unnamed else set()
     lost: list[tuple[str, str]] = []
     for name in unnamed:
         with suppress(Damaged):
             records = ledger.segment(name)
-            lost += [(record.time, name) for record in records if record.id not in known][:1]
+            lost += [(record.time, name) for record in records if record.id not in record_ids][:1]
     return [name for _, name in sorted(lost)]
 
 
@@ -443,8 +443,8 @@ def _garbage(
 
 
 def _damage(ledger: Ledger, key: str, error: Damaged | Untrusted) -> Finding:
-    what = error.message.removeprefix(ledger.storage.join(key)).removeprefix(key)
-    return Finding(where=key, what=what.strip())
+    message = error.message.removeprefix(ledger.storage.join(key)).removeprefix(key)
+    return Finding(where=key, what=message.strip())
 
 
 def _check_files(

@@ -133,8 +133,8 @@ class Upload:
         taken = self.ledger.storage.head(ledger.key)
         if taken is None or _is_recent(began, taken.modified):
             raise self._busy()
-        known = {f"{self.version.prefix}/{file}" for file in self.version.files}
-        if other := [entry for entry in ledger.entries(name) if entry.key not in known]:
+        keys = {f"{self.version.prefix}/{file}" for file in self.version.files}
+        if other := [entry for entry in ledger.entries(name) if entry.key not in keys]:
             held, token = token, deletion_token(taken.modified)
             if not ledger.hand_over(name, held, token):
                 raise self._busy()

@@ -192,10 +192,10 @@ class Facts:
         Raises:
             PodiumError: A member has another type; the error is of the type given.
         """
-        given = without_nulls(metadata)
-        if isinstance(given.get("dataset"), str):  # only its digest
-            given["dataset"] = {"digest": given["dataset"]}
-        facts: Facts = read_as(cls, given, where, error=error)
+        document = without_nulls(metadata)
+        if isinstance(document.get("dataset"), str):  # only its digest
+            document["dataset"] = {"digest": document["dataset"]}
+        facts: Facts = read_as(cls, document, where, error=error)
         if name := facts.metric.name:
             read_as(float | None, facts.metrics.get(name), where, f"metrics.{name}", error=error)
         return facts
@@ -334,10 +334,10 @@ class Version:
                 f"but {record.sha256} and {record.size} bytes were uploaded",
             )
 
-    def _lost(self, file: str, what: str) -> Damaged:
+    def _lost(self, file: str, problem: str) -> Damaged:
         back = command(f"models rollback {self.name}", self.storage)
         return Damaged(
-            f"{self.storage.join(self.prefix)}/{file} {what}",
+            f"{self.storage.join(self.prefix)}/{file} {problem}",
             f"restore the file from a backup, or return to another champion: {back}",
         )
 

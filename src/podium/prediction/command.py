@@ -365,14 +365,14 @@ def main(words: Sequence[str] | None = None) -> int:
     ):
         parser.add_argument(f"--{flag}", required=True, metavar="URI", help=text)
     parser.add_argument("command", nargs="+", help="the predict command")
-    given: Any = parser.parse_args(words)
+    arguments: Any = parser.parse_args(words)
     try:
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
             folders = {name: Path(scratch, name) for name in ("model", "inputs")}
             for name, folder in folders.items():
-                transfer.get(connect(getattr(given, name)), folder)
-            run_here(given.command, folders["model"], folders["inputs"], Path(scratch, OUTPUT))
-            uri, _, file = given.output.rpartition("/")
+                transfer.get(connect(getattr(arguments, name)), folder)
+            run_here(arguments.command, folders["model"], folders["inputs"], Path(scratch, OUTPUT))
+            uri, _, file = arguments.output.rpartition("/")
             if not Path(scratch, OUTPUT).is_file():
                 raise InvalidInput("the predict command wrote nothing to its --output", _CONTRACT)
             connect(uri).put(file, Path(scratch, OUTPUT))

@@ -63,8 +63,8 @@ class UnknownValues:
         described = {of.name: of for of in measured.bins} if measured else {}
         bins = {name: of for name, of in described.items() if of.ordered}
         for column in recipe.columns:
-            counted = described.get(column.name)
-            if column.missing <= _MOST * (sum(counted.counts) if counted else 0):
+            column_bins = described.get(column.name)
+            if column.missing <= _MOST * (sum(column_bins.counts) if column_bins else 0):
                 self._full.add(column.name)
             if column.categories:
                 self._known[column.name] = place, column.categories
@@ -82,8 +82,8 @@ class UnknownValues:
         for name, (place, categories) in self._known.items():
             self.counts[name] += int((table[:, place] == categories.index(UNKNOWN)).sum())
         for name, (place, bins) in self._ranges.items():
-            counted = bins.count(table[:, place])
-            self.counts[name] += int(counted[0] + counted[len(bins.edges)])
+            counts = bins.count(table[:, place])
+            self.counts[name] += int(counts[0] + counts[len(bins.edges)])
 
     @property
     def many(self) -> dict[str, int]:
@@ -124,8 +124,8 @@ class UnknownValues:
                 f"{low:g} to {high:g}: another unit, or another time?"
             )
         _, categories = self._known[name]
-        known = [value for value in categories if value not in (MISSING, UNKNOWN)]
-        named = ", ".join(map(repr, known[:_NAMED])) + (" …" if len(known) > _NAMED else "")
+        values = [value for value in categories if value not in (MISSING, UNKNOWN)]
+        named = ", ".join(map(repr, values[:_NAMED])) + (" …" if len(values) > _NAMED else "")
         total = plural(self.rows, "value")
         return f"column {name}: {count:,} of {total} did not occur in training, which knows {named}"
 
@@ -198,8 +198,8 @@ class Outcome:
                 **self.name,
                 "value": self.values[0] if len(self.values) == 1 else list(self.values),
             }
-        given = {} if self.probabilities is None else {"probabilities": dict(self.ranked)}
-        return {**self.name, "class": self.label, **given}
+        details = {} if self.probabilities is None else {"probabilities": dict(self.ranked)}
+        return {**self.name, "class": self.label, **details}
 
 
 def decided(

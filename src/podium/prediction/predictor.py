@@ -71,10 +71,10 @@ class Predictor:
 
     @cached_property
     def _described(self) -> Any:
-        given = self._beside(PREPROCESSING)
-        if not isinstance(given, dict):
+        document = self._beside(PREPROCESSING)
+        if not isinstance(document, dict):
             raise InvalidInput(f"{PREPROCESSING} of {self.name} is not a JSON object")
-        return given
+        return document
 
     @cached_property
     def profile(self) -> Profile | None:
@@ -83,8 +83,8 @@ class Predictor:
         Raises:
             InvalidInput: It cannot be read.
         """
-        given = self._beside(PROFILE)
-        return parse(Profile, given, f"{PROFILE} of {self.name}") if given else None
+        document = self._beside(PROFILE)
+        return parse(Profile, document, f"{PROFILE} of {self.name}") if document else None
 
     def load(self) -> None:
         """Read all that predicting takes, so that it goes on while its files are out of reach.
@@ -201,8 +201,8 @@ class Predictor:
 
         return outcomes()
 
-    def _of_arrays(self, given: NDArray[Any] | Mapping[str, Any]) -> Predictions:
-        inputs = given if isinstance(given, Mapping) else {self._only_input(): given}
+    def _of_arrays(self, data: NDArray[Any] | Mapping[str, Any]) -> Predictions:
+        inputs = data if isinstance(data, Mapping) else {self._only_input(): data}
         arrays = {name: np.asarray(array) for name, array in inputs.items()}
         classes = self.classes
         result = self._run(arrays, None if classes is None else len(classes))
@@ -305,9 +305,9 @@ class Predictor:
     def _classes(self, described: Any) -> tuple[str, ...] | None:
         """Return the names of the classes; an ONNX graph's numbers if they have none, and None for
         regression."""
-        known = tuple(map(str, described.get("classes", ()))) or self._known
-        if known or isinstance(self.model, CommandModel):
-            return known or None
+        names = tuple(map(str, described.get("classes", ()))) or self._known
+        if names or isinstance(self.model, CommandModel):
+            return names or None
         for output in self.model.outputs:
             if output.name in ("probabilities", "logits") and output.shape[-1]:
                 return tuple(map(str, range(output.shape[-1])))

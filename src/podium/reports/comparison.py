@@ -49,12 +49,12 @@ class Compared:
     """Checksum of the test items; empty if unknown."""
 
 
-def render_comparison(rows: Sequence[Compared], what: str) -> str:
+def render_comparison(rows: Sequence[Compared], subject: str) -> str:
     """Render the page that compares runs, or versions of a model.
 
     Args:
         rows: At least two.
-        what: ``runs``, or ``versions of mnist``.
+        subject: ``runs``, or ``versions of mnist``.
 
     Returns:
         HTML of about 2 MB, nearly all of it plotly.js.
@@ -79,7 +79,7 @@ def render_comparison(rows: Sequence[Compared], what: str) -> str:
         "comparison.html.jinja",
         figures,
         rows=rows,
-        what=what,
+        what=subject,
         metric=metric,
         metrics=metrics,
         differing=differing,

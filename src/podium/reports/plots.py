@@ -89,23 +89,28 @@ class _Window:
 def window(values: Iterable[float | None], *, maximize: bool) -> _Window | None:
     """Return the range of an axis so that a few bad values do not flatten all others; None for the
     whole range."""
-    known = sorted(value for value in values if value is not None and math.isfinite(value))
-    if len(known) < FEWEST:
+    finite = sorted(value for value in values if value is not None and math.isfinite(value))
+    if len(finite) < FEWEST:
         return None
     # Of quarters, since quantiles multiplies: a failed trial may report the largest float.
-    cuts = quantiles([value / 4 for value in known], n=4, method="inclusive")
+    cuts = quantiles([value / 4 for value in finite], n=4, method="inclusive")
     first, third = 4 * cuts[0], 4 * cuts[2]
     reach = FAR * (third - first)
     kept = [
-        value for value in known if (value >= first - reach if maximize else value <= third + reach)
+        value
+        for value in finite
+        if (value >= first - reach if maximize else value <= third + reach)
     ]
     margin = 0.06 * (kept[-1] - kept[0])
     if (
-        len(kept) == len(known) or not margin
+        len(kept) == len(finite) or not margin
     ):  # without a margin the rest is one value, and nothing gets flat
         return None
     return _Window(
-        low=kept[0] - margin, high=kept[-1] + margin, outside=len(known) - len(kept), below=maximize
+        low=kept[0] - margin,
+        high=kept[-1] + margin,
+        outside=len(finite) - len(kept),
+        below=maximize,
     )
 
 
@@ -137,8 +142,8 @@ def _by_two(sweep: Mapping[str, Any], first: str, second: str) -> list[dict[str,
         for row in sweep["trials"]
         if row["value"] is not None
     ]
-    known = [row for row in rows if None not in (row["x"], row["y"])]
-    return sorted(known, key=lambda row: (row["x"], row["y"]))
+    complete = [row for row in rows if None not in (row["x"], row["y"])]
+    return sorted(complete, key=lambda row: (row["x"], row["y"]))
 
 
 def pareto(sweep: Mapping[str, Any], first: str, second: str) -> Figure:
@@ -313,7 +318,7 @@ def history(sweep: Mapping[str, Any]) -> Figure:
     ]
     best: list[float | None] = []
     for row in rows:
-        known = [
+        candidates = [
             value
             for value in (
                 *best[-1:],
@@ -321,7 +326,7 @@ def history(sweep: Mapping[str, Any]) -> Figure:
             )
             if value is not None
         ]
-        best.append((max if maximize else min)(known, default=None))
+        best.append((max if maximize else min)(candidates, default=None))
     numbers = [row["number"] for row in rows]
     texts = [
         ", ".join(f"{name}={value}" for name, value in row["parameters"].items()) for row in rows
@@ -438,7 +443,7 @@ def _axis_of_some(parameter: Mapping[str, Any], values: Sequence[str | None]) ->
     below = low - (high - low) / 8
     return {
         "label": axis["label"],
-        "values": [next(drawn) if known else below for known in counts],
+        "values": [next(drawn) if has_value else below for has_value in counts],
         "range": [below, max(high, *ticks)],
         "tickvals": [below, *ticks],
         "ticktext": ["-", *axis.get("ticktext", (digits(tick, 3) for tick in ticks))],
@@ -487,9 +492,9 @@ def importance(sweep: Mapping[str, Any]) -> dict[str, _Share]:
     """
     rows = [row for row in sweep["trials"] if row["value"] is not None]
     parameters = [
-        known
-        for known in sweep["parameters"]
-        if all(known["name"] in row["parameters"] for row in rows)
+        each
+        for each in sweep["parameters"]
+        if all(each["name"] in row["parameters"] for row in rows)
     ]
     if len(rows) < ENOUGH or len(parameters) < 2:
         return {}
@@ -592,8 +597,8 @@ def learning_curves(
         winner: Name of the row that stands out most.
         part: The dataset's, on which the metric was measured, where that is known.
     """
-    recorded = {name for row in rows for epoch in row["epochs"] for name in epoch}
-    metric = next((name for name in metrics if name in recorded), None)
+    logged = {name for row in rows for epoch in row["epochs"] for name in epoch}
+    metric = next((name for name in metrics if name in logged), None)
     if metric is None:
         return {}
     traces = []
@@ -626,8 +631,8 @@ def learning_curves(
 def curve(epochs: Sequence[Mapping[str, float]], metric: str) -> dict[str, list[float]]:
     """Return ``x`` and ``y`` of a learning curve; of a long one points at even distances, the last
     one among them."""
-    known = [epoch for epoch in epochs if metric in epoch]
-    points = [(epoch.get("epoch", at), epoch[metric]) for at, epoch in enumerate(known, 1)]
+    measured = [epoch for epoch in epochs if metric in epoch]
+    points = [(epoch.get("epoch", at), epoch[metric]) for at, epoch in enumerate(measured, 1)]
     points = points[::-1][:: math.ceil(len(points) / MOST_POINTS) or 1][::-1]
     return {"x": [x for x, _ in points], "y": [y for _, y in points]}
 

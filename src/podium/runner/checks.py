@@ -55,8 +55,8 @@ def check_here(values: Mapping[str, Any], code: str = "") -> None:
         columns = PromotionRule.parse(values.get("rule") or "").columns
         storage_of = values["storage"]
         info = check_data(settings.data, storage=storage_of, columns=columns, **names)
-        known = (info.meaning, info.kind) if info else (settings.data.kind, "")
-        settings = settings.with_data(*known)
+        attributes = (info.meaning, info.kind) if info else (settings.data.kind, "")
+        settings = settings.with_data(*attributes)
     with cluster.connect(values["cluster"]) as opened:
         if isinstance(opened, LocalCluster):
             _check_jobs(settings, info)
@@ -148,9 +148,9 @@ def _check_data(
 ) -> None:
     meaning = info.meaning if info else data.kind
     if meaning in ("table", "array") and config.model not in networks.NUMBERS:
-        what = "a table" if meaning == "table" else "numbers"
+        noun = "a table" if meaning == "table" else "numbers"
         raise InvalidInput(
-            f"network={config.model} learns from pictures, but {data.dataset} is {what}",
+            f"network={config.model} learns from pictures, but {data.dataset} is {noun}",
             "network=trees",
         )
     items = info.parts["train"].count if info else data.training_items
@@ -181,8 +181,8 @@ def _smaller_batch(items: int, settings: PipelineSettings) -> str:
     size = 2 ** (items.bit_length() - 1)
     if settings.sweep:
         return f"an Experiment that searches batch-size up to {size}, experiment=FILE"
-    given = settings.train.hyperparameters if settings.train else {}
-    return f"hyperparameters={shlex.quote(json.dumps({**given, 'batch-size': size}))}"
+    hyperparameters = settings.train.hyperparameters if settings.train else {}
+    return f"hyperparameters={shlex.quote(json.dumps({**hyperparameters, 'batch-size': size}))}"
 
 
 def _of_trials(experiment: Experiment) -> list[TrainConfig]:
@@ -198,8 +198,8 @@ def _of_trials(experiment: Experiment) -> list[TrainConfig]:
     network = searched.get("model")
     found = []
     for name in network.choices if network else ("",):
-        given = {**values, network.name: name} if network else values
-        flags = flags_of(experiment, "trial", given)
+        assignments = {**values, network.name: name} if network else values
+        flags = flags_of(experiment, "trial", assignments)
         words: dict[str, Any] = {
             flag: flags[flag] for flag in ("model", "batch-size") if flag in flags
         }

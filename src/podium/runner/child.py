@@ -172,17 +172,17 @@ def _values(
     from podium.kfp.project import Project, read_given
     from podium.kfp.values import with_experiment_text
 
-    known = definition.parameters
+    parameters = definition.parameters
     given = read_given(
-        order.words, known, Project.load(Path(order.project)) if order.project else None
+        order.words, parameters, Project.load(Path(order.project)) if order.project else None
     )
-    known.require_all(given)
+    parameters.require_all(given)
     values = with_experiment_text(given, names=reaching(definition.spec, "experiment"))
     own = {
         **order.defaults,
         "storage": os.environ[STORAGE],
     }  # where podium models and podium serve look, too
-    for parameter in known:
+    for parameter in parameters:
         if parameter.name in own:
             values[parameter.name] = (
                 given.get(parameter.name) or parameter.default or own[parameter.name]

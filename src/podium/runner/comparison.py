@@ -54,12 +54,12 @@ def compare_versions(model: "Model", refs: Sequence[str], runs: "Runs", path: Pa
     _write(rows, f"versions of {model.name}", path, listed)
 
 
-def _write(rows: Mapping[str, Compared], what: str, path: Path, hint: str) -> None:
+def _write(rows: Mapping[str, Compared], noun: str, path: Path, hint: str) -> None:
     if len(rows) < 2:
         raise InvalidInput(
-            f"a comparison needs two {what} or more, but got {', '.join(rows) or 'none'}", hint
+            f"a comparison needs two {noun} or more, but got {', '.join(rows) or 'none'}", hint
         )
-    write_file(path, render_comparison(list(rows.values()), what))
+    write_file(path, render_comparison(list(rows.values()), noun))
 
 
 def _of_run(run: Run) -> Compared:
@@ -95,15 +95,15 @@ def _of_version(version: "Version", champion: "Version | None", runs: "Runs") ->
     facts, epochs, steps = version.facts, [], {}
     with suppress(PodiumError):  # a trainer of one's own keeps another record, or none
         epochs = TrainedMetrics.read(ModelDirectory(version.storage.join(version.prefix))).epochs
-    given: Mapping[str, Any] = {}
+    parameters: Mapping[str, Any] = {}
     with suppress(PodiumError):  # its run was deleted, or was on another machine
         record = runs[(facts.run_id or version.version).partition(ATTEMPT)[0]].record
-        steps, given = _steps(record), record.parameters
+        steps, parameters = _steps(record), record.parameters
     return Compared(
         name=version.version,
         state="champion" if champion and champion.version == version.version else "version",
         began=when(version.created),
-        parameters=_parameters(given, version.hyperparameters),
+        parameters=_parameters(parameters, version.hyperparameters),
         metrics=_numbers(version.metrics),
         metric=facts.metric.name or "",
         maximize=facts.metric.maximize is not False,
@@ -113,9 +113,9 @@ def _of_version(version: "Version", champion: "Version | None", runs: "Runs") ->
     )
 
 
-def _parameters(given: Mapping[str, Any], trained: Mapping[str, Any]) -> dict[str, str]:
+def _parameters(parameters: Mapping[str, Any], trained: Mapping[str, Any]) -> dict[str, str]:
     # Parameters that the model was trained with win over the run's, such as epochs.
-    named = {name: value for name, value in given.items() if name not in PLACES}
+    named = {name: value for name, value in parameters.items() if name not in PLACES}
     return {name: hide(str(value), ()) for name, value in {**named, **trained}.items()}
 
 

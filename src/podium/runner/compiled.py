@@ -296,8 +296,8 @@ def _chosen(part: Any, inputs: Mapping[str, Any]) -> Any:
             for each in (_chosen(inner, inputs) for inner in part["Concat"])
         )
     choice = part["IfPresent"]
-    given = inputs.get("parameterValues", {}) | inputs.get("artifacts", {})
-    present = given.get(choice["InputName"]) is not None
+    values = inputs.get("parameterValues", {}) | inputs.get("artifacts", {})
+    present = values.get(choice["InputName"]) is not None
     return _chosen(choice["Then"] if present else choice.get("Else", []), inputs)
 
 

@@ -32,18 +32,18 @@ Begun = tuple[dict[str, Any], Callable[[], object]]
 """Fields to print about the started process, and a function that waits for its end."""
 
 
-def begin(what: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def begin(action: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Start a run or sweep in a process of its own; return its names, and of a new one all that it
     does.
 
     Args:
-        what: One of BEGINNERS.
-        given: Arguments, plain values.
+        action: One of BEGINNERS.
+        arguments: Plain values.
 
     Raises:
         PodiumError: It was refused, or broke off; the message says why.
     """
-    command = [sys.executable, "-P", "-m", "podium.runner.detached", what]
+    command = [sys.executable, "-P", "-m", "podium.runner.detached", action]
     with tempfile.TemporaryFile() as printed:
         process = subprocess.Popen(
             command,
@@ -55,14 +55,14 @@ def begin(what: str, given: Mapping[str, Any]) -> dict[str, Any]:
         assert process.stdin
         assert process.stdout
         with process.stdin, process.stdout:
-            process.stdin.write(json.dumps(given).encode())
+            process.stdin.write(json.dumps(arguments).encode())
             process.stdin.close()
             answer = process.stdout.readline()
         if not answer:
             process.wait()
             printed.seek(0)
             raise Failed(
-                f"{what} broke off: {printed.read().decode(errors='replace').strip()[-2000:]}"
+                f"{action} broke off: {printed.read().decode(errors='replace').strip()[-2000:]}"
             )
     threading.Thread(target=process.wait, daemon=True).start()  # so that it leaves no zombie
     said = json.loads(answer)
@@ -77,13 +77,13 @@ def _run(*, pipeline: str, parameters: Mapping[str, Any], dry_run: bool = False)
         *([pipeline] if pipeline else []),
         *(f"{name}={word(value)}" for name, value in parameters.items()),
     ]
-    chosen, given, project = choose(words[0] if words else "", words[1:])
+    chosen, arguments, project = choose(words[0] if words else "", words[1:])
     file = project.file if project else None
     typed = {"command": shlex.join(["podium", "run", *words]), "directory": os.getcwd()}
     if dry_run:
-        record = check_run(chosen, given, Settings.from_environment(), file)
+        record = check_run(chosen, arguments, Settings.from_environment(), file)
         return typed | _begins(record), lambda: None
-    run = begin_run(chosen, given, file)
+    run = begin_run(chosen, arguments, file)
     return {"run": run.id, "state": run.state} | typed | _begins(run.record), run.wait
 
 

@@ -321,7 +321,7 @@ def _check_members(compiled: Compiled) -> None:
     Raises:
         InvalidInput: The message names the member.
     """
-    given: dict[Path_, set[str]] = {
+    inputs: dict[Path_, set[str]] = {
         (): {*compiled.root.get("inputDefinitions", {}).get("parameters", {})}
     }
     for path, task in compiled.tasks():
@@ -330,13 +330,13 @@ def _check_members(compiled: Compiled) -> None:
             output = source.get("taskOutputParameter", {}).get("outputParameterKey", "")
             taken = source.get("componentInputParameter", output)
             member = _MEMBER.fullmatch(taken)
-            if member and taken not in given[path[:-1]]:
+            if member and taken not in inputs[path[:-1]]:
                 raise InvalidInput(
                     f"the member {member[1]!r} of a loop's item is within a text, where kfp "
                     f"compiles no value for it: a cluster fails, too",
                     "pass the member to the step as an input of its own, and build the text there",
                 )
-        given[path] = {*sources, task.get("parameterIterator", {}).get("itemInput", "")}
+        inputs[path] = {*sources, task.get("parameterIterator", {}).get("itemInput", "")}
 
 
 _CHANNEL = re.compile(r"\{\{channel:task=[^;]*;name=([^;]*);")
@@ -368,12 +368,12 @@ def _without_value(
     pipeline's parameters."""
     defined = component.get("inputDefinitions", {}).get("parameters", {})
     for name, source in task.get("inputs", {}).get("parameters", {}).items():
-        given = source.get("componentInputParameter")
+        parameter = source.get("componentInputParameter")
         optional = _is_optional(defined.get(name, {}))
-        if given and not optional and inputs.parameters.get(given) is None:
+        if parameter and not optional and inputs.parameters.get(parameter) is None:
             yield InvalidInput(
-                f"step {step} needs {_plain(name)}, and the pipeline's parameter {given} has no value",
-                f"{given}=VALUE",
+                f"step {step} needs {_plain(name)}, and the pipeline's parameter {parameter} has no value",
+                f"{parameter}=VALUE",
             )
 
 
@@ -384,13 +384,13 @@ def _with_known_inputs(
     each round of the loops around it."""
     root = Values(parameters=dict(values))
     _add_defaults(compiled.root, root)
-    known: dict[Path_, list[Values]] = {(): [root]}
+    group_inputs: dict[Path_, list[Values]] = {(): [root]}
     for path, task in compiled.tasks():
-        groups = known[path[:-1]]
+        groups = group_inputs[path[:-1]]
         yield path, task, groups
         if "dag" in compiled.component(task):
             rounds = [each for inputs in groups for each in _rounds(compiled, task, inputs)]
-            known[path] = rounds[:_MOST_ROUNDS]
+            group_inputs[path] = rounds[:_MOST_ROUNDS]
 
 
 def _rounds(compiled: Compiled, task: Mapping[str, Any], inputs: Values) -> list[Values]:
@@ -430,9 +430,9 @@ def _name_in(
     group or an output of a task before; None if it is not known yet."""
     stem = {"pvcMount": "pvcName"}.get(kind, "secretName" if "secret" in kind else "configMapName")
     source = entry.get(f"{stem}Parameter") or entry
-    known, name = _parameter(source, inputs, before)
+    has_value, name = _parameter(source, inputs, before)
     if "componentInputParameter" in source or "taskOutputParameter" in source:
-        return str(name) if known else None
+        return str(name) if has_value else None
     return str(name or entry.get("constant") or entry.get(stem) or "") or None
 
 
@@ -482,10 +482,10 @@ def _inputs(
     found = Values()
     sources = task.get("inputs", {})
     for name, source in sources.get("parameters", {}).items():
-        known, value = _parameter(source, group, before)
+        has_value, value = _parameter(source, group, before)
         if "taskFinalStatus" in source:
             value["pipelineJobResourceName"] = constants["pipeline_job_resource_name"]
-        if known:
+        if has_value:
             found.parameters[name] = with_whole_numbers(value)
     for name, source in sources.get("artifacts", {}).items():
         held = _artifacts(source, group, before)
@@ -511,8 +511,8 @@ def _require_values(
     """
     defined = component.get("inputDefinitions", {}).get("parameters", {})
     for name in sources.get("parameters", {}):
-        given = found.parameters.get(name)
-        if given is None and not _is_optional(defined.get(name, {})) and "dag" not in component:
+        value = found.parameters.get(name)
+        if value is None and not _is_optional(defined.get(name, {})) and "dag" not in component:
             raise InvalidInput(
                 f"step {task} needs {_plain(name)}, which has no value",
                 "pass one, or declare a default in the pipeline or the component",
@@ -563,12 +563,16 @@ def _parameter(
     """Return whether a parameter has a value, and the value."""
     if "runtimeValue" in source:
         return True, source["runtimeValue"].get("constant")
-    if given := source.get("taskOutputParameter"):
-        held = before[given["producerTask"]].outputs if given["producerTask"] in before else None
-        key = given["outputParameterKey"]
+    if reference := source.get("taskOutputParameter"):
+        held = (
+            before[reference["producerTask"]].outputs
+            if reference["producerTask"] in before
+            else None
+        )
+        key = reference["outputParameterKey"]
         return held is not None and key in held.parameters, held and held.parameters.get(key)
-    if given := source.get("taskFinalStatus"):
-        return given["producerTask"] in before, _final_status(given["producerTask"], before)
+    if reference := source.get("taskFinalStatus"):
+        return reference["producerTask"] in before, _final_status(reference["producerTask"], before)
     name = source.get("componentInputParameter")
     if name not in inputs.parameters:
         return False, None
@@ -596,11 +600,11 @@ def _member(item: Any, key: str) -> Any:
 def _artifacts(
     source: Mapping[str, Any], inputs: Values, before: Mapping[str, _Result]
 ) -> list[dict[str, Any]] | None:
-    if given := source.get("taskOutputArtifact"):
-        if given["producerTask"] not in before:
+    if reference := source.get("taskOutputArtifact"):
+        if reference["producerTask"] not in before:
             return None
-        held = before[given["producerTask"]].outputs
-        return held.artifacts.get(given["outputArtifactKey"])
+        held = before[reference["producerTask"]].outputs
+        return held.artifacts.get(reference["outputArtifactKey"])
     return inputs.artifacts.get(source.get("componentInputArtifact", ""))
 
 

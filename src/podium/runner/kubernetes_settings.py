@@ -84,7 +84,7 @@ class Provider:
         Raises:
             InvalidInput: It is not there.
         """
-        given: dict[str, Path] = {}
+        directories: dict[str, Path] = {}
         for kind, entry, where in _entries(settings, step):
             name, store = name_of(entry, kind) or "", _store(kind)
             if kind.endswith("AsEnv"):
@@ -92,12 +92,12 @@ class Provider:
             if store:
                 into = self.folder / "mounted" / step / name
                 optional = entry.get("optional", False)
-                given[entry["mountPath"]] = self.supplies.folder(
+                directories[entry["mountPath"]] = self.supplies.folder(
                     store, name, into, field=where, optional=optional
                 )
             else:
-                given[entry["mountPath"]] = self._directory(kind, entry, name, step, where)
-        return given
+                directories[entry["mountPath"]] = self._directory(kind, entry, name, step, where)
+        return directories
 
     def variables(self, settings: Mapping[str, Any], step: str, name_of: NameOf) -> dict[str, str]:
         """Return the variables that the settings ask for.
@@ -105,14 +105,16 @@ class Provider:
         Raises:
             InvalidInput: One is not there.
         """
-        given: dict[str, str] = {}
+        environment: dict[str, str] = {}
         for kind, entry, where in _entries(settings, step):
             if kind == "fieldPathAsEnv":
-                given[entry["name"]] = _pod(step, settings).value_of(entry["fieldPath"], where)
+                environment[entry["name"]] = _pod(step, settings).value_of(
+                    entry["fieldPath"], where
+                )
             elif kind.endswith("AsEnv"):
                 name = name_of(entry, kind) or ""
-                given |= self._variables(_store(kind), name, entry, where)
-        return given
+                environment |= self._variables(_store(kind), name, entry, where)
+        return environment
 
     def _variables(
         self, store: str, name: str, entry: Mapping[str, Any], where: str

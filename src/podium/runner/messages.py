@@ -63,7 +63,7 @@ class Order(_Message):
 
     def attempt_of(self, step: str) -> str:
         """Return the run id of a step's last attempt; for a new round of a loop that of another."""
-        like = (self.attempts[known] for known in self.attempts if stem(known) == stem(step))
+        like = (self.attempts[other] for other in self.attempts if stem(other) == stem(step))
         return self.attempts.get(step) or next(like, self.run)
 
 

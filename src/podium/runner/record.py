@@ -337,13 +337,13 @@ class RunRecord:
             or wrong is not None
             or not 1 <= record.attempt <= MOST_ATTEMPTS
         ):
-            what = (
+            detail = (
                 f"step {wrong!r}"
                 if wrong is not None
                 else f"id {record.id!r} and attempt {record.attempt}"
             )
             hint = f"look at it; rm -r {shlex.quote(str(directory))} removes it"
-            raise InvalidInput(f"{path} is damaged: it names {what}", hint)
+            raise InvalidInput(f"{path} is damaged: it names {detail}", hint)
         if record.state == "running" and not _is_locked(directory):
             written_last = max(
                 file.stat().st_mtime for file in (path, *directory.glob("logs/*.log"))
@@ -381,8 +381,8 @@ class RunRecord:
         root = local_path(storage)
         if root is None or not root.is_absolute():
             return []
-        known = (root / "runs" / self.identity(number + 1) for number in range(self.attempt))
-        return [directory for directory in known if directory.is_dir()]
+        directories = (root / "runs" / self.identity(number + 1) for number in range(self.attempt))
+        return [directory for directory in directories if directory.is_dir()]
 
     @property
     def kept_logs(self) -> KeptLogs | None:
@@ -437,8 +437,8 @@ class RunRecord:
         """Return a record for each step: that from before, which a loop has for each round."""
         found: dict[str, StepRecord] = {}
         rounds: dict[str, dict[str, StepRecord]] = {}
-        for known, step in self.steps.items():
-            rounds.setdefault(stem(known), {})[known] = step
+        for step_name, step in self.steps.items():
+            rounds.setdefault(stem(step_name), {})[step_name] = step
         for name, title in titles.items():
             like = rounds.get(stem(name), {})
             if name in like:

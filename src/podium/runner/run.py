@@ -220,32 +220,32 @@ class Run:
             raise PodiumError(f"{self.pipeline} stores no version in the registry", hint)
         return self.outcome[part]
 
-    def logs(self, what: str | None = None) -> Log:
+    def logs(self, source: str | None = None) -> Log:
         """Return the output of a step, a trial or a job; of all steps if None.
 
         Raises:
             NotFound: There is none of this name, or it has printed nothing.
         """
-        return Log("\n".join(self.printed(what)))
+        return Log("\n".join(self.printed(source)))
 
-    def printed(self, what: str | None = None) -> Iterator[str]:
+    def printed(self, source: str | None = None) -> Iterator[str]:
         """Yield the lines that logs returns, as they are read.
 
         Raises:
             NotFound: As logs.
         """
         record = self.record
-        if what is None:
+        if source is None:
             for step in (step for step in record.steps if record.log(step).is_file()):
                 yield f"== {step}"
                 yield from _lines(record.log(step))
-        elif what not in record.steps and what != KFP:
-            yield from self._printed_by_job(what)
-        elif not record.log(what).is_file():
-            hint = f"it is {record.steps[what].state}" if what in record.steps else None
-            raise NotFound(f"step {what} of run {self.id} has printed nothing", hint)
+        elif source not in record.steps and source != KFP:
+            yield from self._printed_by_job(source)
+        elif not record.log(source).is_file():
+            hint = f"it is {record.steps[source].state}" if source in record.steps else None
+            raise NotFound(f"step {source} of run {self.id} has printed nothing", hint)
         else:
-            yield from _lines(record.log(what))
+            yield from _lines(record.log(source))
 
     def _printed_by_job(self, name: str) -> Iterator[str]:
         with connect(f"local://{self.record.cluster}") as cluster:
@@ -542,8 +542,8 @@ def run(
     if "dataset" in parameters and name.replace("_", "-") in PIPELINES:
         from podium.data.in_memory import located
 
-        given, target = located(parameters["dataset"], str(parameters.get("target", "")))
-        parameters |= {"dataset": given, **({"target": target} if target else {})}
+        location, target = located(parameters["dataset"], str(parameters.get("target", "")))
+        parameters |= {"dataset": location, **({"target": target} if target else {})}
     words = [f"{key}={word(value)}" for key, value in parameters.items()]
     begun = begin(name, words, places=places)
     return begun.wait() if wait else begun
@@ -573,8 +573,8 @@ def begin(
     record = RunRecord(id=new_run_id(), pipeline=pipeline, directory=Path(), words=list(words))
     record.places, record.folder = _as_text(places), os.getcwd()
     record.directory = settings.runs / record.id
-    given = {"words": list(words), "project": str(project or ""), "debug": debug}
-    running = start(record, settings, **given)
+    fields = {"words": list(words), "project": str(project or ""), "debug": debug}
+    running = start(record, settings, **fields)
     return Run(running.run, running)
 
 
@@ -584,30 +584,30 @@ def _as_text(places: Places | None) -> dict[str, dict[str, str]]:
     Raises:
         InvalidInput: They are not paths by name of each of _PLACES.
     """
-    given = _by_name("places", {} if places is None else places)
-    if others := [kind for kind in given if kind not in _PLACES]:
+    by_kind = _by_name("places", {} if places is None else places)
+    if others := [kind for kind in by_kind if kind not in _PLACES]:
         raise InvalidInput(f"no {others[0]!r} has a place on this machine", ", ".join(_PLACES))
     return {
         kind: {
             name: _path(f"{kind} {name}", place) for name, place in _by_name(kind, named).items()
         }
-        for kind, named in given.items()
+        for kind, named in by_kind.items()
     }
 
 
-def _by_name(what: str, given: object) -> Mapping[str, Any]:
-    if isinstance(given, Mapping) and all(isinstance(name, str) for name in given):
-        return given
-    problem = f"{what}: must be a dict with names, but got {type(given).__name__}"
+def _by_name(subject: str, value: object) -> Mapping[str, Any]:
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return value
+    problem = f"{subject}: must be a dict with names, but got {type(value).__name__}"
     raise InvalidInput(problem, _PLACES_HINT)
 
 
-def _path(what: str, place: object) -> str:
+def _path(subject: str, place: object) -> str:
     if isinstance(place, str | os.PathLike):
         path = os.fsdecode(place)
         return path if path == ENVIRONMENT else os.path.abspath(path)  # it may be resumed elsewhere
     # A value in place of a Secret's file is not to be printed.
-    raise InvalidInput(f"{what}: must be a path, but got {type(place).__name__}", _PLACES_HINT)
+    raise InvalidInput(f"{subject}: must be a path, but got {type(place).__name__}", _PLACES_HINT)
 
 
 def _against(decision: Mapping[str, Any]) -> str:

@@ -139,11 +139,11 @@ def cells_of(entry: Mapping[str, Any]) -> list[str]:
 
 def differing(runs: Sequence[Run]) -> list[str]:
     """Return the names of the parameters in which runs differ."""
-    given = [run.parameters for run in runs]
+    parameters = [run.parameters for run in runs]
     return [
         name
-        for name in sorted({name for values in given for name in values})
-        if any(values.get(name) != given[0].get(name) for values in given)
+        for name in sorted({name for values in parameters for name in values})
+        if any(values.get(name) != parameters[0].get(name) for values in parameters)
     ]
 
 
@@ -238,7 +238,7 @@ def _run_called(name: str, names: Sequence[str]) -> str:
     Raises:
         InvalidInput: Several begin so.
     """
-    begins = [known for known in names if name and known.startswith(name)]
+    begins = [run_id for run_id in names if name and run_id.startswith(name)]
     matching = [name] if name in names else begins
     if len(matching) > 1:
         text = f"{len(matching)} runs begin with {name!r}: {', '.join(matching[-5:])}"

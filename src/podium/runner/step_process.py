@@ -72,12 +72,12 @@ class Process:
         )
 
     def prepare(
-        self, given: Mapping[str, str], mounts: Mapping[str, Path], scratch: Path
+        self, extra: Mapping[str, str], mounts: Mapping[str, Path], scratch: Path
     ) -> tuple[list[str], dict[str, str]]:
         """Return command and environment; directories of its outputs are made.
 
         Args:
-            given: Further variables.
+            extra: Further variables.
             mounts: Local directory by mount path.
             scratch: Where packages go that the step installs itself.
 
@@ -89,10 +89,10 @@ class Process:
         step.folder.mkdir(parents=True, exist_ok=True)
         command = step.command()
         if self.container:
-            given = {name: value for name, value in given.items() if name != FAILURE}
-            variables = {**step.environment(), **given}
+            extra = {name: value for name, value in extra.items() if name != FAILURE}
+            variables = {**step.environment(), **extra}
             return self._in_container(command, variables, mounts), {**os.environ, **variables}
-        variables = {**step.environment(), **given}
+        variables = {**step.environment(), **extra}
         for where, here in mounts.items():
             texts = [*command, *step.environment().values()]
             if str(here) == where or any(where in text for text in texts):
@@ -140,8 +140,10 @@ class Process:
             # look again for a directory that was not there.
             scratch.mkdir(exist_ok=True)
             env["PIP_TARGET"] = str(scratch)
-            known = env.get("PYTHONPATH", "")
-            env["PYTHONPATH"] = f"{scratch}{os.pathsep}{known}" if known else str(scratch)
+            python_path = env.get("PYTHONPATH", "")
+            env["PYTHONPATH"] = (
+                f"{scratch}{os.pathsep}{python_path}" if python_path else str(scratch)
+            )
         return env
 
     def start(self, command: list[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -64,8 +64,8 @@ class StepRunner:
         shared = shared and self.images.find(image).root is None
         if "fingerprint" in step.component.get("inputDefinitions", {}).get("parameters", {}):
             # It prepares data that nothing has checked for changes.
-            given = task.get("inputs", {}).get("parameters", {})
-            shared = shared and "fingerprint" in given
+            sources = task.get("inputs", {}).get("parameters", {})
+            shared = shared and "fingerprint" in sources
         belongs = "" if shared else f"{attempt}/{step.name}"
         custom = options.get("cacheKey", "")
         needs = "" if shared else self.cache.digest(step)
@@ -168,9 +168,9 @@ class StepRunner:
         return wanted.made(Path(self.order.environments), step.name, say)
 
     def _volume(self, step: Step, *, create: bool) -> Values:
-        given = step.inputs.parameters
-        suffix = given.get("pvc_name_suffix")
-        name = given.get("pvc_name") or f"{self.order.run}{suffix or ''}"
+        parameters = step.inputs.parameters
+        suffix = parameters.get("pvc_name_suffix")
+        name = parameters.get("pvc_name") or f"{self.order.run}{suffix or ''}"
         place = self.provider.volume(name)
         if create and name not in self.supplies.volume:
             place.mkdir(parents=True, exist_ok=True)
@@ -185,9 +185,9 @@ def given_here(order: Order) -> tuple[Supplies, Images]:
     Raises:
         InvalidInput: One is not there.
     """
-    given = dict(order.places)
-    images = Images.read(given.pop("image_dir", None))
-    return Supplies(**given).checked(), images
+    places = dict(order.places)
+    images = Images.read(places.pop("image_dir", None))
+    return Supplies(**places).checked(), images
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def _data_changed(run: RunRecord) -> bool:
     """Return whether the source has changed since the run read it; False where that is unknown."""
     from podium.data.fingerprint import list_contents
 
-    given = {
+    settings = {
         name: run.parameters[name]
         for name in DataSettings.__annotations__
         if name in run.parameters
@@ -110,7 +110,7 @@ def _data_changed(run: RunRecord) -> bool:
             try:
                 now = list_contents(
                     location if "://" in location else os.path.join(run.folder, location)
-                    for location in DataSettings(**given).locations
+                    for location in DataSettings(**settings).locations
                 )
                 return [*read_json(listings[-1]).values()] != [*now.values()]
             except NotFound:

@@ -143,7 +143,9 @@ def compare(
     why = untestable(metric, target, groups)
     exact = metric.counts_hits and groups is None
     change = difference(metric, target, first, second, groups)
-    sides = [figure_interval(metric, target, given, groups) for given in (first, second)]
+    sides = [
+        figure_interval(metric, target, predictions, groups) for predictions in (first, second)
+    ]
     compared = Comparison(
         metric=metric,
         first=values[0],
@@ -189,10 +191,15 @@ def _missing(metric: MeanMetric, target: Array, first: Array, second: Array, uni
 def _check_alike(metric: Metric, target: Array, first: Array, second: Array) -> None:
     """Refuse predictions that do not fit the target or, where the metric looks at more than
     classes, each other."""
-    both, known = (first, second), target.dtype.kind in "iu"
-    for name, given in zip(("the first model", "the second model"), both, strict=True):
-        check_predictions(given, target, classes=class_count(given) if known else None, name=name)
-    if not known or not (metric.needs_probabilities or isinstance(metric, FunctionMetric)):
+    both, has_classes = (first, second), target.dtype.kind in "iu"
+    for name, predictions in zip(("the first model", "the second model"), both, strict=True):
+        check_predictions(
+            predictions,
+            target,
+            classes=class_count(predictions) if has_classes else None,
+            name=name,
+        )
+    if not has_classes or not (metric.needs_probabilities or isinstance(metric, FunctionMetric)):
         return
     if first.ndim != second.ndim:
         raise InvalidInput(

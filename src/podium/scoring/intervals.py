@@ -160,8 +160,8 @@ def untestable(metric: Metric, target: Array, groups: Array | None = None) -> st
     least = int(min(np.unique(labels, return_counts=True)[1]))
     if least >= LEAST_OF_CLASS:
         return ""
-    what = "test items" if groups is None else "groups of test items"
-    return f"no p value: {metric.name} needs {LEAST_OF_CLASS} {what} of each class, and one has {least}"
+    noun = "test items" if groups is None else "groups of test items"
+    return f"no p value: {metric.name} needs {LEAST_OF_CLASS} {noun} of each class, and one has {least}"
 
 
 def wilson(hits: int, items: int) -> tuple[float, float]:
@@ -390,7 +390,9 @@ def _change_of_function(
 def _drawn(metric: Metric, target: Array, models: Sequence[Array], groups: Array | None) -> Array:
     """Return the metric of each model on draws of units with replacement, ``[_CALLS, models]``."""
     draws = resamples(len(target), groups, _CALLS)
-    drawn = [[metric.value(target[at], given[at]) for given in models] for at, _ in draws]
+    drawn = [
+        [metric.value(target[at], predictions[at]) for predictions in models] for at, _ in draws
+    ]
     return np.array(drawn)
 
 

@@ -26,9 +26,9 @@ def _hits(target: Array, predictions: Array) -> Array:
 
 def _surprise(target: Array, predictions: Array) -> Array:
     """Return -log of the probability of the true class; clipped as scikit-learn does."""
-    given = predictions[np.arange(len(target)), target]
-    least = np.finfo(given.dtype).eps
-    return -np.log(np.clip(given, least, 1 - least).astype(np.float64))[:, None]
+    probabilities = predictions[np.arange(len(target)), target]
+    least = np.finfo(probabilities.dtype).eps
+    return -np.log(np.clip(probabilities, least, 1 - least).astype(np.float64))[:, None]
 
 
 def _outputs(array: Array) -> Array:
@@ -166,24 +166,24 @@ def find_metric(text: str, maximize: bool | None = None) -> Metric:
     name = rest if prefix in ("max", "min") else text
     if prefix in ("max", "min"):
         maximize = prefix == "max"
-    known = None if ":" in name else METRICS.get(name)
-    if known is None and ":" not in name:
+    metric = None if ":" in name else METRICS.get(name)
+    if metric is None and ":" not in name:
         raise InvalidInput(
             f"there is no metric {name!r}",
             f"{suggestion(name, METRICS)}; or package.module:function",
         )
-    if known is None:
+    if metric is None:
         if maximize is None:
             raise InvalidInput(
                 f"whether more is better is not known for {name}", f"write max:{name} or min:{name}"
             )
         return FunctionMetric(name=name, maximize=maximize, kind=None)
-    if maximize not in (None, known.maximize):
-        way = "more" if known.maximize else "less"
+    if maximize not in (None, metric.maximize):
+        way = "more" if metric.maximize else "less"
         raise InvalidInput(
             f"of {name} {way} is better, so it cannot be {'maximized' if maximize else 'minimized'}"
         )
-    return known
+    return metric
 
 
 def choose_metric(
@@ -220,7 +220,7 @@ def require_kind(metric: Metric, kind: str) -> None:
         InvalidInput: It is.
     """
     if metric.kind not in (None, kind):
-        names = ", ".join(name for name, known in METRICS.items() if known.kind == kind)
+        names = ", ".join(name for name, other in METRICS.items() if other.kind == kind)
         raise InvalidInput(
             f"{metric.name} measures {metric.kind}, but the dataset is {kind}",
             f"one of {names}",

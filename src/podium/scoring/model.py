@@ -94,10 +94,10 @@ class OnnxModel:
         for wanted in self.inputs:
             array = inputs.get(wanted.name)
             if array is None or not _fits(wanted, array):
-                given = ", ".join(
+                listing = ", ".join(
                     f"{name} ({array.dtype} {_shape(array)})" for name, array in inputs.items()
                 )
-                there = given or "no inputs"
+                there = listing or "no inputs"
                 raise InvalidInput(
                     f"{self.name} takes {wanted}, but the dataset has {there}", _hint(wanted, array)
                 )
@@ -213,20 +213,20 @@ class OnnxModel:
                 if "int" in output.dtype and "(" not in output.dtype
             ]
         if not floats:
-            given = ", ".join(map(str, self.outputs)) or "nothing"
+            returned = ", ".join(map(str, self.outputs)) or "nothing"
             raise InvalidInput(
-                f"{self.name} returns {given}: none of it holds predictions", _CONTRACT
+                f"{self.name} returns {returned}: none of it holds predictions", _CONTRACT
             )
         return floats[0]
 
     def _run(self, inputs: Mapping[str, Array], output: Tensor, until: float) -> Array:
-        given = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
-        rows, limit = len(next(iter(given.values()))), _seconds()
+        feed = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
+        rows, limit = len(next(iter(feed.values()))), _seconds()
         limit = min(limit, max(0.0, until - time.monotonic()))
         # In a thread, so that this one hears Ctrl-C and the clock: a graph may hold a loop without end.
         with ThreadPoolExecutor(1) as pool:
             options = _runtime().RunOptions()
-            running = pool.submit(self._session.run, [output.name], given, options)
+            running = pool.submit(self._session.run, [output.name], feed, options)
             try:
                 return np.asarray(running.result(limit)[0])
             except TimeoutError:
@@ -284,8 +284,8 @@ class OnnxModel:
         """
         if output.name not in self._shares:
             self._shares[output.name] = self._probe(output, result.shape[1])
-        known = self._shares[output.name]
-        return _are_shares(result) if known is None else known
+        is_softmax = self._shares[output.name]
+        return _are_shares(result) if is_softmax is None else is_softmax
 
     def _probe(self, output: Tensor, width: int) -> bool | None:
         draw, rows = np.random.default_rng(0), 2
@@ -310,9 +310,9 @@ class OnnxModel:
         wrong = np.flatnonzero((result[:, 0] < 0) | (result[:, 0] >= classes))
         if len(wrong) or result.shape[1] != 1:
             row = int(wrong[0]) if len(wrong) else 0
-            given = f"{result[row].tolist()} for row {at + row}"
+            example = f"{result[row].tolist()} for row {at + row}"
             raise InvalidInput(
-                f"{self.name} returns class {given}, but the data has classes 0 to {classes - 1}"
+                f"{self.name} returns class {example}, but the data has classes 0 to {classes - 1}"
             )
         return result[:, 0].astype(np.int64)
 
@@ -370,7 +370,7 @@ def _tensor(value: Any) -> Tensor:
 
 def _fits(wanted: Tensor, array: Array) -> bool:
     axes = list(zip(wanted.shape[1:], array.shape[1:], strict=False))
-    sized = len(wanted.shape) == array.ndim and all(size in (None, given) for size, given in axes)
+    sized = len(wanted.shape) == array.ndim and all(size in (None, length) for size, length in axes)
     return sized and wanted.dtype == str(array.dtype) and wanted.shape[0] is None
 
 
@@ -398,12 +398,12 @@ def _runtime() -> Any:
 
 
 def _seconds() -> float:
-    given = os.environ.get(_SECONDS) or "600"
-    if not given.replace(".", "", 1).isdecimal() or float(given) == 0:
+    text = os.environ.get(_SECONDS) or "600"
+    if not text.replace(".", "", 1).isdecimal() or float(text) == 0:
         raise InvalidInput(
-            f"{_SECONDS} is not a number of seconds: {given!r}", f"export {_SECONDS}=600"
+            f"{_SECONDS} is not a number of seconds: {text!r}", f"export {_SECONDS}=600"
         )
-    return float(given)
+    return float(text)
 
 
 def _open(model: bytes | Path, name: str, threads: int) -> Any:

@@ -155,10 +155,10 @@ def _of_sums(
     value = partial(metric.of_sums, target=target, classes=classes)
     sums = [
         np.stack(
-            [np.bincount(units, column) for column in metric.columns(target, given, classes)],
+            [np.bincount(units, column) for column in metric.columns(target, predictions, classes)],
             axis=1,
         )
-        for given in (first, second)
+        for predictions in (first, second)
     ]
     totals, change = [side.sum(0) for side in sums], sums[1] - sums[0]
     moving = change.any(axis=0)
@@ -183,7 +183,7 @@ def _of_ranks(
         return ((1 - 2 * swap) @ parts for swap in swaps), observed, _tail(observed, parts)
     pairs = [
         (
-            np.concatenate([_midranks(given[:, at]) for given in (first, second)]),
+            np.concatenate([_midranks(predictions[:, at]) for predictions in (first, second)]),
             np.tile(positive, 2),
         )
         for at, positive in defined

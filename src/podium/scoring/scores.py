@@ -101,11 +101,11 @@ def score_predictions(
     )
     kind = "regression" if classes is None else "classification"
     fitting = [
-        known
-        for known in METRICS.values()
-        if known.kind == kind and not (known.needs_probabilities and predictions.ndim == 1)
+        each
+        for each in METRICS.values()
+        if each.kind == kind and not (each.needs_probabilities and predictions.ndim == 1)
     ]
-    values = {known.name: known.value(target, scores.of(known)) for known in fitting}
+    values = {each.name: each.value(target, scores.of(each)) for each in fitting}
     defined = {name: value for name, value in values.items() if not math.isnan(value)}
     scores = replace(scores, metrics=defined)
     if metric is None or math.isnan(value := scores.value(metric)):

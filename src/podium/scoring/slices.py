@@ -147,12 +147,12 @@ def slice_names(values: Array) -> Array:
     """
     if values.dtype.kind != "f":
         return np.array([_MISSING if text is None else text for text in values], np.str_)
-    known = values[np.isfinite(values)]
-    different = np.unique(known)
+    finite = values[np.isfinite(values)]
+    different = np.unique(finite)
     if len(different) <= _MOST_NUMBERS:
         texts = [f"{number:.15g}" if np.isfinite(number) else _MISSING for number in values]
         return np.array(texts, np.str_)
-    cuts = np.unique(np.quantile(known, (0.25, 0.5, 0.75)))
+    cuts = np.unique(np.quantile(finite, (0.25, 0.5, 0.75)))
     words = [brief(cut) for cut in cuts]
     if len(set(words)) < len(words):
         words = [f"{cut:.15g}" for cut in cuts]

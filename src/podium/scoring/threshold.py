@@ -182,7 +182,7 @@ def require_tunable(metric: Metric, classes: Sequence[str] | None = None) -> Non
         InvalidInput: It does not depend on decisions, or there are not exactly two classes.
     """
     if not (metric.decides and isinstance(metric, MeanMetric | ConfusionMetric)):
-        names = [name for name, known in METRICS.items() if known.decides]
+        names = [name for name, other in METRICS.items() if other.decides]
         raise InvalidInput(
             f"{metric.name} does not follow from decided classes, so no threshold is chosen for it",
             f"{TUNED} goes with {', '.join(names)}; or {metric.name} alone",

@@ -29,10 +29,10 @@ class Setting(NamedTuple):
     katib: tuple[str, ...] = ()
     """Further values that Katib takes and podium does not."""
 
-    def read(self, given: str) -> Any:
+    def read(self, text: str) -> Any:
         """Return the value; None if neither podium nor Katib accepts it."""
         try:
-            value = self.convert(given)
+            value = self.convert(text)
         except (ValueError, OverflowError):
             return None
         return value if self.holds(value) else None

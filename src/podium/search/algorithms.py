@@ -64,7 +64,7 @@ much."""
 _MODELED_SEVERAL = range(40, 101)
 """The same with several objectives, where it is ahead of TPE earlier."""
 
-CHOICES = tuple(known.name for known in (GRID, SOBOL, BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE, TPE))
+CHOICES = tuple(each.name for each in (GRID, SOBOL, BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE, TPE))
 
 
 class Choice(NamedTuple):

@@ -20,19 +20,19 @@ def _tpe(
 ) -> "BaseSampler":
     from optuna.samplers import TPESampler
 
-    given = {
+    options = {
         "prior_weight": settings.get("prior_weight"),
         "n_ei_candidates": settings.get("n_ei_candidates", settings.get("n_EI_candidates")),
         "n_startup_trials": settings.get("n_startup_trials"),
     }
     if "gamma" in settings:  # hyperopt's rule, which Katib's tpe runs
         share = settings["gamma"]
-        given["gamma"] = lambda count: min(math.ceil(share * math.sqrt(unseen + count)), BEST)
-    given = {name: value for name, value in given.items() if value is not None}
+        options["gamma"] = lambda count: min(math.ceil(share * math.sqrt(unseen + count)), BEST)
+    options = {name: value for name, value in options.items() if value is not None}
     group = multivariate and settings.get("group", False)
     # As in Optuna 5; it was False before: trials that run count as bad ones meanwhile.
     return TPESampler(
-        seed=seed, multivariate=multivariate, group=group, constant_liar=True, **given
+        seed=seed, multivariate=multivariate, group=group, constant_liar=True, **options
     )
 
 

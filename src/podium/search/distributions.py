@@ -110,15 +110,15 @@ class Columns:
         from optuna.trial import TrialState, create_trial
 
         ended = TrialState.FAIL if value is None else TrialState.COMPLETE
-        known = None if value is None or running else Value.of(value)
+        result = None if value is None or running else Value.of(value)
         own = {_column(each): each for each in self._space if _column(each) in columns}
         study.add_trial(
             create_trial(
                 state=TrialState.RUNNING if running else ended,
                 params=dict(columns),
                 distributions={name: distribution(each) for name, each in own.items()},
-                values=None if known is None else known.objectives,
-                constraints=None if known is None else dict(known.broken),
+                values=None if result is None else result.objectives,
+                constraints=None if result is None else dict(result.broken),
                 user_attrs=dict(attributes or {}),
             )
         )
@@ -136,13 +136,15 @@ class Columns:
 
         trial, point = study.ask(), dict[str, str]()
         for each in (one for one in parents_first(self._space) if one.counts(point)):
-            known: Any = distribution(each)
-            if isinstance(known, CategoricalDistribution):
-                value: Any = trial.suggest_categorical(_column(each), known.choices)
+            domain: Any = distribution(each)
+            if isinstance(domain, CategoricalDistribution):
+                value: Any = trial.suggest_categorical(_column(each), domain.choices)
             else:
-                whole = isinstance(known, IntDistribution)
+                whole = isinstance(domain, IntDistribution)
                 draw: Any = trial.suggest_int if whole else trial.suggest_float
-                value = draw(_column(each), known.low, known.high, step=known.step, log=known.log)
+                value = draw(
+                    _column(each), domain.low, domain.high, step=domain.step, log=domain.log
+                )
             point[each.name] = _decode(each, value)
         return trial
 

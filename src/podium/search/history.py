@@ -82,11 +82,11 @@ class History:
         running = [trial for trial in trials if not trial.state.is_finished()]
         ended = [trial for trial in trials if trial.state.is_finished()]
         maximize = [direction.name == "MAXIMIZE" for direction in self._record.directions]
-        known = [(trial, value) for trial in ended if (value := Value.read(trial)) is not None]
-        costs = [value.costs(maximize) for _, value in known]
+        scored = [(trial, value) for trial in ended if (value := Value.read(trial)) is not None]
+        costs = [value.costs(maximize) for _, value in scored]
         ranks = fronts(costs) if len(maximize) > 1 else costs
         ranked = sorted(
-            zip(known, ranks, strict=True), key=lambda row: (not row[0][1].feasible, row[1])
+            zip(scored, ranks, strict=True), key=lambda row: (not row[0][1].feasible, row[1])
         )
         ended = [trial for (trial, _), _ in ranked]
         others = ended[BEST:]

@@ -2,7 +2,7 @@
 
 Workers differ in speed, so what is known when a point is asked for differs from one run of a sweep
 to the next, and with it every later point. Here the k-th point follows from the seed and from the
-results of the trials up to k - behind alone, however many of the others have ended; it waits until
+results of the trials up to k - lag alone, however many of the others have ended; it waits until
 those have.
 """
 
@@ -119,12 +119,12 @@ class InOrder(Plan):
 
     Args:
         plan: Source of the points, with a seed.
-        behind: Maximum number of trials at a time: the results of the newest so many are not used.
+        lag: Maximum number of trials at a time: the results of the newest so many are not used.
     """
 
-    def __init__(self, plan: Plan, behind: int) -> None:
+    def __init__(self, plan: Plan, lag: int) -> None:
         super().__init__(plan.space, plan.settings, plan.maximize)
-        self._plan, self._behind = plan, behind
+        self._plan, self._lag = plan, lag
         self._trials: list[str] = []
         self._results: dict[str, float | None] = {}
         self._told = 0
@@ -166,7 +166,7 @@ class InOrder(Plan):
         )
 
     def _after(self, trial: str, ask: Callable[[], Point | None]) -> Point | None:
-        while self._told <= len(self._trials) - self._behind:
+        while self._told <= len(self._trials) - self._lag:
             if not self._pass_on():
                 return None
         while (

@@ -58,14 +58,14 @@ def tell(study: "Study", number: int, value: float | None) -> None:
     if value is None:
         study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
         return
-    known = Value.of(value)
-    told = study.get_trials(deepcopy=False)[number].constraints if known.broken else {}
-    for name, by in known.broken.items():
+    result = Value.of(value)
+    told = study.get_trials(deepcopy=False)[number].constraints if result.broken else {}
+    for name, by in result.broken.items():
         if name not in told:
             Trial(study, number).set_constraint(
                 name, by
             )  # alone in its storage, a study's numbers are its ids
-    study.tell(number, known.objectives, skip_if_finished=True)
+    study.tell(number, result.objectives, skip_if_finished=True)
 
 
 def _is_free(costs: tuple[float, ...], front: Sequence[tuple[float, ...]]) -> bool:
@@ -83,12 +83,12 @@ def fronts(costs: Sequence[tuple[float, ...]]) -> list[int]:
     By efficient non-dominated sort (Zhang, Tian, Cheng and Jin 2015): only those that come before
     it in the order can dominate one, and a front is found by bisection.
     """
-    known: list[list[tuple[float, ...]]] = []
+    members: list[list[tuple[float, ...]]] = []
     numbers = [0] * len(costs)
     for at in sorted(range(len(costs)), key=costs.__getitem__):
-        front = bisect_left(known, True, key=partial(_is_free, costs[at]))
-        if front == len(known):
-            known.append([])
-        known[front].append(costs[at])
+        front = bisect_left(members, True, key=partial(_is_free, costs[at]))
+        if front == len(members):
+            members.append([])
+        members[front].append(costs[at])
         numbers[at] = front + 1
     return numbers

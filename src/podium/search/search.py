@@ -100,7 +100,7 @@ class Search:
             asked for before a crash, but never became one of them, is given back. None: all became
             one.
         first: Points that the algorithm does not suggest: the first trials have them.
-        behind: Maximum number of trials at a time if points are to be reproducible, see in_order;
+        lag: Maximum number of trials at a time if points are to be reproducible, see in_order;
             None: each point follows from all results there are.
     """
 
@@ -117,7 +117,7 @@ class Search:
         earlier: Sequence[PastTrial] = (),
         begun: Sequence[PastTrial] | None = None,
         first: Sequence[Mapping[str, str]] = (),
-        behind: int | None = None,
+        lag: int | None = None,
     ) -> None:
         chosen = ALGORITHMS[algorithm]
         self._space = [chosen.explored(parameter, settings) for parameter in space]
@@ -133,26 +133,26 @@ class Search:
         for past in begun or ():
             if past.trial not in named:
                 self._add_past(past)
-        known = self._give_back(None if begun is None else {past.trial for past in begun})
+        trials = self._give_back(None if begun is None else {past.trial for past in begun})
         self._count = len(self._study.get_trials(deepcopy=False))
         self._numbers = {
             trial.user_attrs["trial"]: trial.number
-            for trial in known
+            for trial in trials
             if "trial" in trial.user_attrs
         }
         # Trials whose end the plan is not told: it has not suggested them, or recalls their end.
         self._untold = {
-            trial.user_attrs["trial"] for trial in known if trial.user_attrs.get("by hand")
+            trial.user_attrs["trial"] for trial in trials if trial.user_attrs.get("by hand")
         }
-        given = [trial.params for trial in known if trial.user_attrs.get("by hand")]
-        self._first = [point for point in first if self._columns.encode(point) not in given]
+        by_hand = [trial.params for trial in trials if trial.user_attrs.get("by hand")]
+        self._first = [point for point in first if self._columns.encode(point) not in by_hand]
         self._history: History | None = None
-        warm = [trial for trial in known if "from" in trial.user_attrs]
-        recalled = self._past(known)
-        if behind and begun is not None:
+        warm = [trial for trial in trials if "from" in trial.user_attrs]
+        recalled = self._past(trials)
+        if lag and begun is not None:
             recalled = [past for past in begun if not past.by_hand]
         with _quiet():
-            self._plan = self._make_plan(chosen, space, settings, warm, behind)
+            self._plan = self._make_plan(chosen, space, settings, warm, lag)
             if self._plan:
                 self._plan.recall(recalled)
                 self._untold |= {past.trial for past in recalled if not past.running}
@@ -161,7 +161,7 @@ class Search:
                     chosen,
                     partial(chosen.sampler, settings, warm),
                     settings.get("random_state"),
-                    len(known),
+                    len(trials),
                 )
 
     def _make_plan(
@@ -170,14 +170,14 @@ class Search:
         space: Sequence[Parameter],
         settings: Mapping[str, Any],
         warm: "Sequence[FrozenTrial]",
-        behind: int | None,
+        lag: int | None,
     ) -> Plan | None:
-        """Return the algorithm's plan, None if it samples; with behind always one, whose points do
+        """Return the algorithm's plan, None if it samples; with a lag always one, whose points do
         not depend on which trial ends first."""
         maximize = self._study.directions[0].name == "MAXIMIZE"
-        settings = {"random_state": 0, **settings} if behind else settings
+        settings = {"random_state": 0, **settings} if lag else settings
         plan = chosen.plan(space, settings, maximize) if chosen.plan else None
-        if not behind:
+        if not lag:
             return plan
         if not plan:
             assert chosen.sampler
@@ -191,17 +191,17 @@ class Search:
                 keeps=chosen.history is None,
                 sampler=lambda seed: make(seed, 0),
             )
-        return InOrder(plan, behind)
+        return InOrder(plan, lag)
 
     def _sample(
         self,
         chosen: Algorithm,
         make: "Callable[[int, int], BaseSampler]",
         seed: int | None,
-        known: int,
+        count: int,
     ) -> None:
         # A resumed search must not draw its first points again.
-        draw = random.Random(None if seed is None else f"{seed}/{known}")
+        draw = random.Random(None if seed is None else f"{seed}/{count}")
         if chosen.history:
             self._history = History(self._study, chosen.history, self._columns, draw, make)
         else:
@@ -270,7 +270,7 @@ class Search:
             self._history.tell(number, value)
         tell(self._study, number, value)
 
-    def _past(self, known: "Sequence[FrozenTrial]") -> list[PastTrial]:
+    def _past(self, trials: "Sequence[FrozenTrial]") -> list[PastTrial]:
         return [
             PastTrial(
                 trial=trial.user_attrs["trial"],
@@ -279,7 +279,7 @@ class Search:
                 running=not trial.state.is_finished(),
                 tags=trial.user_attrs.get("tags", {}),
             )
-            for trial in known
+            for trial in trials
             if "trial" in trial.user_attrs and not trial.user_attrs.get("by hand")
         ]
 

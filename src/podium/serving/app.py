@@ -210,8 +210,8 @@ class Server:
         called = service.id_of(_header(headers, b"x-request-id"))
 
         async def answer(body: bytes, limit: asyncio.Timeout) -> Response:
-            given = body, asked.headers.get("content-type", "")
-            media, raw = await service.beside(len(body), read_raw, *given)
+            arguments = body, asked.headers.get("content-type", "")
+            media, raw = await service.beside(len(body), read_raw, *arguments)
 
             async def ask(now: Loaded, threads: Executor | None) -> Answered:
                 until = time.monotonic() + service.limits.seconds

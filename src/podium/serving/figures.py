@@ -138,7 +138,7 @@ class Figures:
                     metric(
                         "podium_serve_follow_failures_total",
                         "Looks for another champion that broke off.",
-                        {name: known.failures for name, known in tries.items()},
+                        {name: each.failures for name, each in tries.items()},
                         "model",
                     ),
                     metric(
@@ -162,7 +162,7 @@ def _compared(models: Sequence[Served]) -> list[str]:
         for name, challenger in both.items()
         for key, count in sorted(challenger.counts.items())
     ]
-    recorded = {name: challenger.recorded for name, challenger in both.items()}
+    records = {name: challenger.recorded for name, challenger in both.items()}
     failures = {name: challenger.record_failures for name, challenger in both.items()}
     return [
         metric(
@@ -173,7 +173,7 @@ def _compared(models: Sequence[Served]) -> list[str]:
         metric(
             "podium_serve_recorded_total",
             "Requests whose answers were recorded.",
-            recorded,
+            records,
             "model",
         ),
         metric(

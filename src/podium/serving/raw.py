@@ -56,8 +56,8 @@ def read_raw(body: bytes, content_type: str) -> tuple[str, bytes]:
     rows, texts = (
         document.get(name) if isinstance(document, Mapping) else None for name in ("rows", "texts")
     )
-    for given in (rows, texts):
-        if isinstance(given, list) and len(given) > _MOST_ITEMS:
+    for items in (rows, texts):
+        if isinstance(items, list) and len(items) > _MOST_ITEMS:
             raise _too_many()
     if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
         return "application/x-ndjson", "".join(json.dumps(row) + "\n" for row in rows).encode()
@@ -187,8 +187,8 @@ def _is_nested(kind: pa.DataType) -> bool:
 
 def _text_bytes(batch: pa.RecordBatch) -> int:
     """Return how many bytes the texts of some rows have once each row holds its own."""
-    known = [values for values in batch.columns if pa.types.is_dictionary(values.type)]
-    sizes = [pc.binary_length(values.dictionary).take(values.indices) for values in known]
+    encoded = [values for values in batch.columns if pa.types.is_dictionary(values.type)]
+    sizes = [pc.binary_length(values.dictionary).take(values.indices) for values in encoded]
     return sum(pc.sum(size).as_py() or 0 for size in sizes)
 
 

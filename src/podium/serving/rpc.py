@@ -199,8 +199,10 @@ class RpcServer:
         try:
             headers: _Headers = dict(context.invocation_metadata())
             if name not in ("ServerLive", "ServerReady"):
-                given = headers.get("authorization", "")
-                self._service.check_token(given if isinstance(given, bytes) else given.encode())
+                authorization = headers.get("authorization", "")
+                self._service.check_token(
+                    authorization if isinstance(authorization, bytes) else authorization.encode()
+                )
             if answer is None:
                 return await self._infer(partial(_only, context), headers)
             asked = f"{name}Request"
@@ -333,8 +335,8 @@ def _name(text: str, where: str) -> str:
 
 
 def _text(headers: _Headers, name: str) -> str:
-    given = headers.get(name, "")
-    return (given if isinstance(given, str) else given.decode("latin-1"))[:MOST_NAME]
+    value = headers.get(name, "")
+    return (value if isinstance(value, str) else value.decode("latin-1"))[:MOST_NAME]
 
 
 def _check_parts(content: bytes) -> None:

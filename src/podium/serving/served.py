@@ -105,10 +105,10 @@ class Loaded:
 
     @cached_property
     def _names(self) -> frozenset[str]:
-        model, known = self.predictor.model, self.predictor.known_ranges
+        model, ranges = self.predictor.model, self.predictor.known_ranges
         taken = model.inputs if isinstance(model, OnnxModel) else ()
         return frozenset([tensor.name for tensor in taken]) | frozenset(
-            known.inputs if known else ()
+            ranges.inputs if ranges else ()
         )
 
     @cached_property

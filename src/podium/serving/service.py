@@ -150,13 +150,13 @@ class Service:
         """
         if not self._token:
             return
-        scheme, _, given = authorization.partition(
+        scheme, _, token = authorization.partition(
             b" "
         )  # RFC 9110, 11.1: its letters may be small ones
-        known = scheme.lower() == b"bearer" and hmac.compare_digest(
-            given.strip(b" "), self._token.encode()
+        valid = scheme.lower() == b"bearer" and hmac.compare_digest(
+            token.strip(b" "), self._token.encode()
         )
-        if not known:
+        if not valid:
             raise Refused(
                 401,
                 "a bearer token is needed, and none or another one came",
@@ -192,8 +192,8 @@ class Service:
         if not model.opened or (beside and beside.served.opening):
             raise Refused(503, f"{name} is being opened", retry_after="1")
         if version is not None and version not in (versions := model.versions):
-            known = f"{' and '.join(versions)} {are(len(versions))}"
-            raise NotFound(f"version {version!r} of {name} is not served", known)
+            hint = f"{' and '.join(versions)} {are(len(versions))}"
+            raise NotFound(f"version {version!r} of {name} is not served", hint)
         return model
 
     def describe(self, name: str, version: str | None = None) -> dict[str, Any]:
@@ -205,9 +205,9 @@ class Service:
         return {"name": name, "versions": [*versions], **now.metadata}
 
     @staticmethod
-    def id_of(*given: str) -> str:
+    def id_of(*ids: str) -> str:
         """Return the first id that a client gave its request, else a new one."""
-        return next(filter(None, given), "") or f"{random.getrandbits(128):032x}"
+        return next(filter(None, ids), "") or f"{random.getrandbits(128):032x}"
 
     async def infer(
         self,
@@ -277,17 +277,17 @@ class Service:
         )
 
     async def apart(
-        self, work: Callable[..., T], *given: Any, threads: Executor | None = None
+        self, work: Callable[..., T], *arguments: Any, threads: Executor | None = None
     ) -> T:
         """Run large work in a request thread, or in one of others, so that the event loop stays
         responsive."""
         return await asyncio.get_running_loop().run_in_executor(
-            threads or self._threads, work, *given
+            threads or self._threads, work, *arguments
         )
 
-    async def beside(self, size: int, work: Callable[..., T], *given: Any) -> T:
+    async def beside(self, size: int, work: Callable[..., T], *arguments: Any) -> T:
         """Run what reads or writes so many bytes: beside the event loop if they are many."""
-        return work(*given) if size < _LARGE else await self.apart(work, *given)
+        return work(*arguments) if size < _LARGE else await self.apart(work, *arguments)
 
     async def limited(
         self,

@@ -95,11 +95,11 @@ class InferRequest:
         document = _load(body[:size])
         if not isinstance(document, dict):
             raise InvalidInput(f"the request is a JSON object, not {type(document).__name__}")
-        given = document.get("inputs")
-        if not isinstance(given, list) or not given:
-            raise InvalidInput(f"inputs is a list of tensors, but got {_brief(given)}")
+        tensors = document.get("inputs")
+        if not isinstance(tensors, list) or not tensors:
+            raise InvalidInput(f"inputs is a list of tensors, but got {_brief(tensors)}")
         inputs, rest = {}, memoryview(body)[size:]
-        for number, tensor in enumerate(given):
+        for number, tensor in enumerate(tensors):
             name, array, used = _tensor(tensor, f"inputs[{number}]", rest)
             if name in inputs:
                 raise InvalidInput(f"input {name!r} is given twice")
@@ -188,9 +188,9 @@ def _load(text: bytes) -> Any:
 
 def _size(header: bytes, most: int) -> int:
     if not header.isdigit() or len(header) > 20 or int(header) > most:
-        given = header[:40].decode("latin-1")
+        shown = header[:40].decode("latin-1")
         raise InvalidInput(
-            f"Inference-Header-Content-Length is {given!r}, but the body has {most} bytes"
+            f"Inference-Header-Content-Length is {shown!r}, but the body has {most} bytes"
         )
     return int(header)
 

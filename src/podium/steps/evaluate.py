@@ -312,13 +312,13 @@ def _test(
         directory = Path(scratch, candidate.origin.name)
         entries = candidate.directory.fetch(directory)
         files = {name: sha256_of(directory / name)[0] for name in entries}
-        recorded = read_json(directory / _ENVIRONMENT) if _ENVIRONMENT in files else {}
+        content = read_json(directory / _ENVIRONMENT) if _ENVIRONMENT in files else {}
         pictures = pictures_among(directory, files)
         predicted = candidate.predict(
             part, "test", copy=directory, target=predictions / PREDICTIONS
         )
-    counted = slice(None) if fresh.all() else np.flatnonzero(fresh)
-    scores = candidate.score(predicted[counted], part.target[counted], metric, winner.threshold)
+    selected = slice(None) if fresh.all() else np.flatnonzero(fresh)
+    scores = candidate.score(predicted[selected], part.target[selected], metric, winner.threshold)
     # Not before: a predict command would find it.
     save_labels(predictions / TARGET, part.target, sealed=holds_sealed(test))
     held_out.save_items(predictions / TEST_ITEMS)
@@ -333,7 +333,7 @@ def _test(
         winner.threshold.write(predictions)
     etags = {name: entry.etag for name, entry in entries.items()}
     environment = (
-        recorded if isinstance(recorded, dict) else {}
+        content if isinstance(content, dict) else {}
     )  # a trainer of one's own may write what it likes
     return _Tested(
         scores=scores,

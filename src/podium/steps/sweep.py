@@ -93,7 +93,7 @@ def sweep(
     root = step.url("trials")
     info = artifact.describe(data)
     settings = replace(settings, data_meaning=info.meaning, data_kind=info.kind)
-    given = GivenData(data, run.resumed_as)
+    given_data = GivenData(data, run.resumed_as)
     settings = settings.with_folds(artifact.usual_folds(data))
     written = settings.load()
     folds = max(0, settings.folds) or written.asked.get("folds")
@@ -118,7 +118,7 @@ def sweep(
             trial_logs(cluster, step.storage, run.id, located) as logs,
         ):
             announce(cluster, adapted)
-            _watch(cluster, adapted, logs, given)
+            _watch(cluster, adapted, logs, given_data)
             ended = cluster.experiment(name)
             ended_trials = cluster.judged_trials(ended)
             best = _best(cluster, ended, ended_trials)
@@ -152,7 +152,7 @@ def announce(cluster: Cluster, experiment: Experiment) -> None:
 
 
 def _watch(
-    cluster: Cluster, experiment: Experiment, logs: TrialLogs | None, given: GivenData
+    cluster: Cluster, experiment: Experiment, logs: TrialLogs | None, given_data: GivenData
 ) -> None:
     """Show each trial as it starts and ends, the first also as it learns, until the Experiment
     ends.
@@ -170,7 +170,7 @@ def _watch(
             ended = _ended(seen)
             _say_news(trials, seen, logs)
             if new := _ended(seen) - ended:
-                given.check(*_named(new, seen))
+                given_data.check(*_named(new, seen))
                 if left := _time_left(experiment, trials):
                     say(left)
             first = next((trial for trial in trials if trial.phase == "Running"), None)
@@ -179,7 +179,7 @@ def _watch(
                 _show_epochs(cluster, experiment, first)
     ended = _ended(seen)
     _say_news(cluster.trials(name), seen, logs)
-    given.check(*_named(_ended(seen) - ended, seen))
+    given_data.check(*_named(_ended(seen) - ended, seen))
 
 
 def _ended(seen: Mapping[str, str]) -> set[str]:

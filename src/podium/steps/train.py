@@ -43,7 +43,7 @@ def train(
     name = object_name("train", run.id, task)
     info = artifact.describe(data)
     settings = replace(settings, data_meaning=info.meaning)
-    given = GivenData(data, run.resumed_as)
+    given_data = GivenData(data, run.resumed_as)
     with connect(target.cluster_url()) as cluster:
         data = data_url(data, step, cluster)
         planned = settings.plan(data, name, target=target, step=step, admits=cluster.admits)
@@ -62,9 +62,9 @@ def train(
                 try:
                     epochs = follow(cluster, job.kind, name, recipe.metrics, recipe.formats)
                 except Failed:
-                    given.check(f"{job.kind} {name}")  # which may be why
+                    given_data.check(f"{job.kind} {name}")  # which may be why
                     raise
-            given.check(f"{job.kind} {name}")
+            given_data.check(f"{job.kind} {name}")
     return planned.result(epochs, target)
 
 

@@ -206,10 +206,10 @@ class FileStorage(Storage):
                 yield folder, None
 
     @contextmanager
-    def _looking(self, what: str, prefix: str) -> Iterator[None]:
+    def _looking(self, action: str, prefix: str) -> Iterator[None]:
         """Treat a prefix that does not exist, or that is a link, as empty."""
         try:
-            with _translated(what, self.url), suppress(*_ABSENT):
+            with _translated(action, self.url), suppress(*_ABSENT):
                 yield
         except Damaged:
             self._report(prefix)
@@ -331,14 +331,14 @@ def _walk(handle: int, folder: str, start: str) -> Iterator[tuple[str, Entry | N
 
 
 @contextmanager
-def _translated(what: str, url: str) -> Iterator[None]:
+def _translated(action: str, url: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _from_os(what, url, error) from error
+        raise _from_os(action, url, error) from error
 
 
-def _from_os(what: str, url: str, error: OSError) -> PodiumError:
+def _from_os(action: str, url: str, error: OSError) -> PodiumError:
     hints = {
         errno.ENOSPC: "the disk is full; no partial object was left",
         errno.EDQUOT: "the quota is used up; no partial object was left",
@@ -349,7 +349,7 @@ def _from_os(what: str, url: str, error: OSError) -> PodiumError:
         errno.EISDIR: "there are objects below this key",
     }
     return PodiumError(
-        f"cannot {what} in {url}: {error.strerror or error}", hints.get(error.errno or 0)
+        f"cannot {action} in {url}: {error.strerror or error}", hints.get(error.errno or 0)
     )
 
 

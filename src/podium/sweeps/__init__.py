@@ -39,8 +39,8 @@ def connect(
                 f"{url} pulls its images: no directory and no entrypoint can stand for {named[0]}"
             )
             raise InvalidInput(problem, "build the image and push it where the cluster pulls from")
-        if supplies and (given := supplies.named):
-            problem = f"{url} has volumes, Secrets and ConfigMaps of its own, not {given[0]}"
+        if supplies and (supplied := supplies.named):
+            problem = f"{url} has volumes, Secrets and ConfigMaps of its own, not {supplied[0]}"
             raise InvalidInput(problem, "create it in the namespace with kubectl")
         from podium.sweeps.namespace import NamespaceSweeps
 

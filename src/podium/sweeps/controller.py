@@ -580,7 +580,7 @@ def _earlier_trials(cluster: Cluster, experiment: Experiment) -> list[PastTrial]
     names = option.names
     algorithm, least = experiment.algorithm.name, experiment.algorithm.facts.warm_trials
     if not least:
-        learning = ", ".join(known.name for known in ALGORITHMS.values() if known.warm_trials)
+        learning = ", ".join(each.name for each in ALGORITHMS.values() if each.warm_trials)
         hint = f"choose one of {learning}, or leave warm_start out"
         raise InvalidInput(
             f"{algorithm} does not learn from earlier trials, which warm_start asks for", hint
@@ -597,7 +597,7 @@ def _earlier_trials(cluster: Cluster, experiment: Experiment) -> list[PastTrial]
         _check_objective(experiment, cluster.experiment(name))
         trials = cluster.trials(name)
         count += len(trials)
-        usable += [known for trial in trials if (known := _usable(trial, experiment))]
+        usable += [past for trial in trials if (past := _usable(trial, experiment))]
     if len(usable) < least:
         raise InvalidInput(
             f"{algorithm} needs at least {least} finished trials of {', '.join(names)} within the search space, but of "

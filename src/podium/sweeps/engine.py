@@ -163,10 +163,10 @@ class _ApiDocuments(Documents):
         if readings:
             change = {"metadata": {"annotations": {READINGS: self.written(readings)}}}
             self._cluster.api.patch(kind, name, change, patience=self._patience)
-        known = {*self._written.get((kind, name), {})}
+        fields = {*self._written.get((kind, name), {})}
         if kind == "Experiment":  # also what an engine that no longer leads has written late
-            known |= {*chain.from_iterable(TRIAL_LISTS.values())}
-        gone = dict.fromkeys(sorted(known - status.keys()))
+            fields |= {*chain.from_iterable(TRIAL_LISTS.values())}
+        gone = dict.fromkeys(sorted(fields - status.keys()))
         self._cluster.api.patch_status(kind, name, {**status, **gone}, patience=self._patience)
         self._written[kind, name] = status
 
@@ -332,8 +332,8 @@ class Engine:
 
     def _look_after_ended(self) -> None:
         """Drop the controllers of Experiments that ended; restart those that broke off."""
-        for name, known in list(self._running.items()):
-            if self._leads() and known.join(0):
+        for name, controller in list(self._running.items()):
+            if self._leads() and controller.join(0):
                 del self._running[name]
                 with suppress(NotFound):
                     stored = self._cluster.get("Experiment", name)
@@ -344,18 +344,18 @@ class Engine:
     def _see(self, seen: Resource) -> None:
         """Take up an Experiment that is new, or changes of one that runs or ended."""
         self._look_after_ended()
-        known = self._running.get(seen.name)
-        if known and known.experiment.uid != seen.uid:
-            self._forget(seen.name, known.experiment.uid)
-            known = None
+        controller = self._running.get(seen.name)
+        if controller and controller.experiment.uid != seen.uid:
+            self._forget(seen.name, controller.experiment.uid)
+            controller = None
         if seen.is_leaving:
             self._forget(seen.name, seen.uid)
             return None
         try:
             experiment = Experiment.parse(seen.manifest)
             self._unread.pop(seen.name, None)
-            if known:
-                known.edit(experiment)
+            if controller:
+                controller.edit(experiment)
             elif self._is_to_run(experiment) and (stored := self._stored(seen)):
                 if stored.state.finished and not stored.state.succeeded:
                     self._failed.add(stored.uid)
@@ -444,14 +444,14 @@ class Engine:
 
     def _forget(self, name: str, uid: str) -> ExperimentController | None:
         """Return the controller of an Experiment that was deleted, which ends now."""
-        known = self._running.get(name)
-        if not known or known.experiment.uid != uid:
+        controller = self._running.get(name)
+        if not controller or controller.experiment.uid != uid:
             return None
-        known.forget()
+        controller.forget()
         del self._running[name]
         self._unread.pop(name, None)
         self._report(f"Experiment {name}: deleted")
-        return known
+        return controller
 
     def _pool_url(self, uid: str) -> str:
         return f"{self._storage.rstrip('/')}/pools/{self.namespace}/{uid}"
@@ -472,15 +472,15 @@ class Engine:
 
     def _sweep_out(self, present: set[str]) -> None:
         """Forget the Experiments that were deleted while no engine watched."""
-        for name, known in list(self._running.items()):
-            if known.experiment.uid not in present:
-                self._forget(name, known.experiment.uid)
+        for name, controller in list(self._running.items()):
+            if controller.experiment.uid not in present:
+                self._forget(name, controller.experiment.uid)
 
     def _leave(self) -> None:
-        for known in self._running.values():
-            known.stop()
-        for known in self._running.values():
-            known.join(self._lease_seconds)
+        for controller in self._running.values():
+            controller.stop()
+        for controller in self._running.values():
+            controller.join(self._lease_seconds)
         self._running.clear()
 
 

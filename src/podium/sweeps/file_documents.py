@@ -122,9 +122,9 @@ class StateCopy:
         if self._storage is None or time.monotonic() - self._read < age:
             return
         self._read = time.monotonic()
-        known = set(self._known)  # before the list: what is written beside it is not missed
+        previous = set(self._known)  # before the list: what is written beside it is not missed
         entries = list(self._storage.list())
-        for key in known - {entry.key for entry in entries}:
+        for key in previous - {entry.key for entry in entries}:
             if key.endswith(f"/{OBJECT}"):
                 shutil.rmtree(self._directory / Path(key).parent, ignore_errors=True)
             self._known.pop(key, None)

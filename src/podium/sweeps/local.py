@@ -81,21 +81,23 @@ def _check_values(experiment: Experiment, values: Mapping[str, object]) -> dict[
     """
     for option in options_of(experiment):
         option.check_trial_by_hand(experiment)
-    known = {parameter.name: parameter for parameter in experiment.space}
+    parameters = {parameter.name: parameter for parameter in experiment.space}
     for name in values:
-        if name not in known:
+        if name not in parameters:
             raise InvalidInput(
-                f"{experiment.name} does not search over {name!r}", suggestion(name, known)
+                f"{experiment.name} does not search over {name!r}", suggestion(name, parameters)
             )
-    given = {name: _check_value(known[name], str(value)) for name, value in values.items()}
+    point = {name: _check_value(parameters[name], str(value)) for name, value in values.items()}
     if missing := [
-        name for name, parameter in known.items() if name not in given and parameter.counts(given)
+        name
+        for name, parameter in parameters.items()
+        if name not in point and parameter.counts(point)
     ]:
         raise InvalidInput(
             f"no value is given for {', '.join(missing)}",
             f"{missing[0]}=VALUE; --like TRIAL fills in",
         )
-    return settled(experiment.space, given)
+    return settled(experiment.space, point)
 
 
 def _check_value(parameter: Parameter, text: str) -> str:

@@ -45,8 +45,8 @@ _log = logging.getLogger(__name__)
 def trial_directory(experiment: Experiment) -> str | None:
     """Return the path at which the trials of an Experiment find their own and their parent's files,
     if they do."""
-    given = experiment.algorithm.settings.get("suggestion_trial_dir")
-    return str(PurePosixPath(given)) if given else None
+    directory = experiment.algorithm.settings.get("suggestion_trial_dir")
+    return str(PurePosixPath(directory)) if directory else None
 
 
 def _prepare(root: Path, trial: Trial) -> Path:

@@ -134,20 +134,20 @@ class NamespaceSweeps(KubernetesCluster):
 
     def create(self, resource: R) -> R:
         own = self._own(resource.kind)
-        what, hint = not_run(self.api.namespace)
+        problem, hint = not_run(self.api.namespace)
         if own and self._knows_kinds:
             if self._is_served(resource.kind, resource.name):
                 raise Conflict(
                     f"{resource.kind} {resource.name} exists in {self.url}", "choose another name"
                 )
-            _log.warning("%s: this process runs the sweep", what)
+            _log.warning("%s: this process runs the sweep", problem)
         elif (
             resource.kind == "Experiment"
             and not own
             and self.api.serves("Experiment")
             and not self.runs_experiments
         ):
-            raise InvalidInput(what, hint)
+            raise InvalidInput(problem, hint)
         return own.create(resource) if own else super().create(resource)
 
     def get(self, kind: str, name: str) -> Resource:
@@ -188,8 +188,8 @@ class NamespaceSweeps(KubernetesCluster):
         if not url:
             self._pools.pop(experiment, None)
             return None
-        known = self._pools.get(experiment)
-        store = self._pools[experiment] = known if known and known.url == url else PoolStore(url)
+        cached = self._pools.get(experiment)
+        store = self._pools[experiment] = cached if cached and cached.url == url else PoolStore(url)
         return store
 
     def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
@@ -321,8 +321,8 @@ class _Loops(LocalSweeps):
     @cached_property
     def image(self) -> str:
         """Image with podium: PODIUM_IMAGE's, else that of the pod this runs in."""
-        if given := os.environ.get(_IMAGE):
-            return given
+        if configured := os.environ.get(_IMAGE):
+            return configured
         api, name, namespace = self.namespace.api, os.environ.get(POD_NAME), pod_namespace()
         if not name or not namespace:
             return STEPS_IMAGE
@@ -431,13 +431,13 @@ class _Loops(LocalSweeps):
                 f"kind is {or_list(self.creates)}, not {resource.kind}",
                 "a Trial belongs to its Experiment",
             )
-        given = self._checked(resource)
+        checked = self._checked(resource)
         self._refuse_another(resource.name)
         try:
-            self._leads[resource.name] = self.lead(given, self._patience)
+            self._leads[resource.name] = self.lead(checked, self._patience)
             self.copy.read()  # what another process wrote since this one looked
             self._refuse_another(resource.name)
-            created = super().create(given)
+            created = super().create(checked)
         except BaseException:
             self._give_up(resource.name)
             raise

@@ -132,9 +132,9 @@ class Pool(Executor):
         """Create the Job, or adopt an earlier engine's with the trials that its workers have."""
         self._experiment, self._store = experiment, self._open_store(experiment)
         unfinished = {trial.name for trial in trials if not trial.has_ended}
-        given = {trial: uid for uid, trial in self._store.all_given().items()}
-        given = {**dict(self._store.inbox()), **given}
-        self._has = {trial: uid for trial, uid in given.items() if trial in unfinished}
+        assigned = {trial: uid for uid, trial in self._store.all_given().items()}
+        assigned = {**dict(self._store.inbox()), **assigned}
+        self._has = {trial: uid for trial, uid in assigned.items() if trial in unfinished}
         self._store.write_experiment(self._workers_run)
         self._create()
         self._server = Background(self._serve, "podium-pool")
@@ -162,13 +162,13 @@ class Pool(Executor):
                 with suppress(
                     NotFound
                 ):  # that of an engine before, or of the time before more trials were asked for
-                    known = self._cluster.workload("Job", self._name)
+                    existing = self._cluster.workload("Job", self._name)
                     if (
-                        known.labels.get(EXPERIMENT) != self._experiment.name
+                        existing.labels.get(EXPERIMENT) != self._experiment.name
                         or time.monotonic() > end
                     ):
                         raise
-                    if not known.is_leaving and not known.state.finished:
+                    if not existing.is_leaving and not existing.state.finished:
                         return
                     self._cluster.api.delete("Job", self._name, patience=self._leadership.left)
                 self._closed.wait(0.5)
@@ -280,10 +280,10 @@ class Pool(Executor):
             if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp
         ]
         alive = {pod.metadata.uid for pod in running}
-        known = self._free | set(self._has.values())
+        workers = self._free | set(self._has.values())
         self._take_in()  # a worker may have left an end and gone
         with self._changed:
-            self._free = (self._free & alive) | (alive - known)
+            self._free = (self._free & alive) | (alive - workers)
             lost = [
                 trial
                 for trial, uid in self._has.items()
@@ -296,10 +296,10 @@ class Pool(Executor):
             harmful = [trial for trial in lost if self._losses[trial] >= _MOST_LOSSES]
             self._ends |= {trial: _took_workers_along(self._runs[trial][0]) for trial in harmful}
             self._waiting = [*(trial for trial in lost if trial not in harmful), *self._waiting]
-            for uid in known - alive:
+            for uid in workers - alive:
                 self._slots.pop(uid, None)
                 self._written.pop(uid, None)
-        for uid in known - alive:
+        for uid in workers - alive:
             self._store.dismiss(uid)
         slots = self._store.slots()  # an engine that no longer leads may have written late
         self._written = {uid: etag for uid, etag in self._written.items() if slots.get(uid) == etag}
@@ -336,14 +336,14 @@ class Pool(Executor):
             begun()  # first: of what a worker has, the next engine must know
             job = self._workers_run.render(name, trial.assignments)
             # By its version the worker tells it from the same trial that it had before.
-            given = {**trial.metadata, "resourceVersion": uuid.uuid4().hex}
+            metadata = {**trial.metadata, "resourceVersion": uuid.uuid4().hex}
             spec = {**trial.spec, "runSpec": job.manifest}
             with self._changed:
                 self._free.discard(uid)
                 self._waiting.remove(name)
                 self._has[name] = uid
                 self._slots[uid] = Trial(
-                    manifest={**trial.manifest, "metadata": given, "spec": spec}
+                    manifest={**trial.manifest, "metadata": metadata, "spec": spec}
                 )
                 self._written.pop(uid, None)
 

@@ -160,14 +160,14 @@ class PoolStore(Documents):
         call."""
         etags = {entry.key: entry.etag for entry in self._storage.list("trials/")}
         # Replaced whole, never altered: several threads may look at once.
-        known = {key: read for key, read in self._read.items() if key in etags}
-        changed = [key for key, etag in etags.items() if known.get(key, ("",))[0] != etag]
+        cache = {key: read for key, read in self._read.items() if key in etags}
+        changed = [key for key, etag in etags.items() if cache.get(key, ("",))[0] != etag]
         for key, read in self._storage.get_many(changed):
             if isinstance(read, bytes):
-                known[key] = etags[key], Trial(manifest=load_json(read, key))
-        self._read = known
+                cache[key] = etags[key], Trial(manifest=load_json(read, key))
+        self._read = cache
         return sorted(
-            (trial for _, trial in known.values()),
+            (trial for _, trial in cache.values()),
             key=lambda trial: (trial.created, trial.name),
         )
 

@@ -73,7 +73,7 @@ def checked(function: T, path: str = "") -> T:
 
 
 def require_types(
-    path: str, annotations: Mapping[str, Any], given: Mapping[str, Any]
+    path: str, annotations: Mapping[str, Any], values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Refuse values of other types than annotations of the same names say; return the values, with
     numbers as Python's own, and whole where they lose nothing by it.
@@ -86,7 +86,7 @@ def require_types(
     """
     taken = {
         name: _number(value, annotations[name]) if name in annotations else value
-        for name, value in given.items()
+        for name, value in values.items()
     }
     for name, value in taken.items():
         if name in annotations and not _fits(value, annotations[name]):

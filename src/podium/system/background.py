@@ -45,13 +45,13 @@ class Tries:
         pause = min(MOST_PAUSE, FIRST_PAUSE * 2.0 ** (min(self._row, 10) - 1))
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(place.filename).name}:{place.lineno}"
-        what = f"{type(error).__name__} at {where}: {str(error) or 'no word why'}"
+        message = f"{type(error).__name__} at {where}: {str(error) or 'no word why'}"
         _log.error(
             "%s failed (%d in a row), and restarts in %g s: %.500s",
             self.name,
             self._row,
             pause,
-            what,
+            message,
         )
         return pause
 

@@ -34,7 +34,9 @@ def metric(
     kind = "counter" if name.endswith("_total") else "gauge"
     lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
     for labels, one in samples:
-        pairs = ",".join(f'{label}="{escaped(given)}"' for label, given in labels.items())
+        pairs = ",".join(
+            f'{label}="{escaped(label_value)}"' for label, label_value in labels.items()
+        )
         lines.append(f"{name}{{{pairs}}} {one}" if pairs else f"{name} {one}")
     return "\n".join(lines) + "\n"
 

@@ -55,18 +55,22 @@ class DataSettings:
                 self._check_location()
         if self.is_prepared:
             self._require_dataset()
-            given = {"limit": self.limit, "target": self.target, "data_options": self.data_options}
-            if wrong := ", ".join(f"{name}={value!r}" for name, value in given.items() if value):
+            options = {
+                "limit": self.limit,
+                "target": self.target,
+                "data_options": self.data_options,
+            }
+            if wrong := ", ".join(f"{name}={value!r}" for name, value in options.items() if value):
                 raise InvalidInput(
                     f"a prepared dataset is taken as it is, but got {wrong}",
                     "leave the options out",
                 )
         elif self.options and self.dataset in DATASETS:
-            known = find_source(self.dataset).options
+            allowed = find_source(self.dataset).options
             for name in (*self.data_options, *(["target"] if self.target else [])):
-                if name not in known:
+                if name not in allowed:
                     raise InvalidInput(
-                        f"{self.dataset} has no option {name}", f"options: {', '.join(known)}"
+                        f"{self.dataset} has no option {name}", f"options: {', '.join(allowed)}"
                     )
 
     @property

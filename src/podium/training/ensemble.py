@@ -175,9 +175,9 @@ def _merged(models: "Sequence[tuple[ModelProto, float]]", info: "DatasetInfo") -
             raise ValueError("a model.onnx with functions of its own is not merged")
         for opset in model.opset_import:
             if domains.setdefault(opset.domain, opset.version) != opset.version:
-                known = domains[opset.domain]
+                earlier = domains[opset.domain]
                 raise ValueError(
-                    f"models of opset {known} and {opset.version} are not put into one graph"
+                    f"models of opset {earlier} and {opset.version} are not put into one graph"
                 )
         output = _output(model, is_class=bool(info.classes))
         prefix = f"m{number}/"
@@ -227,12 +227,12 @@ def _output(model: "ModelProto", *, is_class: bool) -> str:
     kinds = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
     outputs = model.graph.output
     names = [each.name for each in outputs if each.type.tensor_type.elem_type in kinds]
-    known = [name for name in (OUTPUT, "logits") if name in names] if is_class else names
-    if not known:
-        given = ", ".join(each.name for each in outputs)
+    candidates = [name for name in (OUTPUT, "logits") if name in names] if is_class else names
+    if not candidates:
+        returned = ", ".join(each.name for each in outputs)
         wanted = f"neither {OUTPUT} nor logits" if is_class else "none of them of floats"
-        raise ValueError(f"a model returns {given}, {wanted}")
-    return known[0]
+        raise ValueError(f"a model returns {returned}, {wanted}")
+    return candidates[0]
 
 
 def _write(
@@ -246,10 +246,10 @@ def _write(
     directory = ModelDirectory(url)
     directory.put(ONNX, model)
     seen = [each.directory.seen for each in chosen]
-    known = [items for items in seen if items is not None]
-    if known:
-        everything = known[0]
-        for items in known[1:]:
+    seen_items = [items for items in seen if items is not None]
+    if seen_items:
+        everything = seen_items[0]
+        for items in seen_items[1:]:
             everything = everything.plus(items)
         directory.put(SEEN, everything.to_bytes())
     trained = [TrainedMetrics.read(each.directory) for each in chosen]

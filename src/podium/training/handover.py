@@ -345,11 +345,11 @@ class TrialTable(_File):
         """Return what a trial reported, by the Experiment's strategies; nothing of one that is not
         among them."""
         metrics = next((row.metrics for row in self.trials if row.name == trial), {})
-        known = {
+        values = {
             name: objective_value(each, self.strategies.get(name, "latest"))
             for name, each in metrics.items()
         }
-        return {name: value for name, value in known.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)

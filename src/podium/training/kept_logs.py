@@ -75,25 +75,27 @@ class KeptLogs:
         )
         return [*steps, *sorted(kept.keys() - {*steps})]
 
-    def of(self, what: str | None) -> list[str]:
+    def of(self, source: str | None) -> list[str]:
         """Return the names of the logs of a step, a trial or a training; those of all steps for
         None.
 
         Args:
-            what: A step, a trial, ``train/<step>``, ``train`` for every training, or a log's name.
+            source: A step, a trial, ``train/<step>``, ``train`` for every training, or a log's name.
 
         Raises:
             NotFound: None is kept.
         """
         names = self.names()
-        matching = [name for name in names if _is_of(name, what)]
+        matching = [name for name in names if _is_of(name, source)]
         if matching:  # a training is called as its step, whose own log comes first
             return [name for name in matching if name.startswith("steps/")] or matching
-        known = sorted({part for name in names for part in (name, name.split("/")[1])})
-        if what is None or not names:
+        choices = sorted({part for name in names for part in (name, name.split("/")[1])})
+        if source is None or not names:
             hint = "a run keeps them in the storage of its models: --storage URL"
             raise NotFound(f"no log of run {self.run} is kept in {self.storage.url}", hint)
-        raise NotFound(f"no log of {what!r} is kept with run {self.run}", suggestion(what, known))
+        raise NotFound(
+            f"no log of {source!r} is kept with run {self.run}", suggestion(source, choices)
+        )
 
     def read(self, name: str) -> str:
         """Return a log.
@@ -103,13 +105,13 @@ class KeptLogs:
         """
         return self.storage.get(self._key(name)).decode(errors="replace")
 
-    def lines(self, what: str | None) -> Iterator[str]:
+    def lines(self, source: str | None) -> Iterator[str]:
         """Yield the lines of all logs that `of` names, of several each below its name.
 
         Raises:
             NotFound: None is kept.
         """
-        names = self.of(what)
+        names = self.of(source)
         for name in names:
             if len(names) > 1:
                 yield f"== {name.removeprefix('steps/')}"
@@ -186,11 +188,11 @@ class KeptLogs:
                     self.keep(f"{folder}/{replica.name}", str(excerpt))
 
 
-def _is_of(name: str, what: str | None) -> bool:
+def _is_of(name: str, source: str | None) -> bool:
     kind, owner = name.split("/")[:2]
-    if what is None:
+    if source is None:
         return kind == "steps"
-    return what in (owner, f"{kind}/{owner}", name) or what == kind == "train"
+    return source in (owner, f"{kind}/{owner}", name) or source == kind == "train"
 
 
 class Excerpt:

@@ -66,11 +66,11 @@ def _run(client: "MlflowClient", measured: "Evaluation", result: Mapping[str, An
 
     name, run_id = str(result["model_name"]), measured.run_id
     experiment_id = experiment_of(client, name)
-    known = client.search_runs(
+    runs = client.search_runs(
         [experiment_id], f"tags.`{_RUN_TAG}` = '{run_id}' and attributes.status = 'FINISHED'"
     )
-    if known:
-        return str(known[0].info.run_id)
+    if runs:
+        return str(runs[0].info.run_id)
     tags = {
         _RUN_TAG: run_id,
         "podium.outcome": str(result["outcome"]),

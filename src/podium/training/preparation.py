@@ -199,10 +199,10 @@ def _heard() -> Iterator[list[str]]:
 
 def _check_metric(text: str, kind: str, classes: Sequence[str]) -> None:
     tune, text = split(text)
-    if known := METRICS.get(text.rpartition(":")[2]):
-        require_kind(known, kind)
+    if metric := METRICS.get(text.rpartition(":")[2]):
+        require_kind(metric, kind)
         if tune:
-            require_tunable(known, classes)
+            require_tunable(metric, classes)
 
 
 def _check_overlaps(

@@ -89,7 +89,7 @@ class Recipe:
             model: URI of the trial's model.
         """
         assignments = dict(trial.assignments)
-        given = (
+        hyperparameters = (
             flags_of(experiment, trial.name, assignments)
             if experiment.uses_builtin_trainer
             else assignments
@@ -101,7 +101,7 @@ class Recipe:
                 lambda editor: _leave_shell(editor, workload, experiment)
             ),
             container=experiment.template.primary_container,
-            hyperparameters=given,
+            hyperparameters=hyperparameters,
             metrics=experiment.objective.metrics,
             formats=collector.filters if collector.reads_text else (),
             model=model,
@@ -246,8 +246,10 @@ def _limit(editor: JobEditor, kind: str, workers: int, *, builtin: bool) -> None
 
 def as_arguments(flags: Mapping[str, Any]) -> tuple[str, ...]:
     """Write flags as ``--name=value``, or ``--name`` for True and nothing for False."""
-    given = with_whole_numbers({name: value for name, value in flags.items() if value is not False})
-    written = {f"--{name.replace('_', '-')}": value for name, value in given.items()}
+    values = with_whole_numbers(
+        {name: value for name, value in flags.items() if value is not False}
+    )
+    written = {f"--{name.replace('_', '-')}": value for name, value in values.items()}
     return tuple(name if value is True else f"{name}={value}" for name, value in written.items())
 
 

@@ -295,9 +295,13 @@ class TrainSettings:
 
     def _least_epochs(self) -> int:
         recipe = self.read_recipe()
-        given = recipe.hyperparameters if self.recipe and recipe.uses_builtin_trainer else {}
-        usual = usual_epochs(str(self.network or given.get("model") or ""))
-        return usual if "epochs" in given and float(given["epochs"]) < usual else 0
+        hyperparameters = (
+            recipe.hyperparameters if self.recipe and recipe.uses_builtin_trainer else {}
+        )
+        usual = usual_epochs(str(self.network or hyperparameters.get("model") or ""))
+        return (
+            usual if "epochs" in hyperparameters and float(hyperparameters["epochs"]) < usual else 0
+        )
 
     def plan(
         self,
@@ -331,9 +335,17 @@ class TrainSettings:
             job_kind=self.job_kind,
             admits=admits,
         )
-        given = {**recipe.hyperparameters, **(fixed if recipe.uses_builtin_trainer else {})}
+        hyperparameters = {
+            **recipe.hyperparameters,
+            **(fixed if recipe.uses_builtin_trainer else {}),
+        }
         return PlannedTraining(
-            job=job, recipe=recipe, data=data, output=output, hyperparameters=given, run=run
+            job=job,
+            recipe=recipe,
+            data=data,
+            output=output,
+            hyperparameters=hyperparameters,
+            run=run,
         )
 
 

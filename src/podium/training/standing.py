@@ -105,10 +105,10 @@ class _Read:
 
 def _metric(experiment: Experiment) -> "Metric | None":
     objective = experiment.objective
-    known = METRICS.get(objective.metric)
-    if known is None or isinstance(known, FunctionMetric):
+    metric = METRICS.get(objective.metric)
+    if metric is None or isinstance(metric, FunctionMetric):
         return None
-    return known if known.maximize == objective.maximize else None
+    return metric if metric.maximize == objective.maximize else None
 
 
 def _read(
@@ -133,11 +133,11 @@ def _read(
     with suppress(PodiumError, OSError):
         first = read(trials[0])  # alone: a storage that is away is asked, and waited for, once
         with ThreadPoolExecutor(8) as pool:
-            for trial, known in zip(
+            for trial, result in zip(
                 trials, chain([first], pool.map(read, trials[1:])), strict=True
             ):
-                if known:
-                    yield trial.name, known
+                if result:
+                    yield trial.name, result
 
 
 def _agree(value: float, reported: float | None) -> bool:

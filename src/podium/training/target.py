@@ -89,8 +89,8 @@ class LaunchTarget:
         Raises:
             PodiumError: None is given and this process does not run in a pod.
         """
-        if given := self.cluster or os.environ.get(CLUSTER):
-            return given
+        if url := self.cluster or os.environ.get(CLUSTER):
+            return url
         if namespace := pod_namespace():
             return f"kubernetes://{namespace}"
         hint = "cluster=kubernetes://NAMESPACE or local:///DIRECTORY"

@@ -76,14 +76,14 @@ class _Looks:
         Args:
             pause: Seconds for which it is new, at least.
         """
-        known = self._last.get(page)
-        if known is None or (
-            known.done() and (known.exception() or time.monotonic() > known.result().until)
+        task = self._last.get(page)
+        if task is None or (
+            task.done() and (task.exception() or time.monotonic() > task.result().until)
         ):
-            known = self._last[page] = asyncio.ensure_future(self.run(_look, show, pause))
+            task = self._last[page] = asyncio.ensure_future(self.run(_look, show, pause))
             for old in list(self._last)[:-_MOST_KEPT]:
                 del self._last[old]
-        return await asyncio.shield(known)
+        return await asyncio.shield(task)
 
     def forget(self) -> None:
         self._last.clear()
@@ -110,10 +110,10 @@ class _Access:
         self._cookie = secrets.token_urlsafe(24)
 
     def refuse(self, request: Request) -> Response | None:
-        given = request.query_params.get("token", "")
+        token = request.query_params.get("token", "")
         cookie = f"podium-{request.scope['server'][1]}"
-        if request.method == "GET" and _is_same(given, self._token):
-            response = RedirectResponse(f"{_without_token(request)}#token={given}", 303)
+        if request.method == "GET" and _is_same(token, self._token):
+            response = RedirectResponse(f"{_without_token(request)}#token={token}", 303)
             response.set_cookie(cookie, self._cookie, httponly=True, samesite="strict")
             return response
         changes = request.method not in ("GET", "HEAD")

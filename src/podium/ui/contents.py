@@ -56,11 +56,11 @@ _HINTS = {
 
 def _runs(sources: Sources) -> list[dict[str, Any]]:
     here = podium.runs().all[::-1]
-    known = [run.to_json() | {"path": f"/runs/{run.id}"} for run in here]
+    rows = [run.to_json() | {"path": f"/runs/{run.id}"} for run in here]
     if server := sources.server:
         newest = ServerRuns(server).newest(30)
-        known += [run.to_json() | {"path": f"/server/{run.id}"} for run in newest]
-    return sorted(known, key=lambda row: datetime.fromisoformat(row["began"]), reverse=True)
+        rows += [run.to_json() | {"path": f"/server/{run.id}"} for run in newest]
+    return sorted(rows, key=lambda row: datetime.fromisoformat(row["began"]), reverse=True)
 
 
 def _sweeps(sources: Sources) -> list[dict[str, Any]]:

@@ -342,8 +342,8 @@ class Api:
         return lost
 
     def _where(self, kind: str) -> tuple[str, str, str, str]:
-        known = api_resource(kind)
-        return known.group, known.version, self.namespace, known.plural
+        resource = api_resource(kind)
+        return resource.group, resource.version, self.namespace, resource.plural
 
     def create(self, kind: str, manifest: Manifest, **how: Any) -> Manifest:
         """Create an object; unknown fields are refused, not dropped.
@@ -406,13 +406,13 @@ class Api:
     def plurals(self, kind: str) -> set[str]:
         """Return the plurals of all kinds that the server serves in the group and version of a
         kind."""
-        known = api_resource(kind)
+        resource = api_resource(kind)
         try:
             answer = self.call(
                 f"look for {kind}",
                 self.custom.get_api_resources,
-                known.group,
-                known.version,
+                resource.group,
+                resource.version,
                 kind=kind,
             )
         except (UnknownKind, NotFound):
@@ -425,15 +425,15 @@ class Api:
     def _ask(
         self, doing: str, function: Callable[..., Any], kind: str, name: str, *args: Any, **how: Any
     ) -> Any:
-        what = f"{doing} {kind} {name} in namespace {self.namespace}"
-        return self.call(what, function, *self._where(kind), name, *args, kind=kind, **how)
+        action = f"{doing} {kind} {name} in namespace {self.namespace}"
+        return self.call(action, function, *self._where(kind), name, *args, kind=kind, **how)
 
     def _list(self, kind: str, **options: Any) -> tuple[list[Manifest], str]:
         doing = f"list {kind} objects in namespace {self.namespace}"
         function = self.custom.list_namespaced_custom_object
         answer = self.call(doing, function, *self._where(kind), kind=kind, **options)
-        known = api_resource(kind)
-        version = f"{known.group}/{known.version}"
+        resource = api_resource(kind)
+        version = f"{resource.group}/{resource.version}"
         items = [{"apiVersion": version, "kind": kind, **item} for item in answer["items"]]
         return items, str(answer["metadata"]["resourceVersion"])
 

@@ -115,7 +115,7 @@ class _Tail:
                 again.
             kubernetes.client.ApiException: The server refused.
         """
-        known = self.last
+        previous = self.last
         response = self.api.core.read_namespaced_pod_log(
             pod.metadata.name,
             self.api.namespace,
@@ -124,7 +124,7 @@ class _Tail:
             timestamps=True,
             _preload_content=False,
             _request_timeout=(5, 60),
-            **({"since_seconds": self._age(known[0]) + 60} if known else {}),
+            **({"since_seconds": self._age(previous[0]) + 60} if previous else {}),
         )
         try:
             for stamped in _split(response.stream(amt=None, decode_content=False)):
@@ -136,7 +136,7 @@ class _Tail:
                     self._why = stamped
                     continue
                 self.last, self._heard = _moment(stamp), time.monotonic()
-                if known is None or self.last > known:
+                if previous is None or self.last > previous:
                     yield line.rstrip("\r")
         finally:
             response.close()

@@ -456,9 +456,9 @@ class Watchman:
 
     def _not_taken_up(self, resource: Resource) -> Iterator[tuple[Trouble, tuple[str, str]]]:
         if resource.kind == "Experiment" and not resource.conditions:
-            what, hint = not_run(self.api.namespace)
+            reason, hint = not_run(self.api.namespace)
             trouble = Trouble(
-                reason=what, message="", hint=hint, grace=self.api.waits.taken_up_grace
+                reason=reason, message="", hint=hint, grace=self.api.waits.taken_up_grace
             )
             yield trouble, (resource.name, "run")
 
@@ -525,8 +525,11 @@ def _lost_patches(resource: Resource) -> bool:
 
 def not_run(namespace: str) -> tuple[str, str]:
     """Return the message about a namespace in which nothing runs Experiments, and its hint."""
-    what = f"nobody runs Experiments in namespace {namespace}: no podium-engine leads there, and no Katib takes them up"
-    return what, (
+    problem = (
+        f"nobody runs Experiments in namespace {namespace}: "
+        "no podium-engine leads there, and no Katib takes them up"
+    )
+    return problem, (
         "give the namespace an engine (kubectl apply -k deploy/engine; a team: deploy/team/engine), "
         f"or let whoever asks for a sweep run it: kubernetes://{namespace}?engine=here"
     )

@@ -96,16 +96,16 @@ class Queues:
         """Return an object of any kind with the reason for its waiting in its status."""
         return self.explain_all([resource])[0]
 
-    def explain_all(self, given: Sequence[Resource]) -> Sequence[Resource]:
+    def explain_all(self, resources: Sequence[Resource]) -> Sequence[Resource]:
         """Return objects of one kind, each with the reason for its waiting in its status."""
-        if trials := [trial for trial in given if isinstance(trial, Trial)]:
+        if trials := [trial for trial in resources if isinstance(trial, Trial)]:
             return self._trials(trials)
-        reasons = self._reasons([job for job in given if isinstance(job, Workload)])
+        reasons = self._reasons([job for job in resources if isinstance(job, Workload)])
         return [
             self._experiment(resource)
             if isinstance(resource, Experiment)
             else _explained(resource, reasons)
-            for resource in given
+            for resource in resources
         ]
 
     def set_active(self, job: Workload, active: bool) -> bool:
@@ -241,12 +241,12 @@ def _quota_use(resource: Workload | Experiment) -> dict[str, float]:
         Amounts by a quota's names: ``requests.cpu`` in cores, ``limits.memory`` in bytes, ``pods``,
         ``count/…``.
     """
-    given = with_pod_defaults(resource)
-    trials = given.limits.parallel if isinstance(given, Experiment) else 1
-    job = given.template.workload if isinstance(given, Experiment) else given
+    defaulted = with_pod_defaults(resource)
+    trials = defaulted.limits.parallel if isinstance(defaulted, Experiment) else 1
+    job = defaulted.template.workload if isinstance(defaulted, Experiment) else defaulted
     used: Counter[str] = Counter()
     for kind, count in (
-        ((given.kind, 1), (job.kind, trials)) if given is not job else ((job.kind, 1),)
+        ((defaulted.kind, 1), (job.kind, trials)) if defaulted is not job else ((job.kind, 1),)
     ):
         where = api_resource(kind)
         used[f"count/{where.plural}.{where.group}"] += count
@@ -271,8 +271,8 @@ def _of_pod(replica: Replica) -> Counter[str]:
 
 def _amounts(requests: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, float]:
     amounts: dict[str, float] = {}
-    for begins, given in (("requests", {**limits, **requests}), ("limits", limits)):
-        for name, amount in given.items():
+    for begins, quantities in (("requests", {**limits, **requests}), ("limits", limits)):
+        for name, amount in quantities.items():
             value = quantity(amount) or 0.0  # the API server refuses what is no amount
             amounts |= {
                 f"{begins}.{name}": value,

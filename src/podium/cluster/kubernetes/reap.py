@@ -187,7 +187,7 @@ class Reaper:
     @property
     def metrics(self) -> str:
         """Its counters in Prometheus' text format."""
-        known = {
+        counters = {
             "seen": (self.seen, "Unfinished objects that a step launched."),
             "deleted_total": (self.deleted, "Objects deleted since the start."),
             "errors_total": (
@@ -200,7 +200,7 @@ class Reaper:
             ),
         }
         pages = [
-            metric(f"podium_reaper_{name}", text, value) for name, (value, text) in known.items()
+            metric(f"podium_reaper_{name}", text, value) for name, (value, text) in counters.items()
         ]
         if self.runs:
             text = "Pipeline runs of the namespace that began within a day, by the phase of their Workflow."
@@ -237,12 +237,12 @@ def _count_runs(cluster: KubernetesCluster) -> dict[str, int]:
         _return_http_data_only=True,
     )
     since = (datetime.now(UTC) - timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    counted = dict.fromkeys(("Pending", "Running", "Succeeded", "Failed", "Error"), 0)
+    counts = dict.fromkeys(("Pending", "Running", "Succeeded", "Failed", "Error"), 0)
     for run in map(Resource.parse, answer["items"] or ()):  # null, not [], where there is none
         if run.created >= since:
             phase = run.labels.get(ARGO_PHASE) or "Pending"
-            counted[phase] = counted.get(phase, 0) + 1
-    return counted
+            counts[phase] = counts.get(phase, 0) + 1
+    return counts
 
 
 def _over(cluster: KubernetesCluster, run_id: str, namespace: str) -> str | None:

@@ -232,13 +232,13 @@ class LocalCluster(Cluster):
         self.runtime.pushes.close()
         self.store.supervision.close()
 
-    def plan(self, given: Resource) -> tuple[Workload, dict[str, PodPlan]]:
+    def plan(self, resource: Resource) -> tuple[Workload, dict[str, PodPlan]]:
         """Return a job with its defaults, and how the pods of each role would run here.
 
         Raises:
             InvalidInput: It breaks a rule, or a field cannot be honored on this machine.
         """
-        job = self.with_entrypoints(admit(given.manifest))
+        job = self.with_entrypoints(admit(resource.manifest))
         controller_of(job).check(job)
         plans = {
             replica.role: plan_pod(replica.pod, self.runtime.images) for replica in job.replicas
@@ -256,23 +256,23 @@ class LocalCluster(Cluster):
             lambda editor: editor.default_commands(self.runtime.images.entrypoint)
         )
 
-    def warm(self, given: Workload) -> None:
+    def warm(self, workload: Workload) -> None:
         """Start the imports of the fork servers for the processes of a job like this one, without
         waiting.
 
         Raises:
             InvalidInput: As for plan.
         """
-        for command in self.commands(given):
+        for command in self.commands(workload):
             self.runtime.launchers.warm(command)
 
-    def commands(self, given: Workload) -> Sequence[Command]:
+    def commands(self, workload: Workload) -> Sequence[Command]:
         """Return the commands of a job's containers, without volumes and a log.
 
         Raises:
             InvalidInput: As for plan.
         """
-        job, plans = self.plan(given)
+        job, plans = self.plan(workload)
         threads = threads_per_process(job)
         pod = PodIdentity(name=f"{job.name}-pod-0", namespace=job.namespace, uid=job.uid)
         commands = []

@@ -140,11 +140,11 @@ def container_environment(
     return reachable({**env, **declared, **forced})
 
 
-def expand(text: str, known: Mapping[str, str]) -> str:
+def expand(text: str, variables: Mapping[str, str]) -> str:
     """Expand $(VAR) as Kubernetes does: unknown names stay as they are, $$ is one $."""
 
     def value(match: re.Match[str]) -> str:
-        return "$" if match[1] == "$" else known.get(match[2], match[0])
+        return "$" if match[1] == "$" else variables.get(match[2], match[0])
 
     return _REFERENCE.sub(value, text)
 

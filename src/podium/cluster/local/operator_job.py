@@ -147,10 +147,10 @@ class _OperatorJobController(Controller):
         if limit is None:
             return False
         failed = sum(pod.phase == "Failed" for pod in self._pods.values())
-        known = sum(
+        reported = sum(
             counts.get("failed", 0) for counts in self.status.get("replicaStatuses", {}).values()
         )
-        if limit == 0 and failed > known:
+        if limit == 0 and failed > reported:
             return True
         restarts = sum(
             pod.restarts

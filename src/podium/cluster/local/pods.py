@@ -252,15 +252,15 @@ def _volume(volume: Volume, path: str, supplies: Supplies) -> _Volume:
 
 def _files(kind: str, source: Any, path: str, supplies: Supplies) -> Mapping[str, str]:
     """Return the files of a Secret's or ConfigMap's volume by their path in it."""
-    given = mapping(source)
-    name = text(given.get("secretName") or given.get("name"))
-    values = supplies.files(kind, name, field=path, optional=given.get("optional"))
-    if not given.get("items"):
+    volume = mapping(source)
+    name = text(volume.get("secretName") or volume.get("name"))
+    values = supplies.files(kind, name, field=path, optional=volume.get("optional"))
+    if not volume.get("items"):
         return values
     files = {}
-    for number, item in enumerate(objects(given["items"])):
+    for number, item in enumerate(objects(volume["items"])):
         where, key = f"{path}.items[{number}]", text(item.get("key"))
-        value = supplies.value(kind, name, key, field=where, optional=given.get("optional"))
+        value = supplies.value(kind, name, key, field=where, optional=volume.get("optional"))
         target = PurePosixPath(text(item.get("path")))
         if target.is_absolute() or ".." in target.parts:
             raise _refuse(f"{where}.path", f"a path inside the volume, not {target}", None)
@@ -271,7 +271,7 @@ def _files(kind: str, source: Any, path: str, supplies: Supplies) -> Mapping[str
 
 def _all_keys(container: Container, supplies: Supplies) -> dict[str, str]:
     """Return the variables of envFrom; as on a cluster, the last one of a name counts."""
-    given: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for number, entry in enumerate(container.env_from):
         path = f"{container.path}.envFrom[{number}]"
         for source, kind in (("secretRef", "secret"), ("configMapRef", "config_map")):
@@ -282,10 +282,10 @@ def _all_keys(container: Container, supplies: Supplies) -> dict[str, str]:
                     hint = f"name its keys: --{kind.replace('_', '-')} {name}=FILE"
                     raise _refuse(where, f"the keys of {name}, not all of the environment", hint)
                 values = supplies.values(kind, name, field=where, optional=optional)
-                given |= {
+                variables |= {
                     f"{text(entry.get('prefix'))}{key}": value for key, value in values.items()
                 }
-    return given
+    return variables
 
 
 def _plan_mount(

@@ -119,22 +119,22 @@ def _read_status(body: bytes) -> dict[str, Any]:
         InvalidInput: Trainer would refuse it.
     """
     posted = load_json(body, "Invalid payload", twice=True)
-    given = posted.get("trainerStatus") if isinstance(posted, dict) else posted
-    if given is None:
+    trainer_status = posted.get("trainerStatus") if isinstance(posted, dict) else posted
+    if trainer_status is None:
         return {}
     try:
         status = {
-            name: _whole(given[name], most)
+            name: _whole(trainer_status[name], most)
             for name, most in (("progressPercentage", 100), ("estimatedRemainingSeconds", 2**31))
-            if given.get(name) is not None
+            if trainer_status.get(name) is not None
         }
         metrics = [
             {"name": _word(metric["name"]), "value": _word(metric["value"])}
-            for metric in given.get("metrics") or ()
+            for metric in trainer_status.get("metrics") or ()
         ]
         if len(metrics) > MOST_METRICS:
             raise ValueError(f"at most {MOST_METRICS} metrics, not {len(metrics)}")
-        time = given["lastUpdatedTime"]
+        time = trainer_status["lastUpdatedTime"]
         if datetime.fromisoformat(time).utcoffset() is None:
             raise ValueError(f"lastUpdatedTime: a time with its offset, not {time!r}")
     except (ValueError, TypeError, KeyError, AttributeError) as error:

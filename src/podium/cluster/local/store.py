@@ -416,19 +416,19 @@ class Store:
             self._changed.pop((kind, name), None)
         shutil.rmtree(grave, ignore_errors=True)
 
-    def ask(self, what: str, kind: str, name: str) -> None:
+    def ask(self, action: str, kind: str, name: str) -> None:
         """Ask the supervising process, whichever it is, to ``stop`` an object and keep it, or to
         ``delete`` it."""
         if self.exists(kind, name):  # else the file would end the next object of this name
             with suppress(FileNotFoundError):
-                (self.path(kind, name) / what).touch()
+                (self.path(kind, name) / action).touch()
 
     def asked(self, kind: str, name: str) -> str:
         """Return what the supervising process is asked: ``delete``, ``stop`` or nothing."""
         # Asked many times a trial, and a Path costs more than the look.
         directory = str(self.path(kind, name))
-        files = ((what, f"{directory}/{what}") for what in ("delete", "stop"))
-        return next((what for what, file in files if os.path.exists(file)), "")
+        files = ((action, f"{directory}/{action}") for action in ("delete", "stop"))
+        return next((action for action, file in files if os.path.exists(file)), "")
 
     def forget_stop(self, kind: str, name: str) -> None:
         """Take a stop back: the object continues."""

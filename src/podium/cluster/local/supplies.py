@@ -96,11 +96,11 @@ class Supplies:
         if variable and getattr(self, kind).get(name) == ENVIRONMENT and variable in keys:
             return keys[variable]
         if key not in keys and not optional:
-            what = getattr(self, kind)[name]
-            held = "" if what == ENVIRONMENT else f": it has {', '.join(keys) or 'none'}"
+            source = getattr(self, kind)[name]
+            held = "" if source == ENVIRONMENT else f": it has {', '.join(keys) or 'none'}"
             raise InvalidInput(
-                f"{field}: {_option(kind)} {name}={what} has no key {key!r}{held}",
-                f"export {variable or key}=…" if what == ENVIRONMENT else "add it",
+                f"{field}: {_option(kind)} {name}={source} has no key {key!r}{held}",
+                f"export {variable or key}=…" if source == ENVIRONMENT else "add it",
             )
         return keys.get(key)
 

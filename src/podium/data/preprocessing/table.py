@@ -249,8 +249,8 @@ def _encode(
         absent = np.isnan(numbers)
         return np.where(absent, column.fill, numbers) - column.center, absent
     absent = pc.is_null(values).to_numpy(zero_copy_only=False)
-    known = pc.index_in(values, pa.array(column.categories, pa.string()))
-    codes = pc.fill_null(known, column.categories.index(UNKNOWN)).to_numpy(zero_copy_only=False)
+    indices = pc.index_in(values, pa.array(column.categories, pa.string()))
+    codes = pc.fill_null(indices, column.categories.index(UNKNOWN)).to_numpy(zero_copy_only=False)
     return np.where(absent, column.categories.index(MISSING), codes), absent
 
 

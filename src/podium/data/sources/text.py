@@ -38,8 +38,8 @@ def _read(location: str, options: DataOptions, scratch: Path) -> Raw:
     """
     file = _open_file(location, options, scratch)
     seen, column = Survey.of(file, location, options), _column(file, options)
-    known = (*options.roles.values(), column, *options.drop)
-    if others := [name for name in file.columns if name not in known]:
+    columns = (*options.roles.values(), column, *options.drop)
+    if others := [name for name in file.columns if name not in columns]:
         _log.warning("%s: %s alone is read, not %s", location, column, ", ".join(others))
     first = next(iter(file)).columns[column]
     if broken := broken_text(f"column {column}", to_text(first, ("",)).to_pylist()):

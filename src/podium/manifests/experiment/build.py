@@ -117,11 +117,11 @@ def customize(
                     f"{setting} need a trialSpec, but this Experiment has none",
                     "write a trialSpec",
                 )
-    given = dict(flags or {})
+    new_flags = dict(flags or {})
     if output:
         experiment, own = _own_name(experiment)
-        given["--output"] = f"{output}/{own}"
-    edited = _with_job(experiment, given, changes)
+        new_flags["--output"] = f"{output}/{own}"
+    edited = _with_job(experiment, new_flags, changes)
     if folds := changes.get("folds") or experiment.asked.get("folds"):
         edited = with_folds(edited, folds)
 
@@ -145,7 +145,7 @@ def customize(
                 del manifest["metadata"]["annotations"]
         _set_search(manifest["spec"], changes.get("goal"), changes.get("seed"))
         _set_counts(manifest["spec"], changes)
-        if given:
+        if new_flags:
             _drop_unused(manifest)
 
     return edited.changed(change)
@@ -224,14 +224,14 @@ def _set_counts(spec: dict[str, Any], changes: Changes) -> None:
     if most is not None:
         require(isinstance(most, int), "max_trials is a whole number", max_trials=most)
         require(most >= 1, "max_trials >= 1", max_trials=most)
-    given = present(
+    counts = present(
         maxTrialCount=most,
         parallelTrialCount=changes.get("parallel_trials"),
         maxFailedTrialCount=changes.get("max_failed_trials"),
     )
-    spec |= given
+    spec |= counts
     if most is not None:
-        for field in {"parallelTrialCount", "maxFailedTrialCount"} - given.keys():
+        for field in {"parallelTrialCount", "maxFailedTrialCount"} - counts.keys():
             if spec.get(field) is not None:
                 spec[field] = min(spec[field], most)
         if most < 3:
@@ -242,8 +242,8 @@ def _set_search(spec: dict[str, Any], goal: float | None, seed: int | None) -> N
     if goal is not None:
         merge(spec, ("objective",), {"goal": goal})
     if seed is not None:
-        given = mapping(spec.get("algorithm")).get("algorithmSettings") or []
-        others = [setting for setting in given if setting.get("name") != "random_state"]
+        entries = mapping(spec.get("algorithm")).get("algorithmSettings") or []
+        others = [setting for setting in entries if setting.get("name") != "random_state"]
         settings = [*others, {"name": "random_state", "value": str(seed)}]
         merge(spec, ("algorithm",), {"algorithmSettings": settings})
 
@@ -336,7 +336,7 @@ def adapt(
     fixed_names = {name: flags[flag_name(name)] for name in names if flag_name(name) in flags}
     asked, idle = fix(experiment.asked, fixed_names)
     _require_more(experiment, {**dict.fromkeys(idle), **fixed_names})
-    given = {
+    overrides = {
         **{f"--{flag_name(name)}": None for name in idle},
         **{f"--{name}": value for name, value in flags.items()},
         **(FLAGS if builtin else {}),
@@ -352,7 +352,7 @@ def adapt(
         if fixed_names and asked:
             _annotate(manifest, {name: value for name, value in asked.items() if value != ()})
 
-    adapted = customize(experiment.changed(prepare), name=name, flags=given, **changes)
+    adapted = customize(experiment.changed(prepare), name=name, flags=overrides, **changes)
     searched = [
         name for name, reference in adapted.template.parameters if meta_key(reference) is None
     ]

@@ -96,7 +96,7 @@ class Objective(ManifestView):
 
     strategies = Attribute(
         "manifest.metricStrategies",
-        lambda given: {text(each.get("name")): text(each.get("value")) for each in objects(given)},
+        lambda value: {text(each.get("name")): text(each.get("value")) for each in objects(value)},
     )
     """``min``, ``max`` or ``latest`` by metric."""
 
@@ -144,8 +144,8 @@ class Collector:
     """metricsFormat; empty for Katib's default."""
 
     @classmethod
-    def parse(cls, given: Any) -> "Collector":
-        collecting = mapping(given)
+    def parse(cls, value: Any) -> "Collector":
+        collecting = mapping(value)
         source = mapping(collecting.get("source"))
         file = mapping(source.get("fileSystemPath"))
         return cls(
@@ -221,8 +221,8 @@ class TrialTemplate(ManifestView):
 
     parameters = Attribute(
         "manifest.trialParameters",
-        lambda given: tuple(
-            (text(each.get("name")), text(each.get("reference"))) for each in objects(given)
+        lambda value: tuple(
+            (text(each.get("name")), text(each.get("reference"))) for each in objects(value)
         ),
     )
     """Name and reference of the trialParameters."""
@@ -349,7 +349,7 @@ class Experiment(Resource):
         return self.algorithm.instead(self.choice.algorithm) if self.choice else self.algorithm
 
     early_stopping = Attribute(
-        "spec.earlyStopping", lambda given: AlgorithmSpec.parse(given) if given else None
+        "spec.earlyStopping", lambda value: AlgorithmSpec.parse(value) if value else None
     )
 
     collector = Attribute("spec.metricsCollectorSpec", Collector.parse)
@@ -383,7 +383,7 @@ class Experiment(Resource):
         containers = (
             self.template.primary_containers(job) if self.collector.kind in _WRAPPED else []
         )
-        return [given for given in containers if self.template.is_primary(given[0])]
+        return [pair for pair in containers if self.template.is_primary(pair[0])]
 
     def wrapped_roles(self, job: Workload | None = None) -> set[str]:
         """Return the roles of these containers."""
@@ -457,7 +457,7 @@ class Experiment(Resource):
         return reached and self.resume_policy in ("LongRunning", "FromVolume")
 
     started = Attribute(
-        "status.startTime", lambda given: datetime.fromisoformat(given) if text(given) else None
+        "status.startTime", lambda value: datetime.fromisoformat(value) if text(value) else None
     )
     """Start of the first attempt."""
 

@@ -65,10 +65,10 @@ def _taken(experiment: Experiment, line: str) -> list[float | None]:
 def _bad_values_count(experiment: Experiment) -> Iterator[Violation]:
     if None in _taken(experiment, "NAME=nan NAME=tensor(1)"):
         name, goal = experiment.objective.metric, experiment.objective.goal
-        what = f"a line `{name}=nan` is taken as a value"
+        problem = f"a line `{name}=nan` is taken as a value"
         if not experiment.objective.maximize and goal is not None and goal >= 0:
-            what += "; the next number after it then ends the Experiment as goal reached"
-        yield Violation(what)
+            problem += "; the next number after it then ends the Experiment as goal reached"
+        yield Violation(problem)
 
 
 @rule(
@@ -182,8 +182,8 @@ def _distribution_ignored(experiment: Experiment) -> Iterator[Violation]:
     for index, parameter in enumerate(experiment.space):
         if parameter.numeric and parameter.distribution in ignored:
             where = f"spec.parameters[{index}].feasibleSpace.distribution"
-            what = f"{algorithm.name} ignores {parameter.distribution} of {parameter.name}"
-            yield Violation(what, where)
+            problem = f"{algorithm.name} ignores {parameter.distribution} of {parameter.name}"
+            yield Violation(problem, where)
 
 
 @refused(
@@ -323,8 +323,8 @@ def _workers_lack_the_container(experiment: Experiment) -> Iterator[Violation]:
     worker = job.replica("Worker") if job.kind == MPIJOB else None
     if worker and worker.pod.container(name) is None:
         names = [container.name for container in worker.pod.containers]
-        what = f"the Worker's pod has no container {name!r}, only {names}"
-        yield Violation(what, hint=f"call the Worker's container {name}, too")
+        problem = f"the Worker's pod has no container {name!r}, only {names}"
+        yield Violation(problem, hint=f"call the Worker's container {name}, too")
 
 
 @trap
@@ -332,17 +332,17 @@ def _strategies_of_no_metric(experiment: Experiment) -> Iterator[Violation]:
     metrics = experiment.objective.metrics
     for index, name in enumerate(experiment.written_objective.strategies):
         if name not in metrics:
-            what = f"{name} is no metric of this objective: Katib passes the strategy over"
-            yield Violation(what, f"{_STRATEGIES}[{index}].name", suggestion(name, metrics))
+            problem = f"{name} is no metric of this objective: Katib passes the strategy over"
+            yield Violation(problem, f"{_STRATEGIES}[{index}].name", suggestion(name, metrics))
 
 
 @trap
 def _commands(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         if not container.command:
-            what, where = "the wrapped container has no command", f"{container.path}.command"
+            problem, where = "the wrapped container has no command", f"{container.path}.command"
             hint = "without it Katib must read the image's entrypoint from its registry"
-            yield Violation(what, where, hint)
+            yield Violation(problem, where, hint)
 
 
 @trap

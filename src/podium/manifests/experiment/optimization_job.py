@@ -168,17 +168,17 @@ def with_status(experiment: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _condition(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    kind, reason = text(given.get("type")), text(given.get("reason"))
+def _condition(condition: Mapping[str, Any]) -> dict[str, Any] | None:
+    kind, reason = text(condition.get("type")), text(condition.get("reason"))
     kind = _ENDED.get(kind, kind)
     if kind not in ("Created", "Complete", "Failed"):
         return None
     return {
         "type": kind,
-        "status": given.get("status"),
+        "status": condition.get("status"),
         "reason": _REASONS.get(reason, reason.replace("Experiment", KIND)),
-        "message": text(given.get("message")).replace("Experiment", KIND),
-        "lastTransitionTime": given.get("lastTransitionTime"),
+        "message": text(condition.get("message")).replace("Experiment", KIND),
+        "lastTransitionTime": condition.get("lastTransitionTime"),
     }
 
 
@@ -189,10 +189,10 @@ def _problems(spec: Mapping[str, Any]) -> Iterator[Violation]:
         if spec.get(name, 1) is None:
             hint = "write a number behind it, or leave the field out: it is 1 then"
             yield broken(f"spec.{name}", "must not be empty", None, hint)
-    given = objects(spec.get("objectives"))
-    if len(given) != 1 or not given[0].get("metric"):
+    objectives = objects(spec.get("objectives"))
+    if len(objectives) != 1 or not objectives[0].get("metric"):
         yield broken("spec.objectives", "must name one metric", spec.get("objectives"))
-    for objective in given:
+    for objective in objectives:
         direction = objective.get("direction", "Minimize")
         yield from one_of("spec.objectives[0].direction", direction, ("Minimize", "Maximize"))
     algorithms = mapping(spec.get("searchAlgorithm", {"random": {}}))
@@ -206,8 +206,8 @@ def _problems(spec: Mapping[str, Any]) -> Iterator[Violation]:
     yield from _shared_variables([text(parameter.get("name")) for parameter in parameters])
     trials, parallel = spec.get("numTrials", 1), spec.get("parallelTrials", 1)
     if not 1 <= parallel <= trials <= _MOST:
-        what = f"1 <= parallelTrials <= numTrials <= {_MOST}"
-        yield broken("spec", what, f"parallelTrials={parallel}, numTrials={trials}")
+        rule = f"1 <= parallelTrials <= numTrials <= {_MOST}"
+        yield broken("spec", rule, f"parallelTrials={parallel}, numTrials={trials}")
     template = mapping(spec.get("trainJobTemplate"))
     if not template.get("spec"):
         yield broken("spec.trainJobTemplate.spec", "must be given", None, "the spec of a TrainJob")
@@ -235,41 +235,43 @@ def _space_problems(parameter: Mapping[str, Any], path: str, is_grid: bool) -> I
     path = f"{path}.searchSpace"
     if len(space) != 1 or not parameter.get("name"):
         yield broken(path, "must be one of uniform, logUniform, categorical", dict(space))
-    for kind, given in space.items():
+    for kind, distribution in space.items():
         if kind == "categorical":
-            choices = mapping(given).get("choices") or []
+            choices = mapping(distribution).get("choices") or []
             if not 1 <= len(choices) <= _MOST:
                 yield broken(f"{path}.categorical.choices", f"must be 1 to {_MOST}", choices)
             continue
         if is_grid:
             yield broken(path, "must be categorical for grid", kind, "list the values as choices")
-        ends = [text(mapping(given).get(end)) for end in ("min", "max")]
+        ends = [text(mapping(distribution).get(end)) for end in ("min", "max")]
         if not all(map(_DOUBLE.fullmatch, ends)) or float(ends[0]) >= float(ends[1]):
-            yield broken(f"{path}.{kind}", "must have numbers min < max, in quotes", given)
+            yield broken(f"{path}.{kind}", "must have numbers min < max, in quotes", distribution)
         elif kind == "logUniform" and float(ends[0]) <= 0:
             yield broken(f"{path}.logUniform.min", "min > 0", ends[0])
-        yield from one_of(f"{path}.{kind}.type", given.get("type", "Float"), ("Int", "Float"))
+        yield from one_of(
+            f"{path}.{kind}.type", distribution.get("type", "Float"), ("Int", "Float")
+        )
 
 
-def _algorithm(given: Mapping[str, Any]) -> dict[str, Any]:
-    if "grid" in given:
+def _algorithm(algorithm: Mapping[str, Any]) -> dict[str, Any]:
+    if "grid" in algorithm:
         return {"algorithmName": "grid"}
-    seed = mapping(given.get("random")).get("seed")
+    seed = mapping(algorithm.get("random")).get("seed")
     settings = [] if seed is None else [{"name": "random_state", "value": str(seed)}]
     return {"algorithmName": "random", **({"algorithmSettings": settings} if settings else {})}
 
 
-def _parameter(given: Mapping[str, Any]) -> dict[str, Any]:
-    ((kind, space),) = given["searchSpace"].items()
+def _parameter(parameter: Mapping[str, Any]) -> dict[str, Any]:
+    ((kind, space),) = parameter["searchSpace"].items()
     if kind == "categorical":
         return {
-            "name": given["name"],
+            "name": parameter["name"],
             "parameterType": "categorical",
             "feasibleSpace": {"list": list(space["choices"])},
         }
     ends = {"min": space["min"], "max": space["max"]}
     return {
-        "name": given["name"],
+        "name": parameter["name"],
         "parameterType": "int" if space.get("type") == "Int" else "double",
         "feasibleSpace": ends | ({"distribution": "logUniform"} if kind == "logUniform" else {}),
     }
@@ -317,7 +319,7 @@ def as_optimization_job(experiment: Mapping[str, Any]) -> tuple[dict[str, Any], 
         ],
         "searchAlgorithm": {"grid": {}} if is_grid else {"random": seed},
         "parameters": [
-            {"name": given["name"], "searchSpace": _space(given)} for given in spec["parameters"]
+            {"name": each["name"], "searchSpace": _space(each)} for each in spec["parameters"]
         ],
         "numTrials": trials,
         "parallelTrials": min(spec.get("parallelTrialCount") or 1, trials),
@@ -338,8 +340,8 @@ def as_optimization_job(experiment: Mapping[str, Any]) -> tuple[dict[str, Any], 
     return unshared(manifest), notes
 
 
-def _space(given: Mapping[str, Any]) -> dict[str, Any]:
-    space, kind = given["feasibleSpace"], given["parameterType"]
+def _space(parameter: Mapping[str, Any]) -> dict[str, Any]:
+    space, kind = parameter["feasibleSpace"], parameter["parameterType"]
     if kind in ("categorical", "discrete"):
         return {"categorical": {"choices": list(space["list"])}}
     distribution = "logUniform" if space.get("distribution") == "logUniform" else "uniform"
@@ -405,8 +407,8 @@ def _losses(spec: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[Vi
     strategies = {each["name"]: each["value"] for each in objective.get("metricStrategies") or ()}
     strategy = strategies.get(objective["objectiveMetricName"])
     if strategy != "latest":
-        what = f"{strategy} becomes latest: a trial counts with the value that it posts last"
-        yield Violation(what, "spec.objective.metricStrategies")
+        note = f"{strategy} becomes latest: a trial counts with the value that it posts last"
+        yield Violation(note, "spec.objective.metricStrategies")
     hint = "call update_trainjob_status of Kubeflow's SDK; Hugging Face's Trainer posts by itself"
     yield Violation(
         "printed metrics are not read: a trial posts them to Trainer's status server",

@@ -123,12 +123,12 @@ def set_defaults(spec: dict[str, Any]) -> None:
 def _default_strategies(objective: dict[str, Any]) -> None:
     default = {"minimize": "min", "maximize": "max"}.get(objective.get("type") or "", "latest")
     strategies = objective["metricStrategies"] = objective.get("metricStrategies") or []
-    known = {strategy.get("name") for strategy in strategies}
+    named = {strategy.get("name") for strategy in strategies}
     for name in [
         objective.get("objectiveMetricName"),
         *(objective.get("additionalMetricNames") or []),
     ]:
-        if name not in known:
+        if name not in named:
             strategies.append({"name": name, "value": default})
 
 

@@ -81,7 +81,7 @@ def _shell_expands_words(experiment: Experiment) -> Iterator[Violation]:
     "Values are put into the template's JSON and then into a shell's command line as they are.",
 )
 def _shell_breaks_values(experiment: Experiment) -> Iterator[Violation]:
-    lists = {given.name: list(map(str, given.choices)) for given in experiment.written_space}
+    lists = {each.name: list(map(str, each.choices)) for each in experiment.written_space}
     parameters = dict(experiment.template.parameters)
     for _, container in experiment.wrapped_containers():
         variables = _variables(experiment, container)
@@ -122,8 +122,8 @@ def _shell_not_recognized(experiment: Experiment) -> Iterator[Violation]:
         words = container.words
         runs_script = len(words) > 2 and is_shell(words) and re.fullmatch(r"-\w*c", words[1])
         if runs_script and not takes_script(words):
-            what = f"`{words[0]} {words[1]}` is wrapped once more, so its script is cut at the first blank"
-            yield Violation(what, f"{container.path}.command")
+            problem = f"`{words[0]} {words[1]}` is wrapped once more, so its script is cut at the first blank"
+            yield Violation(problem, f"{container.path}.command")
 
 
 @rule(

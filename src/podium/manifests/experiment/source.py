@@ -143,13 +143,13 @@ def load(name_or_text: str, network: str = "", config_maps: Sequence[Path] = ())
     Raises:
         InvalidInput: No such file or name, not YAML, or not exactly one object beside ConfigMaps.
     """
-    given = [item for file in config_maps for item in _config_maps(file)]
+    manifests = [item for file in config_maps for item in _config_maps(file)]
     if "\n" in name_or_text or "{" in name_or_text:
-        return parse(name_or_text, "the given text", given)
+        return parse(name_or_text, "the given text", manifests)
     path = Path(name_or_text)
     if os.path.isfile(path):  # also of a text that is too long for a path
         try:
-            return parse(read_text(path), name_or_text, given)
+            return parse(read_text(path), name_or_text, manifests)
         except OSError as error:
             raise InvalidInput(f"{name_or_text} cannot be read: {error}") from None
     entry = resources.files("podium.experiments") / f"{name_or_text}.yaml"

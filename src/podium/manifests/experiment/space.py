@@ -97,7 +97,7 @@ class _WrittenParameter(ManifestView):
 
 def written_space(parameters: Any) -> tuple[_WrittenParameter, ...]:
     entries = numbered("spec.parameters", parameters)
-    return tuple(_WrittenParameter(manifest=given, path=path) for path, given in entries)
+    return tuple(_WrittenParameter(manifest=entry, path=path) for path, entry in entries)
 
 
 def read_space(parameters: Any) -> tuple[Parameter, ...]:
@@ -112,8 +112,8 @@ class AlgorithmSpec(ManifestView):
     name = Attribute("manifest.algorithmName", text)
     given = Attribute(
         "manifest.algorithmSettings",
-        lambda given: tuple(
-            (text(each.get("name")), text(each.get("value"))) for each in objects(given)
+        lambda value: tuple(
+            (text(each.get("name")), text(each.get("value"))) for each in objects(value)
         ),
     )
     """Names and values of its settings, as they are written."""
@@ -125,14 +125,18 @@ class AlgorithmSpec(ManifestView):
     def settings(self) -> dict[str, Any]:
         """Known settings of the algorithm, as numbers and words, without those that break a
         rule."""
-        known = self.facts.settings
-        read = {name: known[name].read(value) for name, value in self.given if name in known}
+        supported = self.facts.settings
+        read = {
+            name: supported[name].read(value) for name, value in self.given if name in supported
+        }
         return present(**read)
 
     def instead(self, name: str) -> "AlgorithmSpec":
         """Return another algorithm with the settings that it supports."""
-        known = find(name).settings
+        supported = find(name).settings
         kept = [
-            {"name": setting, "value": value} for setting, value in self.given if setting in known
+            {"name": setting, "value": value}
+            for setting, value in self.given
+            if setting in supported
         ]
         return AlgorithmSpec(manifest={"algorithmName": name, "algorithmSettings": kept})

@@ -150,8 +150,8 @@ def summarize(status: Status, trials: Iterable[TrialSummary]) -> None:
         status.pop(names, None)
         status.pop(count, None)
     status["trials"] = 0
-    known = list(trials)
-    for trial in known:
+    summaries = list(trials)
+    for trial in summaries:
         names, count = TRIAL_LISTS[trial.phase]
         status.setdefault(names, []).append(trial.name)
         if not trial.repeats:
@@ -159,7 +159,7 @@ def summarize(status: Status, trials: Iterable[TrialSummary]) -> None:
             status[count] = status.get(count, 0) + 1
     if status["trials"] == 0:
         del status["trials"]
-    measured = [trial for trial in known if trial.value is not None and trial.value.feasible]
+    measured = [trial for trial in summaries if trial.value is not None and trial.value.feasible]
     best = min(measured, key=lambda trial: trial.rank, default=None)
     status["currentOptimalTrial"] = {"observation": {}} if best is None else dict(best.optimal)
 

@@ -46,24 +46,24 @@ not_run, other_sweep = (
 )
 
 
-def _unsupported(where: str, runs: str, given: str, hint: str | None = None) -> Violation:
+def _unsupported(where: str, runs: str, requested: str, hint: str | None = None) -> Violation:
     """Return the violation for a feature that podium does not run although a cluster may.
 
     Args:
         runs: A sentence about podium's own behavior: ``podium collects from StdOut, …``.
-        given: Text after ", not" in the sentence.
+        requested: Text after ", not" in the sentence.
     """
     instead = f"podium cannot tell whether a cluster runs it; to run it here, change {where}"
-    return Violation(f"{runs}, not {given}", where, hint or instead)
+    return Violation(f"{runs}, not {requested}", where, hint or instead)
 
 
 @other_sweep
 def _architectures(experiment: Experiment) -> Iterator[Violation]:
     if experiment.spec.get("nasConfig") is not None:
         runs = "podium runs Experiments that search over spec.parameters"
-        given = "one that searches for a neural network's architecture (nasConfig)"
+        requested = "one that searches for a neural network's architecture (nasConfig)"
         hint = "this kind of Experiment needs Katib and its service enas or darts; no parameter is missing"
-        yield _unsupported("spec.nasConfig", runs, given, hint)
+        yield _unsupported("spec.nasConfig", runs, requested, hint)
 
 
 @other_sweep
@@ -72,9 +72,9 @@ def _template_in_cluster(experiment: Experiment) -> Iterator[Violation]:
     if template.get("trialSpec") is None:
         config_map = mapping(template.get("configMap"))
         runs = "podium reads the trial's job from the Experiment's own file or a ConfigMap that it is given"
-        given = f"from ConfigMap {text(config_map.get('configMapName'))} in a cluster"
+        requested = f"from ConfigMap {text(config_map.get('configMapName'))} in a cluster"
         hint = "kubectl get configmap NAME -o yaml > templates.yaml, and --template templates.yaml"
-        yield _unsupported("spec.trialTemplate.configMap", runs, given, hint)
+        yield _unsupported("spec.trialTemplate.configMap", runs, requested, hint)
 
 
 @stuck
@@ -104,8 +104,8 @@ def _lists(experiment: Experiment) -> Iterator[Violation]:
 
 @stuck
 def _strategies(experiment: Experiment) -> Iterator[Violation]:
-    given = mapping(experiment.spec.get("objective")).get("metricStrategies")
-    for path, strategy in numbered("spec.objective.metricStrategies", given):
+    strategies = mapping(experiment.spec.get("objective")).get("metricStrategies")
+    for path, strategy in numbered("spec.objective.metricStrategies", strategies):
         yield from one_of(f"{path}.value", strategy.get("value"), ("min", "max", "latest"))
 
 
@@ -124,14 +124,14 @@ def _each_setting(
 
 @stuck
 def _settings(experiment: Experiment) -> Iterator[Violation]:
-    for algorithm, where, given, value, setting in _each_setting(experiment):
-        known = algorithm.settings
+    for algorithm, where, name, value, setting in _each_setting(experiment):
+        settings = algorithm.settings
         if setting is None and not algorithm.drops_unknown_settings:
-            must = f"must be a setting of {algorithm.name}: {', '.join(known)}"
-            yield broken(f"{where}.name", must, given, suggestion(given, known))
+            must = f"must be a setting of {algorithm.name}: {', '.join(settings)}"
+            yield broken(f"{where}.name", must, name, suggestion(name, settings))
         elif setting and value not in setting.katib and setting.read(value) is None:
             hint = f"give {setting.kind}, in quotes"
-            yield broken(f"{where}.value", f"must be {setting.kind} for {given}", value, hint)
+            yield broken(f"{where}.value", f"must be {setting.kind} for {name}", value, hint)
 
 
 @not_run
@@ -139,14 +139,14 @@ def _algorithms(experiment: Experiment) -> Iterator[Violation]:
     if experiment.algorithm.name not in ALGORITHMS:
         runs = f"podium searches with {', '.join(ALGORITHMS)}"
         yield _unsupported("spec.algorithm.algorithmName", runs, experiment.algorithm.name)
-    for algorithm, where, given, value, setting in _each_setting(experiment):
+    for algorithm, where, name, value, setting in _each_setting(experiment):
         runs = f"podium runs {algorithm.name} with"
         if setting is None and algorithm.drops_unknown_settings:
-            known = f"{runs} settings {', '.join(algorithm.settings)}"
-            yield _unsupported(f"{where}.name", known, given)
+            supported = f"{runs} settings {', '.join(algorithm.settings)}"
+            yield _unsupported(f"{where}.name", supported, name)
         elif setting and value in setting.katib:
-            known = f"{runs} {given} {setting.kind.removeprefix('one of ')}"
-            yield _unsupported(f"{where}.value", known, value)
+            supported = f"{runs} {name} {setting.kind.removeprefix('one of ')}"
+            yield _unsupported(f"{where}.value", supported, value)
 
 
 @not_run
@@ -154,8 +154,8 @@ def _other_jobs(experiment: Experiment) -> Iterator[Violation]:
     template, job = experiment.template, experiment.template.workload
     if not template.is_supported:
         kinds = or_list([f"{kind} ({version})" for kind, version in JOB_KINDS.items()])
-        runs, given = f"podium runs trials of kind {kinds}", f"{job.kind} ({job.api_version})"
-        yield _unsupported("spec.trialTemplate.trialSpec.kind", runs, given)
+        runs, requested = f"podium runs trials of kind {kinds}", f"{job.kind} ({job.api_version})"
+        yield _unsupported("spec.trialTemplate.trialSpec.kind", runs, requested)
         return
     for field in ("successCondition", "failureCondition"):
         condition = text(template.manifest.get(field))
@@ -185,11 +185,14 @@ def _pods(experiment: Experiment) -> Iterator[Violation]:
         if job.kind == MPIJOB and replica.role == "Worker":
             continue  # mpirun starts it from the launcher's container, whatever its own is called
         if replica.pod.container(wanted) is None:
-            names, role = [given.name for given in replica.pod.containers], replica.role or "trial"
-            what = f"the {role}'s pod has no container {wanted!r}, only {names}"
+            names, role = (
+                [container.name for container in replica.pod.containers],
+                replica.role or "trial",
+            )
+            problem = f"the {role}'s pod has no container {wanted!r}, only {names}"
             hint = f"call the container that trains {wanted}"
             hint += "" if required else ", or change primaryContainerName"
-            yield Violation(what, path, hint)
+            yield Violation(problem, path, hint)
     if job.has_roles and "." in experiment.name:
         yield broken("metadata.name", "must have no dot", experiment.name, "pods need DNS labels")
 
@@ -232,14 +235,14 @@ def _asked(experiment: Experiment) -> Iterator[Violation]:
 def _values(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template
     names = {reference: name for name, reference in template.parameters}
-    for given in experiment.written_space if template.is_supported else ():
-        parameter = given.read()
+    for written in experiment.written_space if template.is_supported else ():
+        parameter = written.read()
         for value in parameter.samples() if parameter else ():
             try:
-                fill(template.workload.manifest, {names.get(given.name, ""): value})
+                fill(template.workload.manifest, {names.get(written.name, ""): value})
             except InvalidInput as error:
                 must = "must leave the trial template readable"
-                yield broken(f"{given.path}.feasibleSpace.list", must, value, error.hint)
+                yield broken(f"{written.path}.feasibleSpace.list", must, value, error.hint)
 
 
 @not_run
@@ -293,8 +296,8 @@ def _required_settings(experiment: Experiment) -> Iterator[Violation]:
     algorithm, settings = experiment.algorithm.facts, experiment.algorithm.settings
     path = "spec.algorithm.algorithmSettings"
     if missing := [name for name in algorithm.required if name not in settings]:
-        what = f"{algorithm.name} needs the settings {', '.join(missing)}"
-        yield Violation(what, path, algorithm.example)
+        problem = f"{algorithm.name} needs the settings {', '.join(missing)}"
+        yield Violation(problem, path, algorithm.example)
     if algorithm.keeps_files and experiment.resume_policy != "FromVolume":
         must = f"must be FromVolume for {algorithm.name}, which keeps its trials' files on a volume"
         yield broken("spec.resumePolicy", must, experiment.resume_policy, "set it to FromVolume")
@@ -304,8 +307,8 @@ def _required_settings(experiment: Experiment) -> Iterator[Violation]:
     if algorithm.has_resource and (resource := settings["resource_name"]) not in names:
         must = "must name a parameter as resource_name"
         yield broken(path, must, resource, suggestion(resource, names))
-    least, given = algorithm.at_once(settings) if algorithm.at_once else (1, "")
+    least, reason = algorithm.at_once(settings) if algorithm.at_once else (1, "")
     parallel = experiment.limits.parallel
     if parallel < least:
-        rule = f"parallelTrialCount >= {least} for {given}"
+        rule = f"parallelTrialCount >= {least} for {reason}"
         yield broken("spec.parallelTrialCount", rule, parallel, f"set it to {least}")

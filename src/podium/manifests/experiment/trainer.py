@@ -68,9 +68,9 @@ def connect_trainer(
     set_env(container, [{"name": name, "value": value} for name, value in _VARIABLES.items()])
     if any(mark in written for mark in _MARKS) or is_shell(words) or uses_builtin_trainer(words):
         return
-    given = read_flags(words)
+    flags = read_flags(words)
     own = {
-        flag for flag in FLAGS if set(PLACEHOLDER.findall(str(given.get(flag[2:])))) & set(searched)
+        flag for flag in FLAGS if set(PLACEHOLDER.findall(str(flags.get(flag[2:])))) & set(searched)
     }
     set_flags(
         container, {flag: value for flag, value in FLAGS.items() if flag not in own}, quoted=quoted
@@ -85,12 +85,14 @@ def set_places(container: dict[str, Any], flags: Mapping[str, str | None]) -> di
     """
     names = {entry.get("name") for entry in items(container.get("env"))}
     variables = {flag: f"PODIUM_{flag[2:].upper()}" for flag in FLAGS}
-    given = {
+    placed = {
         flag: flags[flag] for flag, name in variables.items() if flags.get(flag) and name in names
     }
-    set_env(container, [{"name": variables[flag], "value": value} for flag, value in given.items()])
+    set_env(
+        container, [{"name": variables[flag], "value": value} for flag, value in placed.items()]
+    )
     has = read_flags(words_of(container))
-    return {flag: value for flag, value in flags.items() if flag not in given or flag[2:] in has}
+    return {flag: value for flag, value in flags.items() if flag not in placed or flag[2:] in has}
 
 
 def set_seed(container: dict[str, Any], seed: str, *, quoted: bool) -> None:

@@ -36,8 +36,8 @@ class Trial(Resource):
 
     assignments = Attribute(
         "spec.parameterAssignments",
-        lambda given: {
-            text(each.get("name")): str(each.get("value", "")) for each in objects(given)
+        lambda value: {
+            text(each.get("name")): str(each.get("value", "")) for each in objects(value)
         },
     )
 
@@ -195,8 +195,8 @@ def leaderboard(trials: Iterable[Trial]) -> list[Trial]:
     constraint come after the others, and those without a number last, in the order given. Trials
     that were confirmed come first, with the mean of their fresh runs, and the fresh runs at the end.
     """
-    given = list(trials)
-    on, means = fronts_of(given), confirmed(given)
+    all_trials = list(trials)
+    on, means = fronts_of(all_trials), confirmed(all_trials)
     candidates = [name for name, trial in means.items() if trial.is_candidate]
     places = {name: place for place, name in enumerate(candidates)}
 
@@ -204,7 +204,7 @@ def leaderboard(trials: Iterable[Trial]) -> list[Trial]:
         found = places.get(trial.name, math.inf)
         return bool(trial.repeats), found, on.get(trial.name, math.inf), trial.rank
 
-    return sorted((means.get(trial.name, trial) for trial in given), key=place)
+    return sorted((means.get(trial.name, trial) for trial in all_trials), key=place)
 
 
 def fronts_of(trials: Iterable[Trial]) -> dict[str, int]:
@@ -247,9 +247,9 @@ def best_trial(trials: Iterable[Trial]) -> Trial | None:
     Katib's own currentOptimalTrial may name any of equals, and a trial whose objective was no
     number; this never does.
     """
-    given = list(trials)
-    candidates = (trial for trial in given if trial.is_candidate)
-    return best_mean(given) or min(candidates, key=lambda trial: trial.rank, default=None)
+    all_trials = list(trials)
+    candidates = (trial for trial in all_trials if trial.is_candidate)
+    return best_mean(all_trials) or min(candidates, key=lambda trial: trial.rank, default=None)
 
 
 def news(trial: Trial, before: str) -> list[str]:

@@ -78,20 +78,20 @@ def _other_containers_hold_the_trial(experiment: Experiment) -> Iterator[Violati
 
 
 def sample_trial(
-    experiment: Experiment, name: str, given: Mapping[str, str] | None = None
+    experiment: Experiment, name: str, overrides: Mapping[str, str] | None = None
 ) -> Workload | None:
     """Return a trial's job with the first value of each parameter; None if other rules say why
     there is none.
 
     Args:
-        given: Other values; what does not count beside them has its fixed one.
+        overrides: Other values; what does not count beside them has its fixed one.
     """
     values = {
         each.name: text(next(iter(each.choices), each.feasible.get("min")))
         for each in experiment.written_space
     }
-    if given and {parameter.name for parameter in experiment.space} == set(values):
-        values = settled(experiment.space, {**values, **given})
+    if overrides and {parameter.name for parameter in experiment.space} == set(values):
+        values = settled(experiment.space, {**values, **overrides})
     try:
         return experiment.render(name, values)
     except InvalidInput:
@@ -113,12 +113,12 @@ def _trainer_refuses(experiment: Experiment) -> Iterator[Violation]:
         for value in each.samples()
     )
     # Where a parameter does not count, its flag is there all the same.
-    refused = (_refused(experiment, given) for given in ({}, *branches))
+    refused = (_refused(experiment, branch) for branch in ({}, *branches))
     yield from islice(filter(None, refused), 1)
 
 
-def _refused(experiment: Experiment, given: Mapping[str, str]) -> Violation | None:
-    if (job := sample_trial(experiment, "trial", given)) is None:
+def _refused(experiment: Experiment, values: Mapping[str, str]) -> Violation | None:
+    if (job := sample_trial(experiment, "trial", values)) is None:
         return None
     wrapped = [container.path for _, container in experiment.wrapped_containers()]
     templates = experiment.template.workload.containers()
@@ -135,10 +135,10 @@ def _refused(experiment: Experiment, given: Mapping[str, str]) -> Violation | No
         except ValueError:
             continue  # the rules about shells say why
         except InvalidInput as error:
-            where = "".join(f", in trials with {name}={value}" for name, value in given.items())
-            what = f"podium's trainer refuses its flags{where}: {error.message}"
+            where = "".join(f", in trials with {name}={value}" for name, value in values.items())
+            problem = f"podium's trainer refuses its flags{where}: {error.message}"
             hint = error.hint or "see python -m podium.trainer --help"
-            return Violation(what, f"{written.path}.args", hint)
+            return Violation(problem, f"{written.path}.args", hint)
     return None
 
 
@@ -188,11 +188,15 @@ def _trials_share_a_path(experiment: Experiment) -> Iterator[Violation]:
                 continue
             hint = "add a trialParameter with reference ${trialSpec.Name} and put it into the path"
             if "://" in value or _is_shared(value, replica, container):
-                what = f"`{flag}` is {value} for every trial: the last one overwrites the best one"
-                yield Violation(what, container.path, hint, level="warn")
+                problem = (
+                    f"`{flag}` is {value} for every trial: the last one overwrites the best one"
+                )
+                yield Violation(problem, container.path, hint, level="warn")
             elif "/" in value and not experiment.template.retain:
-                what = f"what `{flag}` writes to {value} is gone with the trial's pod"
-                yield Violation(what, container.path, f"write to a store such as s3://, and {hint}")
+                problem = f"what `{flag}` writes to {value} is gone with the trial's pod"
+                yield Violation(
+                    problem, container.path, f"write to a store such as s3://, and {hint}"
+                )
 
 
 def _is_shared(path: str, replica: Replica, container: Container) -> bool:

@@ -66,9 +66,9 @@ def _kind(experiment: Experiment) -> Iterator[Violation]:
 
 @refused
 def _name(experiment: Experiment) -> Iterator[Violation]:
-    given = experiment.expected_name
-    if not is_experiment_name(given):
-        yield broken("metadata.name", EXPERIMENT_NAME, given, "choose such a name")
+    name = experiment.expected_name
+    if not is_experiment_name(name):
+        yield broken("metadata.name", EXPERIMENT_NAME, name, "choose such a name")
 
 
 @refused
@@ -89,13 +89,18 @@ def _counts(experiment: Experiment) -> Iterator[Violation]:
 
 @refused
 def _objective(experiment: Experiment) -> Iterator[Violation]:
-    path, given = "spec.objective", experiment.spec.get("objective")
-    if given is None:
+    path, objective = "spec.objective", experiment.spec.get("objective")
+    if objective is None:
         yield broken(path, "must be given", None, OBJECTIVE)
         return
-    metric, more = given.get("objectiveMetricName"), items(given.get("additionalMetricNames"))
-    if given.get("type") not in ("minimize", "maximize"):
-        yield broken(f"{path}.type", "must be minimize or maximize", given.get("type"), OBJECTIVE)
+    metric, more = (
+        objective.get("objectiveMetricName"),
+        items(objective.get("additionalMetricNames")),
+    )
+    if objective.get("type") not in ("minimize", "maximize"):
+        yield broken(
+            f"{path}.type", "must be minimize or maximize", objective.get("type"), OBJECTIVE
+        )
     if not metric:
         yield broken(f"{path}.objectiveMetricName", "must be given", metric, OBJECTIVE)
     if metric in more:
@@ -107,34 +112,36 @@ def _objective(experiment: Experiment) -> Iterator[Violation]:
 def _algorithm(experiment: Experiment) -> Iterator[Violation]:
     name = experiment.algorithm.name
     if name not in ALGORITHMS:
-        own = [known.name for known in ALGORITHMS.values() if not known.in_katib]
-        names = [known for known in ALGORITHMS if known not in own]
+        own = [each.name for each in ALGORITHMS.values() if not each.in_katib]
+        names = [each for each in ALGORITHMS if each not in own]
         yield from one_of(
             "spec.algorithm.algorithmName", name, [*names, *ARCHITECTURE_SEARCHES, *own]
         )
     stopping, rule = experiment.spec.get("earlyStopping"), MEDIAN_STOP.name
-    if stopping is not None and (given := stopping.get("algorithmName")) != rule:
+    if stopping is not None and (chosen := stopping.get("algorithmName")) != rule:
         hint = f"write {rule}, or remove earlyStopping"
-        yield broken("spec.earlyStopping.algorithmName", f"must be {rule}", given, hint)
+        yield broken("spec.earlyStopping.algorithmName", f"must be {rule}", chosen, hint)
     policies = ("Never", "LongRunning", "FromVolume")
     yield from one_of("spec.resumePolicy", experiment.resume_policy, policies)
 
 
 @refused
 def _template(experiment: Experiment) -> Iterator[Violation]:
-    path, given = "spec.trialTemplate", experiment.template.manifest
+    path, template = "spec.trialTemplate", experiment.template.manifest
     for field in ("primaryContainerName", "trialParameters"):
-        if not given.get(field):
-            yield broken(f"{path}.{field}", "must be given", given.get(field), TEMPLATE)
-    job = given.get("trialSpec")
-    if (job is None) == (given.get("configMap") is None):
-        yield broken(path, "must hold either a trialSpec or a configMap", sorted(given), TEMPLATE)
+        if not template.get(field):
+            yield broken(f"{path}.{field}", "must be given", template.get(field), TEMPLATE)
+    job = template.get("trialSpec")
+    if (job is None) == (template.get("configMap") is None):
+        yield broken(
+            path, "must hold either a trialSpec or a configMap", sorted(template), TEMPLATE
+        )
     if job is None:
         return
     for field in ("kind", "apiVersion"):
         if not job.get(field):
             yield broken(f"{path}.trialSpec.{field}", "must be given", job.get(field), TEMPLATE)
-    if not (given.get("successCondition") and given.get("failureCondition")):
+    if not (template.get("successCondition") and template.get("failureCondition")):
         hint = "a kind that Katib does not know needs both"
         yield broken(path, "must have successCondition and failureCondition", job.get("kind"), hint)
     metadata = mapping(job.get("metadata"))
@@ -146,10 +153,10 @@ def _template(experiment: Experiment) -> Iterator[Violation]:
 
 @refused
 def _trial_parameters(experiment: Experiment) -> Iterator[Violation]:
-    path, given = "spec.trialTemplate.trialParameters", experiment.template.parameters
+    path, parameters = "spec.trialTemplate.trialParameters", experiment.template.parameters
     searched = [parameter.name for parameter in experiment.written_space]
-    for index, (name, reference) in enumerate(given):
-        where, before = f"{path}[{index}]", given[:index]
+    for index, (name, reference) in enumerate(parameters):
+        where, before = f"{path}[{index}]", parameters[:index]
         if not (name and reference) or set(name) & set("{}"):
             must = "must have a name without braces and a reference"
             yield broken(where, must, (name, reference), TEMPLATE)
@@ -186,10 +193,10 @@ def _placeholders(experiment: Experiment) -> Iterator[Violation]:
 
 @refused
 def _parameters(experiment: Experiment) -> Iterator[Violation]:
-    given, nas = experiment.spec.get("parameters"), experiment.spec.get("nasConfig")
-    if bool(given) == (nas is not None):
+    parameters, nas = experiment.spec.get("parameters"), experiment.spec.get("nasConfig")
+    if bool(parameters) == (nas is not None):
         must = "must be given, or a nasConfig instead"
-        yield broken("spec.parameters", must, (given, nas), SPACE)
+        yield broken("spec.parameters", must, (parameters, nas), SPACE)
     for parameter in experiment.written_space:
         path, kind, space = parameter.path, parameter.kind, parameter.feasible
         where = f"{path}.feasibleSpace"
@@ -209,11 +216,11 @@ def _parameters(experiment: Experiment) -> Iterator[Violation]:
 
 @refused
 def _collector(experiment: Experiment) -> Iterator[Violation]:
-    path, known = "spec.metricsCollectorSpec", _COLLECTORS
+    path, kinds = "spec.metricsCollectorSpec", _COLLECTORS
     collecting = mapping(experiment.spec.get("metricsCollectorSpec"))
-    given, source = mapping(collecting.get("collector")), mapping(collecting.get("source"))
-    kind, file = text(given.get("kind")), mapping(source.get("fileSystemPath"))
-    yield from one_of(f"{path}.collector.kind", kind, known)
+    collector, source = mapping(collecting.get("collector")), mapping(collecting.get("source"))
+    kind, file = text(collector.get("kind")), mapping(source.get("fileSystemPath"))
+    yield from one_of(f"{path}.collector.kind", kind, kinds)
     if kind in ("File", "TensorFlowEvent"):
         wanted = "File" if kind == "File" else "Directory"
         if file.get("kind") != wanted or not text(file.get("path")).startswith("/"):
@@ -230,7 +237,7 @@ def _collector(experiment: Experiment) -> Iterator[Violation]:
         yield broken(f"{path}.source.filter", must, lines, "remove the filter")
     if kind == "TensorFlowEvent" and form:
         yield broken(where, "must be left out", form, "remove the format")
-    if kind == "Custom" and given.get("customCollector") is None:
+    if kind == "Custom" and collector.get("customCollector") is None:
         hint = "give the container that collects"
         yield broken(f"{path}.collector.customCollector", "must be given", None, hint)
     if kind not in ("StdOut", "Push"):  # there the webhook looks no further: see stuck_rules.py

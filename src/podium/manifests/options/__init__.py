@@ -65,18 +65,18 @@ def settings() -> dict[str, Setting]:
     return {setting.name: setting for option in OPTIONS for setting in option.settings}
 
 
-def read_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+def read_settings(raw_values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of some settings as their options take them, without None and empty lists.
 
     Raises:
         InvalidInput: There is no such setting, or a value is of another kind.
     """
-    known, values = settings(), {}
-    for name, value in given.items():
-        if name not in known:
-            raise InvalidInput(f"a sweep has no setting {name!r}", suggestion(name, known))
-        if value is not None and (value or not known[name].is_list):
-            values[name] = known[name].read(value)
+    supported, values = settings(), {}
+    for name, value in raw_values.items():
+        if name not in supported:
+            raise InvalidInput(f"a sweep has no setting {name!r}", suggestion(name, supported))
+        if value is not None and (value or not supported[name].is_list):
+            values[name] = supported[name].read(value)
     return values
 
 
@@ -133,23 +133,23 @@ def of_trials(values: Values) -> Values:
     return {name: value for name, value in values.items() if name in names}
 
 
-def prepare(spec: dict[str, Any], before: Values, given: Values) -> Values:
+def prepare(spec: dict[str, Any], before: Values, changes: Values) -> Values:
     """Change Katib's fields for the given settings, and return all settings of the sweep.
 
     Args:
         spec: Spec of the manifest as written, altered in place.
         before: Settings so far.
-        given: Read by read_settings.
+        changes: Read by read_settings.
     """
     kept = dict(before)
     for option in OPTIONS:
         names = {setting.name for setting in option.settings}
-        if names.isdisjoint(given):
+        if names.isdisjoint(changes):
             continue
         results = {setting.name for setting in option.settings if setting.is_result}
         own = {
             **{name: value for name, value in kept.items() if name in names - results},
-            **{name: value for name, value in given.items() if name in names},
+            **{name: value for name, value in changes.items() if name in names},
         }
         others = {name: value for name, value in kept.items() if name not in names}
         kept = {**others, **option.prepare(spec, own)}

@@ -53,13 +53,13 @@ class ChosenAlgorithm(SweepOption):
         if name is None or "algorithm_reason" in values:
             return values
         written = spec.get("algorithm") or {}
-        known = find(NEAREST if name == AUTO else name)
+        algorithm = find(NEAREST if name == AUTO else name)
         settings = [
             entry
             for entry in written.get("algorithmSettings") or []
-            if entry.get("name") in known.settings
+            if entry.get("name") in algorithm.settings
         ]
-        spec["algorithm"] = {"algorithmName": known.name, "algorithmSettings": settings}
+        spec["algorithm"] = {"algorithmName": algorithm.name, "algorithmSettings": settings}
         return {"algorithm": AUTO} if name == AUTO else {}
 
     def choice(self, experiment: "Experiment", *, modeled: bool = False) -> Choice:

@@ -25,8 +25,8 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])\s*", re.ASCII)
 
 
-def _duration(given: Any) -> str:
-    return f"{exact(given)}s" if isinstance(given, int | float) else str(given)
+def _duration(value: Any) -> str:
+    return f"{exact(value)}s" if isinstance(value, int | float) else str(value)
 
 
 @dataclass(frozen=True, kw_only=True)

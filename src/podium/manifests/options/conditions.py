@@ -33,11 +33,13 @@ def _read(text: str) -> _Premises:
     for part in filter(None, map(str.strip, text.split(";"))):
         name, _, asked = part.partition(" if ")
         matches = [_PREMISE.fullmatch(premise) for premise in asked.split(" and ")]
-        given = [(match[1], match[2], match[3]) for match in matches if match]
-        if len(given) < len(matches):
-            what = f"a condition is a parameter, if, and values of other parameters, not {part!r}"
+        parsed = [(match[1], match[2], match[3]) for match in matches if match]
+        if len(parsed) < len(matches):
+            problem = (
+                f"a condition is a parameter, if, and values of other parameters, not {part!r}"
+            )
             raise InvalidInput(
-                what, "momentum if optimizer=sgd,rmsprop; the operators are =, <=, >=, < and >"
+                problem, "momentum if optimizer=sgd,rmsprop; the operators are =, <=, >=, < and >"
             )
         premises = [
             Premise(
@@ -45,7 +47,7 @@ def _read(text: str) -> _Premises:
                 sign=sign,
                 values=tuple(map(str.strip, value.split(","))) if sign == "=" else (value,),
             )
-            for other, sign, value in given
+            for other, sign, value in parsed
         ]
         conditions[name.strip()] = (*conditions.get(name.strip(), ()), *premises)
     return conditions
@@ -157,24 +159,25 @@ class Conditions(SweepOption):
     def check(self, experiment: "Experiment") -> None:
         """Refuse parameters that are not searched, cycles, and an algorithm that does not support
         conditions."""
-        known = {parameter.name: parameter for parameter in experiment.space}
+        parameters = {parameter.name: parameter for parameter in experiment.space}
         for name, premises in self.premises.items():
             for each in (name, *(premise.name for premise in premises)):
-                if each not in known:
+                if each not in parameters:
                     raise InvalidInput(
-                        f"a condition names {each}, which is not searched", suggestion(each, known)
+                        f"a condition names {each}, which is not searched",
+                        suggestion(each, parameters),
                     )
             for premise in premises:
-                _check_values(premise, known[premise.name])
-            if name in (premise.name for premise in known[name].when):
+                _check_values(premise, parameters[premise.name])
+            if name in (premise.name for premise in parameters[name].when):
                 asked = " and ".join(map(str, premises))
                 raise InvalidInput(
                     f"whether {name} counts depends on itself: {name} if {asked}",
                     f"leave one of the conditions between {name} and {premises[0].name} out",
                 )
-            for other in known.values():
+            for other in parameters.values():
                 _check_together(
-                    other, [each for each in known[name].when if each.name == other.name]
+                    other, [each for each in parameters[name].when if each.name == other.name]
                 )
         asked_about = {premise.name for parameter in experiment.space for premise in parameter.when}
         _check_algorithm(experiment, {*self.premises, *asked_about})
@@ -214,9 +217,11 @@ def _check_together(parameter: Parameter, premises: Sequence[Premise]) -> None:
 def _check_algorithm(experiment: "Experiment", concerned: set[str]) -> None:
     algorithm = experiment.search
     if algorithm.name in ALGORITHMS and not algorithm.facts.takes_conditions:
-        able = ", ".join(known.name for known in ALGORITHMS.values() if known.takes_conditions)
-        what = f"{algorithm.name} searches all parameters in each trial, but there are conditions"
-        raise InvalidInput(what, f"set the algorithm to one of {able}")
+        able = ", ".join(each.name for each in ALGORITHMS.values() if each.takes_conditions)
+        problem = (
+            f"{algorithm.name} searches all parameters in each trial, but there are conditions"
+        )
+        raise InvalidInput(problem, f"set the algorithm to one of {able}")
     if (resource := algorithm.settings.get("resource_name")) in concerned:
-        what = f"{resource} says how long a trial of {algorithm.name} runs, so that no condition can be about it"
-        raise InvalidInput(what, f"leave the condition about {resource} out")
+        problem = f"{resource} says how long a trial of {algorithm.name} runs, so that no condition can be about it"
+        raise InvalidInput(problem, f"leave the condition about {resource} out")

@@ -178,11 +178,13 @@ def confirmed(trials: "Sequence[Trial]") -> "dict[str, Trial]":
     if not whole:
         return {}
     center, share = fmean(map(fmean, values.values())), _share(list(values.values()))
-    known = {trial.name: trial for trial in trials if trial.name in whole}
+    originals = {trial.name: trial for trial in trials if trial.name in whole}
     sign = -1 if next(iter(whole.values()))[0].objective.maximize else 1
-    ranked = sorted(known, key=lambda name: (sign * fmean(values[name]), known[name].rank))
+    ranked = sorted(originals, key=lambda name: (sign * fmean(values[name]), originals[name].rank))
     return {
-        name: _with_mean(known[name], whole[name], center + share * (fmean(values[name]) - center))
+        name: _with_mean(
+            originals[name], whole[name], center + share * (fmean(values[name]) - center)
+        )
         for name in ranked
     }
 

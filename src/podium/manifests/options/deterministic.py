@@ -57,15 +57,15 @@ class Deterministic(SweepOption):
             "spec.earlyStopping": experiment.early_stopping is not None,
             "a budget": any(name in experiment.asked for name in ("max_time", "max_cost")),
         }
-        for what, is_there in reasons.items():
+        for reason, is_there in reasons.items():
             if is_there:
-                problem = f"{what} depends on which trial ends first: no two runs are the same"
-                raise InvalidInput(problem, f"leave {what} or deterministic out")
+                problem = f"{reason} depends on which trial ends first: no two runs are the same"
+                raise InvalidInput(problem, f"leave {reason} or deterministic out")
 
     def search(self, experiment: "Experiment") -> Values:
-        return {"behind": self.trials}
+        return {"lag": self.trials}
 
     def check_trial_by_hand(self, experiment: "Experiment") -> None:
         """Refuse it: the trials follow from the seed alone."""
-        what = f"{experiment.name} gives the same trials each time; one by hand would change those after it"
-        raise InvalidInput(what, "start a sweep without deterministic")
+        problem = f"{experiment.name} gives the same trials each time; one by hand would change those after it"
+        raise InvalidInput(problem, "start a sweep without deterministic")

@@ -60,24 +60,24 @@ class First(SweepOption):
 
     def check(self, experiment: "Experiment") -> None:
         """Refuse a point that is none of the space."""
-        known = {parameter.name: parameter for parameter in experiment.space}
+        parameters = {parameter.name: parameter for parameter in experiment.space}
         for point in self.points:
             for name, value in point.items():
-                if name not in known:
+                if name not in parameters:
                     raise InvalidInput(
                         f"a first trial gives {name}, which is not searched",
-                        suggestion(name, known),
+                        suggestion(name, parameters),
                     )
                 try:
-                    encode(known[name], value)
+                    encode(parameters[name], value)
                 except ValueError:
                     raise InvalidInput(
                         f"a first trial gives {name}={value}, which is not in its range",
-                        f"its space is {known[name].extent}",
+                        f"its space is {parameters[name].extent}",
                     ) from None
             lacking = [
                 each.name
-                for each in known.values()
+                for each in parameters.values()
                 if each.name not in point and each.counts(point)
             ]
             if lacking:

@@ -53,8 +53,8 @@ class Folds(SweepOption):
             if error not in names:
                 objective["additionalMetricNames"] = [*names, error]
                 latest = {"name": error, "value": "latest"}
-                given = objective.get("metricStrategies") or []
-                objective["metricStrategies"] = [*given, latest]
+                strategies = objective.get("metricStrategies") or []
+                objective["metricStrategies"] = [*strategies, latest]
         return values
 
     def describe(self, experiment: "Experiment") -> str:

@@ -58,7 +58,7 @@ class Objectives(SweepOption):
     def check(self, experiment: "Experiment") -> None:
         """Refuse a metric that is not recorded, and combinations that the algorithm or early
         stopping does not support."""
-        criteria, recorded = (
+        criteria, metrics = (
             Criteria.of(experiment.objective, experiment.asked),
             experiment.objective.metrics,
         )
@@ -66,22 +66,22 @@ class Objectives(SweepOption):
         if again := next((name for name in names if names.count(name) > 1), None):
             raise InvalidInput(f"{again} is an objective twice", "name each metric once")
         for name in criteria.metrics:
-            if name not in recorded:
-                hint = suggestion(name, recorded) or f"additionalMetricNames: [{name}]"
+            if name not in metrics:
+                hint = suggestion(name, metrics) or f"additionalMetricNames: [{name}]"
                 raise InvalidInput(
-                    f"{name} is not among the metrics that are recorded: {', '.join(recorded)}",
+                    f"{name} is not among the metrics that are recorded: {', '.join(metrics)}",
                     hint,
                 )
         if experiment.search.name in ALGORITHMS and not experiment.search.facts.takes_several:
-            able = ", ".join(known.name for known in ALGORITHMS.values() if known.takes_several)
-            what = f"{experiment.search.name} searches for one objective without constraints"
-            raise InvalidInput(what, f"set the algorithm to one of {able}")
+            able = ", ".join(each.name for each in ALGORITHMS.values() if each.takes_several)
+            problem = f"{experiment.search.name} searches for one objective without constraints"
+            raise InvalidInput(problem, f"set the algorithm to one of {able}")
         if criteria.several and experiment.early_stopping:
-            what = (
+            problem = (
                 f"early stopping judges a trial by {names[0]} alone, though {names[1]} may be good"
             )
             raise InvalidInput(
-                what,
+                problem,
                 "leave spec.earlyStopping out, or write a constraint in place of the objective",
             )
 
@@ -105,9 +105,9 @@ class Objectives(SweepOption):
             objective.get("additionalMetricNames") or [],
             objective.get("metricStrategies") or [],
         )
-        known = {strategy.get("name") for strategy in strategies}
+        named = {strategy.get("name") for strategy in strategies}
         added = [
-            {"name": name, "value": value} for name, value in wanted.items() if name not in known
+            {"name": name, "value": value} for name, value in wanted.items() if name not in named
         ]
         if wanted:
             objective["additionalMetricNames"] = list(dict.fromkeys([*names, *wanted]))
@@ -170,27 +170,27 @@ class Criteria:
 
     def value(self, metrics: "Metrics") -> Value | None:
         """Return the value that a trial has reached; None if one of the metrics is not a number."""
-        known = self.measured(metrics)
-        if len(known) < len(self.metrics):
+        measured = self.measured(metrics)
+        if len(measured) < len(self.metrics):
             return None
-        first, *further = (known[goal.metric] for goal in self.goals)
+        first, *further = (measured[goal.metric] for goal in self.goals)
         return Value(
             first,
             further,
-            {str(each): each.broken_by(known[each.metric]) for each in self.constraints},
+            {str(each): each.broken_by(measured[each.metric]) for each in self.constraints},
         )
 
     def flaws(self, metrics: "Metrics") -> list[str]:
         """Return the reasons why a trial with the first objective cannot be the best, or on the
         front."""
-        known = self.measured(metrics)
-        lacking = [f"{name} is no number" for name in self.metrics if name not in known]
+        measured = self.measured(metrics)
+        lacking = [f"{name} is no number" for name in self.metrics if name not in measured]
         broken = [
-            f"{each.metric} {exact(known[each.metric])} breaks {each}"
+            f"{each.metric} {exact(measured[each.metric])} breaks {each}"
             for each in self.constraints
-            if each.metric in known and each.broken_by(known[each.metric]) > 0
+            if each.metric in measured and each.broken_by(measured[each.metric]) > 0
         ]
-        return lacking + broken if self.objective.metric in known else []
+        return lacking + broken if self.objective.metric in measured else []
 
     def rank(self, name: str, value: Value | None, order: float) -> tuple[Any, ...]:
         """Return a trial's sort key: best first, then trials that break a constraint, then those

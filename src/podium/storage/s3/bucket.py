@@ -303,9 +303,9 @@ class Bucket:
         )
         return self.pool.request(method, url, body=body)
 
-    def translated(self, what: str, key: str) -> AbstractContextManager[None]:
+    def translated(self, action: str, key: str) -> AbstractContextManager[None]:
         """Turn the errors of minio-py into podium's."""
-        return translated(what, key, self.url, self.config)
+        return translated(action, key, self.url, self.config)
 
     def _items(self, prefix: str, *, recursive: bool) -> Iterator[Any]:
         with self.translated("list", prefix or "everything"):

@@ -104,9 +104,9 @@ def _endpoint(scheme: str, env: Mapping[str, str]) -> tuple[str, bool]:
                 "no endpoint is set for minio:// URLs", f"set {names[0]}=http://host:9000"
             )
         return "s3.amazonaws.com", True
-    given = env[name]
+    endpoint = env[name]
     with foreign(f"{name} is not http://host:port or https://host:port", why=False):
-        parts = urlsplit(given if "://" in given else f"//{given}")
+        parts = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
         parts.port  # noqa: B018  raises for one that is no number, or above 65535
     is_plain = (
         parts.scheme in ("http", "https", "") and parts.path in ("", "/") and not parts.username

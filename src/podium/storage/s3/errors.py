@@ -59,7 +59,7 @@ class Interrupted(PodiumError):
 
 
 @contextmanager
-def translated(what: str, key: str, url: str, config: S3Config) -> Iterator[None]:
+def translated(action: str, key: str, url: str, config: S3Config) -> Iterator[None]:
     """Translate the errors of minio and urllib3.
 
     Raises:
@@ -72,26 +72,26 @@ def translated(what: str, key: str, url: str, config: S3Config) -> Iterator[None
     try:
         yield
     except S3Error as error:
-        raise _from_code(error.code or "", error.message or "", what, key, url, config) from error
+        raise _from_code(error.code or "", error.message or "", action, key, url, config) from error
     except InvalidResponseError as error:
-        raise no_s3(str(error), what, config) from error
+        raise no_s3(str(error), action, config) from error
     except (
         ElementTree.ParseError
     ) as error:  # a SyntaxError: a proxy cut the answer, or gave an empty one
         raise PodiumError(
-            f"cannot {what} {key} in {url}: {config.url} gave half an answer or an empty one ({error})",
+            f"cannot {action} {key} in {url}: {config.url} gave half an answer or an empty one ({error})",
             "try again; if it stays, look at the proxy before the server",
         ) from error
     except http.HTTPError as error:
-        raise _unreachable(error, what, config) from error
+        raise _unreachable(error, action, config) from error
     except (MinioException, ValueError) as error:
         raise PodiumError(
-            f"cannot {what} {key} in {url}: {error}", "see the server's log"
+            f"cannot {action} {key} in {url}: {error}", "see the server's log"
         ) from error
 
 
 def _from_code(
-    code: str, message: str, what: str, key: str, url: str, config: S3Config
+    code: str, message: str, action: str, key: str, url: str, config: S3Config
 ) -> PodiumError:
     if code in ("NoSuchKey", "NoSuchVersion"):
         return NotFound(f"there is no {key} in {url}")
@@ -105,30 +105,30 @@ def _from_code(
         )
     if code in ("NotImplemented", "MethodNotAllowed"):
         return Unsupported(
-            f"{config.url} cannot {what} {key}: it answered {code}: {message}".rstrip(": ")
+            f"{config.url} cannot {action} {key}: it answered {code}: {message}".rstrip(": ")
         )
-    reason, hint = _HINTS.get(code, (f"cannot {what} {key} in {url}", "see the server's log"))
+    reason, hint = _HINTS.get(code, (f"cannot {action} {key} in {url}", "see the server's log"))
     if code in _HINTS:
         reason, hint = (
-            reason.format(source=config.source, what=what, key=key),
+            reason.format(source=config.source, what=action, key=key),
             hint.format(source=config.source),
         )
     return PodiumError(f"{reason}: {config.url} answered {code}: {message}".rstrip(": "), hint)
 
 
-def no_s3(text: str, what: str, config: S3Config) -> PodiumError:
+def no_s3(text: str, action: str, config: S3Config) -> PodiumError:
     if "HTTP request to an HTTPS server" in text:
         return PodiumError(
             f"{config.url} expects TLS, but the endpoint is given as http://",
             f"write https://{config.endpoint}",
         )
     return PodiumError(
-        f"{config.url} is not an S3 server: cannot {what}, it answered {text[:120]}",
+        f"{config.url} is not an S3 server: cannot {action}, it answered {text[:120]}",
         "is this the port of a console or of another service? MinIO's API listens on 9000",
     )
 
 
-def _unreachable(error: http.HTTPError, what: str, config: S3Config) -> PodiumError:
+def _unreachable(error: http.HTTPError, action: str, config: S3Config) -> PodiumError:
     reason = getattr(error, "reason", None) or error
     text = str(reason)
     if isinstance(reason, http.SSLError):
@@ -151,6 +151,6 @@ def _unreachable(error: http.HTTPError, what: str, config: S3Config) -> PodiumEr
     )
     broken = isinstance(error, (http.ProtocolError, http.ReadTimeoutError))
     return (Interrupted if broken else PodiumError)(
-        f"cannot reach {config.url} to {what}: {why}",
+        f"cannot reach {config.url} to {action}: {why}",
         "is the server up, and AWS_ENDPOINT_URL or MINIO_ENDPOINT right?",
     )

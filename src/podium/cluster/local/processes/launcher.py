@@ -82,8 +82,8 @@ class _Launcher:
                 return self.caller.send(id=request["id"], error=str(error))
             self.busy[supervisor] = request["id"]
             return supervisor.send(**request)
-        for supervisor, known in self.busy.items():
-            if known == request["id"]:
+        for supervisor, request_id in self.busy.items():
+            if request_id == request["id"]:
                 supervisor.send(**request)
 
     def add_supervisor(self) -> Channel:

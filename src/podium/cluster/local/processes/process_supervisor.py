@@ -190,13 +190,13 @@ def _ended() -> list[tuple[int, int]]:
 
 def wait(sources: list[Any], seconds: float | None = None) -> list[Any]:
     """Wait until something can be read; return the channels or file descriptors that are ready."""
-    poll, known = (
+    poll, by_number = (
         select.poll(),
         {source if isinstance(source, int) else source.fileno(): source for source in sources},
     )
-    for number in known:
+    for number in by_number:
         poll.register(number, select.POLLIN)
     return [
-        known[number]
+        by_number[number]
         for number, _ in poll.poll(None if seconds is None else max(0.0, seconds) * 1000)
     ]
