@@ -9,6 +9,13 @@ from podium.cluster.local.scripts import bool_flags, imported_at_top, script_of
 from podium.errors import InvalidInput
 from podium.manifests.experiment.trainer import flag_name
 
+_OTHER_FLAGS = re.compile(
+    r"""add_(?!argument\(\s*["'])\w*arg|\w+ArgumentParser"""
+    r"""|add_argument\(\s*["'][^"']*["']\s*[+%.]"""
+    r"""|\b(?!_)\w+\s*\)?\s*=\s*\S*parse_known_args\([^()]*\)(?!\[0)"""
+)
+"""Flags that others add to a script's, or a use of those that its parser does not know."""
+
 _SEED = re.compile(rb"""["']--seed["']""")
 _FALSE = {"false", "no", "off", "0", "none", "null"}
 
@@ -72,6 +79,7 @@ def unread(words: Sequence[str], way: str, names: Sequence[str]) -> str:
             return f"{script} reads the variable {variable.upper()}, not {variable}"
         flags = (f"--{name}", f"--{variable}", f"--{flag_name(name)}")
         passes_over = "parse_known_args" in text and "add_argument" in text
+        passes_over = passes_over and not _OTHER_FLAGS.search(text)
         if way == "flags" and passes_over and not any(word.startswith(flags) for word in quoted):
             return f"{script} defines no --{name}, and passes over flags it does not know"
     return ""
