@@ -346,6 +346,15 @@ def test_a_parameter_that_a_notebook_loses_is_refused(cells: tuple[str, ...], me
         Passing.read("", notebook(*cells), searched, {})
 
 
+@pytest.mark.parametrize(
+    "cell",
+    ["lr = float(lr)", "%run train.py", "from settings import *", "train(**globals())"],
+)
+def test_a_notebook_may_use_a_parameter_in_many_ways(cell: str) -> None:
+    searched, _ = split({"lr": [0.1, 0.2]})
+    assert Passing.read("", notebook(cell), searched, {}).way == "papermill"
+
+
 def test_a_notebook_gets_lists_and_booleans() -> None:
     command = notebook("lr = 1\namp = 0\nlayers = []", tags=("parameters",))
     searched, fixed = split({"lr": [0.1, 1], "amp": ["true", "false"], "layers": "[64, 64]"})

@@ -12,6 +12,9 @@ from podium.manifests.fields import mapping, objects
 _YAML = re.compile(r"[\[{].*|true|false")
 """Texts that papermill's -p hands on as text."""
 
+_ANY_NAME = re.compile(r"%run\b|\bimport\s*\*|\b(?:globals|locals|exec)\(")
+"""Code that may use a name which it does not mention."""
+
 _TAGGED = re.compile(r'"tags"\s*:\s*\[[^\]]*"parameters"')
 
 
@@ -43,9 +46,9 @@ def check_notebook(words: Sequence[str], names: Sequence[str]) -> None:
     tagged = _TAGGED.search(files[0].read_text("utf-8", errors="replace"))
     mentioned = {*re.findall(r"[A-Za-z_]\w*", text)}
     for name in names:
-        if name not in mentioned:
+        if name not in mentioned and not _ANY_NAME.search(text):
             problem = f"no cell of {files[0]} mentions {name}"
             raise InvalidInput(problem, suggestion(name, sorted(mentioned)) or "use it in a cell")
-        if not tagged and re.search(rf"(?m)^{name}\s*(?::[^=\n]+)?=(?!=)", text):
+        if not tagged and re.search(rf"(?m)^{name}\s*(?::[^=\n]+)?=(?!=|.*\b{name}\b)", text):
             problem = f"{files[0]} sets {name} itself, and no cell has the tag parameters"
             raise InvalidInput(problem, "give that cell the tag parameters, which papermill knows")
