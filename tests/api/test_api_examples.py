@@ -58,7 +58,6 @@ def names(
         *(
             "jobs",
             "load_dataset",
-            "log",
             "open_job",
             "open_model",
             "open_sweep",
