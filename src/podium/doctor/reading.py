@@ -12,11 +12,11 @@ from typing import Any
 from podium.errors import Failed, InvalidInput
 from podium.manifests.experiment.experiment import Collector, Experiment
 from podium.metrics import (
-    DEFAULT_FORMAT,
     UNAVAILABLE,
     Reading,
     compile_format,
     fold,
+    matches,
     parse_line,
     read_json,
 )
@@ -278,9 +278,9 @@ def _scan_json(lines: Sequence[str], reader: Reader) -> Log:
 
 def _names_on(text: str) -> Iterator[str]:
     if "=" in text:
-        for match in compile_format(DEFAULT_FORMAT).finditer(text):
-            if any(character.isdigit() for character in match.group(2) or ""):
-                yield match.group(1)
+        for name, value in matches(text):
+            if any(character.isdigit() for character in value):
+                yield name
 
 
 def guess_reader(
