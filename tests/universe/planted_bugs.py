@@ -67,7 +67,7 @@ REGISTRY: Mapping[str, Bug] = {
         Ledger, "change", "if_absent=etag is None, if_match=etag", "if_absent=False"
     ),
     "a lost answer is not recognized": Bug(
-        State, "has", "any(known.id == record.id for known in self.history)", "False"
+        State, "has", "any(entry.id == record.id for entry in self.history)", "False"
     ),
     "a challenger beats a champion that it was not compared with": Bug(
         Ledger, "move", "if expect and target not in expect and not gone:", "if False:"
