@@ -58,7 +58,8 @@ nothing."""
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        reports = "; metrics are reported with podium.report(loss=0.3)" if "log" in name else ""
+        is_log = name in ("log", "log_metric", "log_metrics")
+        reports = "; metrics are reported with podium.report(loss=0.3)" if is_log else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{reports}")
     within = import_module(f"podium.{_HOMES[name]}")
     return globals().setdefault(

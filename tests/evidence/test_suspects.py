@@ -256,6 +256,18 @@ def test_a_value_that_one_class_alone_has_is_named(
     table.to_csv(tmp_path / "a.csv", index=False)
     said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
     assert re.search(rf"label is 'y' in all 1\d\d training rows {side} a value of paid: ", said)
+
+
+def test_of_many_rows_those_looked_at_are_said(
+    prepare: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podium.data.suspects._MOST_ROWS", 300)
+    table, draw = frame(600), np.random.default_rng(3)
+    one = (table["label"] == "y") & (draw.random(600) < 0.5)
+    table["paid"] = pd.Series(draw.normal(size=600).round(3)).where(one)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert re.search(r"a value of paid, of the [12]\d\d looked at: ", said)
     assert "leave it out: drop=[paid]" in said
 
 

@@ -46,9 +46,10 @@ def check_notebook(words: Sequence[str], names: Sequence[str]) -> None:
     tagged = _TAGGED.search(files[0].read_text("utf-8", errors="replace"))
     mentioned = {*re.findall(r"[A-Za-z_]\w*", text)}
     for name in names:
+        word = re.escape(name)
         if name not in mentioned and not _ANY_NAME.search(text):
             problem = f"no cell of {files[0]} mentions {name}"
             raise InvalidInput(problem, suggestion(name, sorted(mentioned)) or "use it in a cell")
-        if not tagged and re.search(rf"(?m)^{name}\s*(?::[^=\n]+)?=(?!=|.*\b{name}\b)", text):
+        if not tagged and re.search(rf"(?m)^{word}\s*(?::[^=\n]+)?=(?!=|.*\b{word}\b)", text):
             problem = f"{files[0]} sets {name} itself, and no cell has the tag parameters"
             raise InvalidInput(problem, "give that cell the tag parameters, which papermill knows")

@@ -92,6 +92,7 @@ class SeenItems:
 
 
 OTHER_NAME = "give the model another name (model_name=NAME of a pipeline, or podium models upload NAME DIRECTORY)"
+"""Hint where a model's name stands for other data or another task."""
 
 
 class TooFewItems(InvalidInput):

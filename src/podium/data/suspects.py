@@ -238,10 +238,11 @@ def _of_outcome(
         several: Training rows for each of those looked at.
     """
     if raw.classes:
+        sample = f", of the {len(values):,} looked at" if several > 1 else ""
         for side, count, label in _marked(values, column, target, several):
             yield (
                 f"{raw.target_name} is {raw.classes[label]!r} in all {count:,} training rows {side} a value "
-                f"of {column.name}"
+                f"of {column.name}{sample}"
             )
     elif target.ndim == 1 and _divides(values, target):
         yield (
