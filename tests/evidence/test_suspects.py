@@ -159,7 +159,7 @@ def test_ranges_of_the_target_are_named(kind: str, prepare: Prepare, tmp_path: P
     table["made"] = made[kind]
     table.to_csv(tmp_path / "a.csv", index=False)
     said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
-    assert "column made divides label into ranges that do not overlap, so it is probably made of it: unless it is known when the model is used, leave it out: drop=[made]" in said  # fmt: skip
+    assert "column made divides label into ranges that do not overlap, so it may be made of it, if they do not both rise with time: unless it is known when the model is used, leave it out: drop=[made]" in said  # fmt: skip
 
 
 def test_ties_of_a_sorted_file_divide_no_target(prepare: Prepare, tmp_path: Path) -> None:

@@ -246,8 +246,8 @@ def _of_outcome(
             )
     elif target.ndim == 1 and _divides(values, target):
         yield (
-            f"column {column.name} divides {raw.target_name} into ranges that do not overlap, so it is "
-            "probably made of it"
+            f"column {column.name} divides {raw.target_name} into ranges that do not overlap, so it may "
+            "be made of it, if they do not both rise with time"
         )
 
 
