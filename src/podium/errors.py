@@ -18,6 +18,7 @@ A message is one sentence with the offending value; a hint says what to do::
 import difflib
 import errno
 import os
+import shlex
 import traceback
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -61,14 +62,31 @@ class PodiumError(Exception):
         ]
 
 
-_OF_FILES = {
-    getattr(errno, name)
-    for name in (
-        "EACCES", "EDQUOT", "EEXIST", "EIO", "EISDIR", "EMFILE", "ENAMETOOLONG", "ENFILE", "ENOENT", "ENOSPC",
-        "ENOTDIR", "ENOTEMPTY", "EPERM", "EROFS",
-    )
-    if hasattr(errno, name)
-}  # fmt: skip
+_SHOWN = "`ls -la {folder}` shows what is there, and who may use it"
+_FILE_HINTS = {
+    errno.EACCES: _SHOWN,
+    errno.EDQUOT: "delete what is not needed, or have the quota raised: `quota -s` shows it",
+    errno.EEXIST: _SHOWN,
+    errno.EFBIG: "let files be larger: `ulimit -f` shows how large",
+    errno.EIO: "check the disk, or the network behind it: `dmesg` may say more",
+    errno.EISDIR: _SHOWN,
+    errno.EMFILE: "let a process open more files: `ulimit -n` shows how many, `ulimit -n 4096` raises it",
+    errno.ENAMETOOLONG: "choose a shorter name: most file systems take 255 bytes",
+    errno.ENFILE: "end other programs: `cat /proc/sys/fs/file-nr` shows how many files are open",
+    errno.ENOENT: "check the path",
+    errno.ENOSPC: "free some space: `df -h` shows how much there is, `df -i` for how many files",
+    errno.ENOTDIR: "check the path: a part of it is a file",
+    errno.ENOTEMPTY: _SHOWN,
+    errno.EPERM: _SHOWN,
+    errno.EROFS: "choose a directory that can be written",
+}
+
+
+def file_hint(error: OSError) -> str | None:
+    """Return what to do where a machine refuses a file; None for errors of a network and the like."""
+    hint = _FILE_HINTS.get(error.errno or 0)
+    path = error.filename if isinstance(error.filename, str) else ""
+    return hint and hint.format(folder=shlex.quote(os.path.dirname(path) or "."))
 
 
 def of_this_machine(error: BaseException) -> PodiumError | None:
@@ -82,12 +100,9 @@ def of_this_machine(error: BaseException) -> PodiumError | None:
         )
     if isinstance(error, FileNotFoundError) and not error.filename and _stands_nowhere():
         return PodiumError("the working directory was removed", "cd to one that is there")
-    if isinstance(error, OSError) and error.errno in _OF_FILES:
+    if isinstance(error, OSError) and (hint := file_hint(error)):
         where = f"{error.filename}: " if error.filename else ""
-        return PodiumError(
-            f"{where}{error.strerror or error}",
-            "check the path, its permissions and the free space (`df -h`)",
-        )
+        return PodiumError(f"{where}{error.strerror or error}", hint)
     return None
 
 

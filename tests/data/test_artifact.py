@@ -166,7 +166,7 @@ except PodiumError as error:
     command = [sys.executable, "-B", "-c", program, str(tiny_dataset), str(tmp_path / "d")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert "could not be written" in done.stdout, done.stderr
-    assert "hint: free some space" in done.stdout
+    assert "hint: let files be larger" in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 

@@ -140,7 +140,7 @@ except PodiumError as error:
         env=environment,
     )
     assert "the dataset could not be written to" in done.stdout, done.stderr
-    assert "hint: free some space" in done.stdout
+    assert "hint: let files be larger" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["given"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from podium.display.terminal import echo
-from podium.errors import InvalidInput, PodiumError, suggestion
+from podium.errors import InvalidInput, PodiumError, file_hint, suggestion
 from podium.files.drafts import appearing
 from podium.models.document import check_name
 
@@ -46,7 +46,8 @@ def _create(target: Path, template: str) -> list[Path]:
                 text = entry.read_text(encoding="utf-8").replace(NAME, target.name)
                 (draft / entry.name.removesuffix(SUFFIX)).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise PodiumError(f"{target} cannot be written: {error.strerror}") from None
+        problem = f"{target} cannot be written: {error.strerror}"
+        raise PodiumError(problem, file_hint(error)) from None
     return sorted(target.iterdir())
 
 

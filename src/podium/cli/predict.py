@@ -13,7 +13,7 @@ import podium
 from podium.cli.options import registry_options
 from podium.display.terminal import doing, echo
 from podium.display.text import plural
-from podium.errors import Failed, InvalidInput, NotFound, PodiumError
+from podium.errors import Failed, InvalidInput, NotFound, PodiumError, file_hint
 from podium.files.drafts import appearing
 
 if TYPE_CHECKING:
@@ -235,4 +235,5 @@ def _write_csv(outcomes: "Iterable[Outcome]", output: Path) -> None:
                     writer.writerow(row)
                 writer.writerow(row.values())
     except OSError as error:
-        raise PodiumError(f"{output} cannot be written: {error.strerror or error}") from error
+        problem = f"{output} cannot be written: {error.strerror or error}"
+        raise PodiumError(problem, file_hint(error)) from error

@@ -36,7 +36,7 @@ from podium.data.schema import (
 from podium.data.seen import SEEN, SeenItems
 from podium.data.split import Split
 from podium.data.test_part import sketch
-from podium.errors import Conflict, InvalidInput, PodiumError
+from podium.errors import Conflict, InvalidInput, PodiumError, file_hint
 from podium.files.drafts import appearing
 from podium.storage import connect, local_path
 
@@ -230,7 +230,7 @@ def _dataset_directory(target: Path) -> Iterator[Path]:
             for file in sorted(draft.iterdir(), key=lambda file: file.name == "dataset.json"):
                 file.chmod(0o444)  # dataset.json last: see podium.data.given
     except OSError as error:
-        hint = "free some space, or choose another directory"
+        hint = file_hint(error) or "choose another directory"
         raise PodiumError(
             f"the dataset could not be written to {target}: {error.strerror or error}", hint
         ) from error

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podium.data.schema import FileInfo
-from podium.errors import Damaged, PodiumError
+from podium.errors import Damaged, PodiumError, file_hint
 from podium.storage import connect
 from podium.system.settings import Settings
 
@@ -76,7 +76,7 @@ class ObjectCache:
                     _download(uri, file, path)
                 _use(path)
         except OSError as error:
-            hint = "free some space, or name another directory: PODIUM_CACHE"
+            hint = f"{file_hint(error) or 'check it'}; PODIUM_CACHE names another directory"
             where = self.directory.parent
             raise PodiumError(
                 f"{uri}/{file.file} cannot be kept in {where}: {error.strerror or error}", hint

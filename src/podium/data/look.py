@@ -15,7 +15,7 @@ from podium.data.blocks import blocks, mean_and_std
 from podium.data.schema import PARTS, Array, Column, DatasetInfo, InputInfo
 from podium.data.split import Split
 from podium.display.text import cut, digits
-from podium.errors import InvalidInput, PodiumError
+from podium.errors import InvalidInput, PodiumError, file_hint
 
 BINS = 16
 """Bars of a histogram, from the smallest number to the largest."""
@@ -214,7 +214,8 @@ def save_picture(part: Split, target: Path) -> None:
     try:
         draw_split(part, part.info).save(target)
     except OSError as error:
-        raise PodiumError(f"{target} cannot be written: {error.strerror or error}") from error
+        problem = f"{target} cannot be written: {error.strerror or error}"
+        raise PodiumError(problem, file_hint(error)) from error
 
 
 def image_input(info: DatasetInfo) -> str | None:

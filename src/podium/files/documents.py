@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from podium.errors import InvalidInput, PodiumError
+from podium.errors import InvalidInput, PodiumError, file_hint
 from podium.files.drafts import appearing, replace
 
 MAX_YAML = 3 * 2**20
@@ -103,9 +103,7 @@ def write_file(path: Path, content: str | bytes) -> None:
             with appearing(path) as draft:
                 draft.write_bytes(data)
     except OSError as error:
-        raise PodiumError(
-            f"{path} cannot be written: {error.strerror}", "name another file"
-        ) from None
+        raise PodiumError(f"{path} cannot be written: {error.strerror}", file_hint(error)) from None
 
 
 def write_json(path: Path, value: object) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from podium.errors import Conflict, Damaged, NotFound, PodiumError
+from podium.errors import Conflict, Damaged, NotFound, PodiumError, file_hint
 from podium.files.drafts import appearing
 from podium.storage.base import Entry, Progress, Storage, check_key, check_prefix
 
@@ -342,14 +342,13 @@ def _from_os(action: str, url: str, error: OSError) -> PodiumError:
     hints = {
         errno.ENOSPC: "the disk is full; no partial object was left",
         errno.EDQUOT: "the quota is used up; no partial object was left",
-        errno.EACCES: "check the permissions of that directory",
-        errno.EROFS: "choose a writable directory",
         errno.EEXIST: "a key cannot be below another object's key",
         errno.ENOTDIR: "a key cannot be below another object's key",
         errno.EISDIR: "there are objects below this key",
     }
     return PodiumError(
-        f"cannot {action} in {url}: {error.strerror or error}", hints.get(error.errno or 0)
+        f"cannot {action} in {url}: {error.strerror or error}",
+        hints.get(error.errno or 0) or file_hint(error),
     )
 
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import urllib3
 
-from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
+from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, file_hint
 from podium.files.documents import load_json, parse
 from podium.files.drafts import appearing
 from podium.storage.base import (
@@ -269,7 +269,7 @@ class S3Storage(Storage):
                 self._download(entry, sink, progress)
         except OSError as error:
             raise PodiumError(
-                f"cannot write {target}: {error.strerror or error}", "is the disk full?"
+                f"cannot write {target}: {error.strerror or error}", file_hint(error)
             ) from error
         return entry
 
