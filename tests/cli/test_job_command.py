@@ -199,12 +199,16 @@ def test_a_worker_ended_by_the_masters_success_is_not_running(podium: Any, polic
 
 
 @pytest.mark.parametrize("file", ["object.json", "pods.json"])
-def test_a_damaged_file_is_named_by_every_command(podium: Any, tmp_path: Path, file: str) -> None:
-    podium("run", documents=[batch("true")])
+def test_a_damaged_file_is_named_by_every_command(
+    podium: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, file: str
+) -> None:
+    for name in ("job", "other"):
+        podium("run", documents=[batch("true", name)])
     damaged = tmp_path / "cluster" / "jobs" / "job" / file
     damaged.write_text(damaged.read_text()[:20])
-    for words in (["list"], ["status", "job"]):
-        assert error_of(podium(*words)).message == f"{damaged} is damaged"
+    assert error_of(podium("status", "job")).message == f"{damaged} is damaged"
+    assert [row["name"] for row in json.loads(podium("list", "--json").stdout)] == ["other"]
+    assert f"Job job is left out: {damaged} is damaged" in caplog.text
 
 
 def test_ignored_fields_are_named_once(podium: Any) -> None:

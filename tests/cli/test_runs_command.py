@@ -167,24 +167,27 @@ def test_an_unknown_step_to_begin_from_names_the_steps(
     assert (home / "runs" / "20260101-010101-aaaa" / "run.json").read_bytes() == before
 
 
-def test_a_damaged_record_hides_no_other_run(home: Path, podium: Callable[..., Result]) -> None:
+def test_a_damaged_record_hides_no_other_run(
+    home: Path, podium: Callable[..., Result], caplog: pytest.LogCaptureFixture
+) -> None:
     (home / "runs" / "20260101-010101-aaaa" / "run.json").write_text("{")
     assert [row["run"] for row in json.loads(podium("list", "--json").stdout)] == [
         "20260110-010101-bbbb"
     ]
+    assert "run 20260101-010101-aaaa is left out: " in caplog.text
     failed: Any = podium("show", "20260101").exception
     assert "run.json" in failed.message
 
 
 def test_a_record_that_cannot_be_opened_hides_no_other(
-    home: Path, podium: Callable[..., Result]
+    home: Path, podium: Callable[..., Result], caplog: pytest.LogCaptureFixture
 ) -> None:
     for refused in ("runs/20260101-010101-aaaa/run.json", "cluster/experiments/old/object.json"):
         (home / refused).unlink(missing_ok=True)
         (home / refused).mkdir(parents=True)  # refused as a file of another user's is
     listed = podium("list", "--json")
     assert [row["run"] for row in json.loads(listed.stdout)] == ["20260110-010101-bbbb"]
-    assert "warning: sweeps are not listed: " in listed.stderr
+    assert "Experiment old is left out: " in caplog.text
 
 
 def test_what_a_step_printed_can_be_read_again(podium: Callable[..., Result]) -> None:
@@ -413,7 +416,7 @@ def test_a_sweep_whose_process_died_ended_with_its_trials(
 
 
 def test_a_damaged_sweep_hides_no_run(
-    sweep: str, home: Path, podium: Callable[..., Result]
+    sweep: str, home: Path, podium: Callable[..., Result], caplog: pytest.LogCaptureFixture
 ) -> None:
     (home / "cluster" / "experiments" / sweep / "object.json").write_text("{")
     listed = podium("list", "--json")
@@ -421,7 +424,7 @@ def test_a_damaged_sweep_hides_no_run(
         "20260101-010101-aaaa",
         "20260110-010101-bbbb",
     ]
-    assert "warning: sweeps are not listed" in listed.stderr
+    assert f"Experiment {sweep} is left out: " in caplog.text
 
 
 def test_notes_and_tags_are_shown_and_found(home: Path, podium: Callable[..., Result]) -> None:

@@ -239,9 +239,22 @@ def test_a_damaged_file_is_named_with_a_hint(store: Store, file: str, content: b
     store.create(job("a"))
     store.supervision.close()
     (store.path("Job", "a") / file).write_bytes(content)
-    for look in (lambda: store.read("Job", "a"), lambda: store.list("Job")):
-        with pytest.raises(Damaged, match=f"jobs/a/{file} is damaged\nhint: restore"):
-            look()
+    with pytest.raises(Damaged, match=f"jobs/a/{file} is damaged\nhint: restore"):
+        store.read("Job", "a")
+
+
+def test_an_unreadable_file_hides_no_other_object(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("damaged", "directory", "whole"):
+        store.create(job(name))
+    file = store.path("Job", "directory") / "object.json"
+    file.unlink()
+    file.mkdir()
+    (store.path("Job", "damaged") / "object.json").write_text("")
+    assert [found["metadata"]["name"] for found in store.list("Job")] == ["whole"]
+    assert "Job damaged is left out: " in caplog.text
+    assert "directory/object.json: Is a directory" in caplog.text
 
 
 @pytest.mark.parametrize("content", [b"{}", b'{"kind": "Job", "metadata": {"name": "a"}}'])
@@ -249,7 +262,7 @@ def test_half_an_object_is_damaged_too(store: Store, content: bytes) -> None:
     store.create(job("a"))
     (store.path("Job", "a") / "object.json").write_bytes(content)
     with pytest.raises(Damaged, match=r"a/object\.json is damaged"):
-        store.list("Job")
+        store.read("Job", "a")
 
 
 def test_the_next_supervisor_clears_away_what_a_kill_left(store: Store, tmp_path: Path) -> None:

@@ -192,7 +192,9 @@ def test_what_is_not_there_is_said(models: None, visitor: httpx.Client) -> None:
         assert "Not found" in answer.text
 
 
-def test_what_this_machine_refuses_is_said(home: Path, visitor: httpx.Client) -> None:
+def test_what_this_machine_refuses_is_said(
+    home: Path, visitor: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
     for place in ("runs/mine", "cluster/experiments/parabola"):
         (home / place / "run.json").mkdir(parents=True)
         (home / place / "object.json").mkdir()
@@ -201,11 +203,13 @@ def test_what_this_machine_refuses_is_said(home: Path, visitor: httpx.Client) ->
     }
     said = {path: (answer.status_code, "Is a directory" in answer.text) for path, answer in answers.items()}  # fmt: skip
     assert said == {
-        "/?new": (200, True),
+        "/?new": (200, False),
         "/runs": (200, False),
         "/runs/mine": (500, True),
         "/sweeps/parabola": (500, True),
     }
+    assert "run mine is left out: " in caplog.text
+    assert "Experiment parabola is left out: " in caplog.text
     posted = visitor.post("/runs/mine/stop", headers=HEADERS, json={})
     assert (posted.status_code, "Is a directory" in posted.json()["error"]) == (500, True)
     with visitor.stream("GET", "/runs/mine", headers={"Accept": "text/event-stream"}) as answer:

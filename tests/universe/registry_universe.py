@@ -11,8 +11,9 @@ from typing import Any
 from simulated_stores import Disk, MemoryStorage
 from simulation import Crash, Fault, Outcome, Process, Universe, Violation
 
+from podium.display import terminal
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound, PodiumError
-from podium.models import document, ledger
+from podium.models import ledger
 from podium.models.decision import Decision
 from podium.models.model import Model
 from podium.storage import Storage
@@ -83,7 +84,7 @@ class RegistryUniverse:
         """Run it to its end and check what must hold."""
         usual = ledger.MOST_RECORDS, ledger.KEPT_RECORDS
         ledger.MOST_RECORDS, ledger.KEPT_RECORDS = self.plan.choice((usual, (6, 4), (4, 2)))
-        document.warn_once.cache_clear()
+        terminal.warn_once.cache_clear()
         problem = ""
         try:
             names = [f"p{number}" for number in range(self.plan.choice((1, 2, 2, 3, 4)))]

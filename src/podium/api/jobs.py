@@ -1,7 +1,7 @@
 """Jobs of a cluster: ``podium.run_job("train.yaml")``, ``podium.open_job("train").logs()``."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from podium.api.experiments import free_name, with_store
 from podium.api.launched import Launched, Session
 from podium.cluster.base import Cluster, ReplicaStatus
 from podium.display.notebook import LiveCell, Log, in_notebook, say, table
+from podium.display.terminal import readable
 from podium.display.text import one_line
 from podium.errors import InvalidInput, NotFound, UnknownKind
 from podium.files.documents import load_yaml, read_text
@@ -313,3 +314,8 @@ def all_jobs(session: Session) -> list[Job]:
         with suppress(UnknownKind):
             found += [Job(session, kind, job.name) for job in session.cluster.list(kind)]
     return found
+
+
+def job_rows(jobs: Iterable[Job]) -> list[dict[str, Any]]:
+    """Return a row for each job that can be read."""
+    return list(readable(jobs, Job.to_json, lambda job: f"{job.kind} {job.name}"))

@@ -8,6 +8,7 @@ from typing import Any
 
 from podium.api.cluster_spec import ClusterSpec
 from podium.cluster.base import Cluster
+from podium.display.terminal import readable
 from podium.display.text import figure, plural, when
 from podium.manifests.experiment import Experiment, best_trial, why_none
 from podium.manifests.options import describe, of_trials
@@ -82,8 +83,14 @@ def list_sweeps(cluster: str | Path | ClusterSpec | None = None) -> list[dict[st
 
 
 def sweep_rows(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return a row for each sweep of an open cluster, the oldest first."""
-    return [sweep_row(cluster, experiment) for experiment in cluster.experiments()]
+    """Return a row for each sweep of an open cluster that can be read, the oldest first."""
+    return list(
+        readable(
+            cluster.experiments(),
+            lambda experiment: sweep_row(cluster, experiment),
+            lambda experiment: f"Experiment {experiment.name}",
+        )
+    )
 
 
 def _ended(cluster: Cluster, experiment: Experiment) -> datetime:

@@ -144,12 +144,12 @@ def _list(spec: "ClusterSpec", as_json: bool) -> None:
       podium job list
       podium job list --cluster kubernetes://team --json
     """
-    from podium.api.jobs import Job, all_jobs
+    from podium.api.jobs import Job, all_jobs, job_rows
     from podium.api.launched import Session
     from podium.display.tables import Row, screen_width, table
 
     with Session(spec) as session:
-        rows = [job.to_json() for job in all_jobs(session)]
+        rows = job_rows(all_jobs(session))
     listed = [
         Row(
             phase=row["state"],

@@ -8,22 +8,30 @@ which goes when something is printed; in a file by a line before fifteen seconds
 All printing passes `printing`, so nothing is written into the middle of that line.
 """
 
+import logging
 import os
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from stat import S_ISREG
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
 from podium.display.text import cut, duration, harmless
+from podium.errors import Damaged, InvalidInput, NotFound, of_this_machine
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+_log = logging.getLogger("podium")
 
 
 class Styled(str):
@@ -51,6 +59,30 @@ def output(as_json: bool, value: Any, text: Callable[[], str] | None = None) -> 
         echo_json(value)
     elif text and (shown := text()):
         echo(shown)
+
+
+@lru_cache(1000)
+def warn_once(message: str) -> None:
+    """Log a warning once per process."""
+    # Keys may hold anything, even escape sequences for the terminal.
+    _log.warning(
+        "%s", "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in message)
+    )
+
+
+def readable(items: Iterable[S], read: Callable[[S], T], title: Callable[[S], str]) -> Iterator[T]:
+    """Yield what is read of each item, without those removed meanwhile; one that is damaged or
+    cannot be opened costs a warning."""
+    for item in items:
+        try:
+            value = read(item)
+        except (FileNotFoundError, NotADirectoryError, NotFound):
+            continue
+        except (Damaged, InvalidInput, OSError) as error:
+            why = of_this_machine(error) or error
+            warn_once(f"{title(item)} is left out: {getattr(why, 'message', why)}")
+            continue
+        yield value
 
 
 def echo_error(message: str, hint: str | None = None) -> None:

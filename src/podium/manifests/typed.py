@@ -1,9 +1,10 @@
 """The typed object of a manifest, by its kind."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from podium.display.terminal import readable
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.kinds import JOB_KINDS
@@ -42,6 +43,15 @@ class Reader:
         if cached and spec in (cached.manifest.get("spec"), cached.defaulted):
             return self.remember(replace(cached, manifest=dict(manifest)))
         return self.remember(typed(manifest))
+
+    def read_all(self, manifests: Iterable[Mapping[str, Any]]) -> Iterator[Resource]:
+        """Yield objects; one that anybody wrote with fields of wrong types is left out with a
+        warning, once."""
+        return readable(
+            manifests,
+            self.read,
+            lambda manifest: f"{manifest.get('kind')} {Resource.parse(manifest).name}",
+        )
 
     def remember(self, resource: Resource) -> Resource:
         """Take in an object that was read or made elsewhere, and return it."""

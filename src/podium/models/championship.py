@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from podium.data.test_part import mostly
+from podium.display.terminal import warn_once
 from podium.display.text import figure
 from podium.errors import Conflict, NotFound
 from podium.models.decision import Decision, Promotion
-from podium.models.document import check_name, command, warn_once
+from podium.models.document import check_name, command
 from podium.models.ledger import CHAMPION, Ledger, State
 from podium.models.record import Record
 from podium.models.signature import require_trusted

@@ -2,13 +2,11 @@
 
 import hashlib
 import json
-import logging
 import os
 import re
 import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +26,6 @@ MAX_BYTES = MAX_JSON
 
 TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_log = logging.getLogger("podium")
 
 
 def command(words: str, storage: Storage) -> str:
@@ -169,15 +166,6 @@ def moment(time: str) -> datetime:
         ValueError: It has another format.
     """
     return datetime.strptime(time, TIME).replace(tzinfo=UTC)
-
-
-@lru_cache(1000)
-def warn_once(message: str) -> None:
-    """Log a warning once per process."""
-    # Keys may hold anything, even escape sequences for the terminal.
-    _log.warning(
-        "%s", "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in message)
-    )
 
 
 def read_as(

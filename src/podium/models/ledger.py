@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from itertools import accumulate, islice
 from typing import Any
 
+from podium.display.terminal import warn_once
 from podium.errors import Conflict, Damaged, NotFound
 from podium.models.document import (
     BACKUP,
@@ -30,7 +31,6 @@ from podium.models.document import (
     seal,
     sha256_of,
     unseal,
-    warn_once,
 )
 from podium.models.record import Record
 from podium.models.version import Version, metadata_key, parse_metadata, version_prefix

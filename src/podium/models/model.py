@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import podium.models.approval as approval
 import podium.models.upkeep as upkeep
 from podium.display.notebook import data_frame, table
-from podium.display.terminal import echo
+from podium.display.terminal import echo, warn_once
 from podium.display.text import figure, plural, size, when
 from podium.errors import Damaged, InvalidInput, NotFound
 from podium.models.championship import Championship
 from podium.models.decision import NotPromoted, Promotion
-from podium.models.document import check_name, command, warn_once
+from podium.models.document import check_name, command
 from podium.models.ledger import CHAMPION, Ledger, State
 from podium.models.mlflow import champion_in_mlflow, check_tracking
 from podium.models.record import Record

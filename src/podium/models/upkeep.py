@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from podium.display.terminal import warn_once
 from podium.errors import Conflict, Damaged, NotFound, Untrusted, require
 from podium.models.approval import waiting
-from podium.models.document import MAX_BYTES, command, moment, seal, sha256_of, unseal, warn_once
+from podium.models.document import MAX_BYTES, command, moment, seal, sha256_of, unseal
 from podium.models.ledger import Ledger, State, deletion_token, names_below
 from podium.models.record import Record
 from podium.models.signature import SIGNATURE, PublicKey, signature_key

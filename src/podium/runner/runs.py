@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from podium.display.notebook import data_frame, table
+from podium.display.terminal import readable
 from podium.display.text import duration, plural, when
 from podium.errors import InvalidInput, NoSuchKey, NotFound, require, suggestion
-from podium.runner.record import RunRecord, records_below
+from podium.runner.record import RunRecord
 from podium.runner.run import Run
 from podium.storage import Entry, Storage, connect
 from podium.system.arguments import checked
@@ -53,7 +54,13 @@ class Runs(Mapping[str, Run]):
     def all(self) -> list[Run]:
         """Every run whose record can be read, the oldest first; ``values()`` would read each
         twice."""
-        return [Run(record) for record in records_below(self.directory)]
+        return list(
+            readable(
+                sorted(path.parent for path in self.directory.glob("*/run.json")),
+                lambda directory: Run(RunRecord.read(directory)),
+                lambda directory: f"run {directory.name}",
+            )
+        )
 
     def old(self, *, keep: int | None = None, older_than: int | None = None) -> list[Run]:
         """Return old runs, the oldest first: ``for run in podium.runs().old(keep=5):

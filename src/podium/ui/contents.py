@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 
 import podium
-from podium.api.jobs import all_jobs, find_job
+from podium.api.jobs import all_jobs, find_job, job_rows
 from podium.api.launched import Session
 from podium.api.sweep_list import sweep_rows
 from podium.api.sweep_report import write_report
@@ -71,7 +71,7 @@ def _jobs(sources: Sources) -> list[dict[str, Any]]:
     """Return summaries of all jobs but those of trials, which the page of their sweep shows."""
     session = Session(sources.spec, sources.cluster())
     own = [job for job in all_jobs(session) if EXPERIMENT not in job.workload.labels]
-    return [job.to_json() for job in own][::-1]
+    return job_rows(own)[::-1]
 
 
 _ROWS: Mapping[str, Callable[[Sources], list[dict[str, Any]]]] = {

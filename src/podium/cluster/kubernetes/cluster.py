@@ -4,7 +4,7 @@ connections, expired versions and restarts."""
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -88,7 +88,6 @@ class KubernetesCluster(Cluster):
         self.api.waits = Waits(schedule_grace=float(grace))
         self.queues = Queues(self.api)
         self._reader = Reader()
-        self._unreadable = set[tuple[str, str]]()  # kinds and names
 
     def create(self, resource: R) -> R:
         kind, namespace = resource.kind, self.api.namespace
@@ -176,19 +175,8 @@ class KubernetesCluster(Cluster):
 
     def list(self, kind: str, labels: dict[str, str] | None = None) -> Sequence[Resource]:
         selector = ",".join(f"{key}={value}" for key, value in (labels or {}).items())
-        return self.queues.explain_all(list(self._readable(self.api.objects(kind, selector))))
-
-    def _readable(self, manifests: Iterable[Manifest]) -> Iterator[Resource]:
-        """Yield objects; one that anybody wrote with fields of wrong types is left out with a
-        warning, once."""
-        for manifest in manifests:
-            try:
-                yield self._reader.read(manifest)
-            except InvalidInput as error:
-                kind, name = str(manifest.get("kind")), Resource.parse(manifest).name
-                if (kind, name) not in self._unreadable:
-                    _log.warning("%s %s is left out: %s", kind, name, error.message)
-                self._unreadable.add((kind, name))
+        found = self._reader.read_all(self.api.objects(kind, selector))
+        return self.queues.explain_all(list(found))
 
     def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
         """As the interface says; a pod that can never start, or is refused, ends it early.

@@ -136,7 +136,7 @@ class LocalCluster(Cluster):
         return self._reader.read(self.store.read(kind, name))
 
     def list(self, kind: str, labels: dict[str, str] | None = None) -> Sequence[Resource]:
-        return [self._reader.read(manifest) for manifest in self.store.list(kind, labels)]
+        return list(self._reader.read_all(self.store.list(kind, labels)))
 
     def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
         for manifest in self.store.changes(kind, name, timeout):

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from podium.cluster.base import KINDS
+from podium.display.terminal import readable
 from podium.display.text import cut
 from podium.errors import Conflict, Damaged, Failed, InvalidInput, NotFound
 from podium.files.documents import write_json
@@ -384,21 +385,27 @@ class Store:
         return manifest
 
     def list(self, kind: str, labels: dict[str, str] | None = None) -> list[Manifest]:
-        """Return the objects of a kind that carry all given labels, oldest first."""
-        manifests, wanted = [], (labels or {}).items()
+        """Return the objects of a kind that carry all given labels, oldest first; one that cannot be
+        read costs a warning."""
+        wanted = (labels or {}).items()
         folder = self.path(kind, "any").parent
         # A directory may hold the trials of hundreds of sweeps; their names begin with their sweep's.
         sweep = (labels or {}).get(EXPERIMENT) if kind == "Trial" else None
         start = f"{sweep}-" if sweep else ""
-        for name in os.listdir(folder) if folder.exists() else ():
-            if name.startswith(".") or not name.startswith(start):
-                continue
-            with suppress(FileNotFoundError, NotADirectoryError, NotFound):
-                manifest = _read_object(folder / name / "object.json")
-                if wanted <= (manifest["metadata"].get("labels") or {}).items():
-                    manifests.append(self._settle(manifest))
+        names = os.listdir(folder) if folder.exists() else ()
+
+        def read(name: str) -> Manifest | None:
+            manifest = _read_object(folder / name / "object.json")
+            meant = wanted <= (manifest["metadata"].get("labels") or {}).items()
+            return self._settle(manifest) if meant else None
+
+        found = readable(
+            (name for name in names if name.startswith(start) and not name.startswith(".")),
+            read,
+            lambda name: f"{kind} {name}",
+        )
         return sorted(
-            manifests,
+            (manifest for manifest in found if manifest),
             key=lambda manifest: (
                 manifest["metadata"]["creationTimestamp"],
                 manifest["metadata"]["uid"],
