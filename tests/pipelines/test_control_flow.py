@@ -674,6 +674,20 @@ CACHED = HEAD + dedent("""
     """)
 
 
+def test_a_cache_that_cannot_be_written_fails_no_step(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/cache").write_text("a file in the directory's place")
+    flow = HEAD + dedent("""
+        @dsl.pipeline
+        def flow() -> str:
+            return say(text="a").output
+        """)
+    outcome, record = run(tmp_path, flow)
+    assert outcome["outputs"] == {"Output": "a"}
+    said = record.log("say").read_text()
+    assert said.startswith("a None\nwarning: its result is not kept, and the next run repeats it: ")
+
+
 def test_a_key_of_its_own_decides_about_the_cache(tmp_path: Path) -> None:
     (tmp_path / "tries").mkdir()
     run(tmp_path, CACHED, f"place={tmp_path / 'tries'}")

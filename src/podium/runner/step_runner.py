@@ -76,7 +76,8 @@ class StepRunner:
         self, step: Step, task: Mapping[str, Any], key: str, name_of: NameOf
     ) -> Values | None:
         """Run a step, again after a failure if its task says so; return its outputs, None if it
-        failed. They are kept before anybody is told: who resumes repeats no finished step."""
+        failed. They are kept before anybody is told: who resumes repeats no finished step, unless
+        the cache cannot be written, which costs a warning."""
         self.reporter.report("start", step=step.name)
         (self.reporter.logs / f"{step.name}.log").touch()
         self.reporter.log(KFP, f"{step.name}: {STARTS}")
@@ -88,7 +89,7 @@ class StepRunner:
             try:
                 code, outputs = self._once(step, name_of)
                 if outputs is not None:
-                    self.cache.put(key, step, outputs)
+                    self._keep(key, step, outputs)
             except Exception as error:  # said where the step's own would be
                 trace, said = traceback.format_exc(), f"{type(error).__name__}: {error}"
                 if isinstance(error, PodiumError):
@@ -104,6 +105,13 @@ class StepRunner:
         ended = "failure" if outputs is None else "success"
         self.reporter.report(ended, step=step.name, code=code if outputs is None else None)
         return outputs
+
+    def _keep(self, key: str, step: Step, outputs: Values) -> None:
+        try:
+            self.cache.put(key, step, outputs)
+        except OSError as error:  # the step has succeeded all the same
+            why = f"its result is not kept, and the next run repeats it: {error}"
+            self.reporter.log(step.name, f"warning: {why}")
 
     def _once(self, step: Step, name_of: NameOf) -> tuple[int | None, Values | None]:
         if "importer" in step.executor:
