@@ -147,6 +147,18 @@ def test_a_program_of_its_own_is_tuned(podium: Callable[..., Any], tmp_path: Pat
     assert f"train with them: ./train --data={tmp_path} --lr=2" in said.out
 
 
+def test_a_saved_path_of_this_machine_is_named(podium: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    said = podium("tune train.py --lr 0..1 --data rows --save sweep.yaml --no-run").err.splitlines()
+    assert (
+        said[-2]
+        == f"wrote sweep.yaml, with paths of this machine: {tmp_path}/podium-home/trials, {tmp_path}/rows"
+    )
+    assert (
+        said[-1] == "  hint: for another machine name URIs with --storage and --data, or edit them"
+    )
+
+
 def test_the_saved_experiment_is_one_that_katib_takes(
     podium: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -332,9 +332,19 @@ def _save(planned: "TunePlan", file: Path) -> None:
     from podium.api.experiments import with_store
     from podium.cluster.traits import traits_of
     from podium.files.yaml_loader import dump
+    from podium.storage import absolute, local_path
 
     experiment, url = planned.experiment, planned.spec.url
     if not traits_of(url).shares_files:
         experiment = with_store(experiment, url, lambda line: echo(line, err=True))
     write_file(file, dump(experiment.manifest))
-    echo(f"wrote {file}", err=True)
+    here = [
+        absolute(place)
+        for place in (planned.output, planned.data)
+        if place and local_path(place) is not None
+    ]
+    paths = f", with paths of this machine: {', '.join(here)}" if here else ""
+    echo(f"wrote {file}{paths}", err=True)
+    if here:
+        hint = "for another machine name URIs with --storage and --data, or edit them"
+        echo(f"  hint: {hint}", err=True)
