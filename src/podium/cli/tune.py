@@ -339,9 +339,9 @@ def _save(planned: "TunePlan", file: Path) -> None:
         experiment = with_store(experiment, url, lambda line: echo(line, err=True))
     write_file(file, dump(experiment.manifest))
     here = [
-        absolute(place)
+        absolute(str(place))
         for place in (planned.output, planned.data)
-        if place and local_path(place) is not None
+        if place and local_path(str(place)) is not None
     ]
     paths = f", with paths of this machine: {', '.join(here)}" if here else ""
     echo(f"wrote {file}{paths}", err=True)
