@@ -1,7 +1,12 @@
 """`podium runs`: what is on this machine of earlier runs, and what can go."""
 
 import json
+import os
+import shutil
 import signal
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -242,6 +247,45 @@ def test_a_deleted_run_takes_its_candidates_along(
     assert deleted.stdout.count("deleted 20260101-010101-aaaa") == 1
     assert [path.name for path in (home / "runs").iterdir()] == ["20260110-010101-bbbb"]
     assert [path.name for path in (home / "store" / "runs").iterdir()] == ["20260110-010101-bbbb"]
+
+
+AS_ANOTHER_USER = """
+import os, podium, podium.models
+from podium.errors import PodiumError
+run = podium.runs()["20260101"]
+run.size, run.record.candidates
+if os.geteuid() == 0:
+    os.setuid(65534)
+try:
+    run.delete()
+except PodiumError as error:
+    print(error)
+"""
+
+
+def test_a_run_of_another_user_stays_whole(home: Path) -> None:
+    with tempfile.TemporaryDirectory() as outside:  # whose parents others may enter
+        moved = Path(outside, "home")
+        shutil.copytree(home, moved)
+        logs = moved / "runs/20260101-010101-aaaa/logs"
+        record = logs.parent / "run.json"
+        record.write_text(record.read_text().replace(str(home), str(moved)))
+        for path in (Path(outside), *Path(outside).rglob("*")):
+            path.chmod(0o777)
+        logs.chmod(0o555)
+        done = subprocess.run(
+            [sys.executable, "-c", AS_ANOTHER_USER],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PODIUM_HOME": str(moved)},
+        )
+        logs.chmod(0o777)
+        assert done.stdout.splitlines() == [
+            f"run 20260101-010101-aaaa cannot be deleted: {logs} may not be changed",
+            f"hint: `ls -ld {logs}` shows whose it is",
+        ], done.stderr
+        assert record.is_file()
+        assert (moved / "store/runs/20260101-010101-aaaa/trials/model.onnx").is_file()
 
 
 def test_a_run_that_is_running_is_not_deleted(home: Path, podium: Callable[..., Result]) -> None:

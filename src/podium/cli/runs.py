@@ -493,7 +493,7 @@ def _delete_named(names: tuple[str, ...], storage: str | None, as_json: bool) ->
     chosen = {run.id: run for run in (all_runs[name] for name in names)}  # one may be named twice
     for run in chosen.values():
         if isinstance(run, Run):
-            run.require_ended()
+            run.require_deletable()
     _delete([*chosen.values()], dry_run=False, as_json=as_json)
 
 

@@ -383,7 +383,7 @@ class Run:
         """Bytes of its directory, and of the candidates it trained that are on this machine."""
         return sum(map(_bytes_of, (self.directory, *self.record.candidates)))
 
-    def require_ended(self) -> RunRecord:
+    def require_deletable(self) -> RunRecord:
         """Return its record as it is now, or raise as delete does where it could not be deleted."""
         record = RunRecord.read(self.directory)
         if record.state == "running":
@@ -391,6 +391,11 @@ class Run:
         if self.directory.is_symlink():
             problem = f"{self.directory} is a link to {self.directory.resolve()}, and nothing is removed there"
             raise InvalidInput(problem, f"rm {shlex.quote(str(self.directory))} removes the link")
+        for directory in (self.directory, *record.candidates):
+            for folder in (str(directory.parent), *(each for each, _, _ in os.walk(directory))):
+                if not os.access(folder, os.W_OK | os.X_OK):
+                    problem = f"run {self.id} cannot be deleted: {folder} may not be changed"
+                    raise PodiumError(problem, f"`ls -ld {shlex.quote(folder)}` shows whose it is")
         return record
 
     def delete(self) -> None:
@@ -400,9 +405,10 @@ class Run:
             Conflict: It is running.
             NotFound: It was deleted.
             InvalidInput: Its directory is a link.
-            PodiumError: The storage of its logs refused; nothing was removed on this machine.
+            PodiumError: It is another user's, or the storage of its logs refused; nothing was
+                removed on this machine.
         """
-        record = self.require_ended()
+        record = self.require_deletable()
         if kept := record.kept_logs:
             kept.delete()
         for candidates in record.candidates:
