@@ -371,6 +371,59 @@ class Hasty(LimitedProtocol):
     seconds = 0.5
 
 
+def _connected(server: Running) -> socket.socket:
+    held = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])))
+    held.settimeout(30)
+    return held
+
+
+@pytest.mark.parametrize("more", [b"X: " + b"y" * 1000 + b"\r\n", b"X:\r\n", b"y" * 1000])
+def test_trailers_are_limited_as_headers_are(server: Running, more: bytes) -> None:
+    body = asked()
+    with _connected(server) as held:
+        held.sendall(b"POST /v2/models/shapes/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+        held.sendall(b"%x\r\n%s\r\n0\r\nX: 1" % (len(body), body))
+        began, sent, piece = time.monotonic(), 0, more * (65536 // len(more))
+        with suppress(ConnectionError):
+            while sent < 60 << 20 and time.monotonic() < began + 20:
+                held.sendall(piece)
+                sent += len(piece)
+    assert sent < 16 << 20, "it hangs up"
+    assert server.infer("shapes", {"inputs": [ONE]}).status_code == 200
+
+
+def test_trailers_are_no_headers(server: Running) -> None:
+    body = asked()
+    with _connected(server) as held:
+        held.sendall(
+            b"POST /v2/models/shapes/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"%x\r\n%s\r\n0\r\nX-Request-Id: trailed\r\n\r\n" % (len(body), body)
+        )
+        answer = held.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 200"), answer
+    assert b"trailed" not in answer
+
+
+@pytest.mark.parametrize("more", [b"", b"Connection: keep-alive\r\n"])
+def test_an_upgrade_that_is_offered_is_passed_over(server: Running, more: bytes) -> None:
+    """As Java's HttpClient offers it with every request, and curl --http2."""
+    body = asked(id="upgraded")
+    head = b"POST /v2/models/shapes/infer HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\n%sUpgrade: h2c\r\n" \
+        b"HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\nContent-Length: %d\r\n\r\n" % (more, len(body))  # fmt: skip
+    for pieces in ([head + body], [head, body], [(head + body) * 500]):
+        with _connected(server) as held:
+            for piece in pieces:
+                held.sendall(piece)
+                time.sleep(0.1)
+            wanted, answer = b"".join(pieces).count(body), b""
+            while answer.count(b"}]}") < wanted:
+                came = held.recv(65536)
+                assert came, answer[-500:]
+                answer += came
+            assert answer.count(b"HTTP/1.1 200") == wanted
+    assert not [line for line in server.said if "pgrade" in line or "Traceback" in line]
+
+
 def test_headers_that_do_not_come_are_not_waited_for() -> None:
     server = Server([], token="", limits=Limits(), follow=60)
     config = uvicorn.Config(server, port=0, log_level="warning", http=Hasty)
