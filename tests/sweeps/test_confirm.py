@@ -167,6 +167,27 @@ def test_when_all_fresh_runs_fail_it_says_so(
     assert "the best trial is not confirmed: none of the best" in begun.experiment.state.message
 
 
+SLOW = (
+    LUCKY
+    + """
+print("ms=" + ("21" if seed and x in "ab" else "19"))
+"""
+)
+
+
+def test_a_bound_broken_in_fresh_runs_disqualifies(
+    sweep: Callable[..., podium.Sweep], tmp_path: Path
+) -> None:
+    begun = podium.sweep(lucky(tmp_path, SLOW), confirm="2x2", constraints=["ms<=20"])
+    ranked = leaderboard(begun.results)
+    assert begun.best.parameters == ranked[0].parameters == {"x": "c"}
+    assert begun.experiment.optimal_trial == begun.best.name
+    assert begun.experiment.state.message.endswith(
+        "; the best trial is not confirmed: in its fresh runs "
+        f"{ranked[2].name} is infeasible: ms 21 breaks ms<=20"
+    )
+
+
 KILLED = """
 import json, sys
 from pathlib import Path

@@ -338,7 +338,9 @@ class ExperimentController:
                 self._summaries[name], self._is_counted = summary, False
         if self._is_counted:  # all trials are gone through for each of them otherwise
             return
-        summarize(self._status, self._summaries.values())
+        corrected = chain.from_iterable(follower.corrected() for follower in self._followers)
+        again = {trial.name: TrialSummary.of(trial) for trial in corrected}
+        summarize(self._status, {**self._summaries, **again}.values())
         for chosen in filter(None, (follower.choice() for follower in self._followers)):
             self._status["currentOptimalTrial"] = dict(TrialSummary.of(chosen).optimal)
         self._is_counted = True

@@ -18,7 +18,7 @@ from podium.manifests.fields import Attribute, mapping, objects, text, true
 from podium.manifests.labels import EXPERIMENT, FIGURES, NUMBER, REPEATS, SEED, SWEEP
 from podium.manifests.options import annotation, asked, of_trials
 from podium.manifests.options.conditions import counting
-from podium.manifests.options.confirm import best_mean, confirmed
+from podium.manifests.options.confirm import confirmed
 from podium.manifests.options.objectives import Criteria
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
@@ -242,14 +242,18 @@ def no_best(trials: Iterable[Trial]) -> str:
 
 def best_trial(trials: Iterable[Trial]) -> Trial | None:
     """Return the best trial that succeeded or was stopped early and is feasible, of equals the one
-    that ended first; where trials were confirmed, the one with the best mean.
+    that ended first; where trials were confirmed, the one with the best mean, and none whose mean
+    breaks a constraint.
 
     Katib's own currentOptimalTrial may name any of equals, and a trial whose objective was no
     number; this never does.
     """
     all_trials = list(trials)
-    candidates = (trial for trial in all_trials if trial.is_candidate)
-    return best_mean(all_trials) or min(candidates, key=lambda trial: trial.rank, default=None)
+    means = confirmed(all_trials)
+    chosen = [trial for trial in means.values() if trial.is_candidate]
+    known = (means.get(trial.name, trial) for trial in all_trials)
+    candidates = (trial for trial in known if trial.is_candidate)
+    return chosen[0] if chosen else min(candidates, key=lambda trial: trial.rank, default=None)
 
 
 def news(trial: Trial, before: str) -> list[str]:

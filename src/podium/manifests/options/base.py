@@ -110,6 +110,10 @@ class Follower:
         """Return the trials to run once more after the search, each with the labels of that run."""
         return ()
 
+    def corrected(self) -> Sequence["Trial"]:
+        """Return trials of the search whose metrics later runs have replaced."""
+        return ()
+
     def choice(self) -> "Trial | None":
         """Return the best trial, with the metrics it is reported with; None to leave that to the
         trials' own."""

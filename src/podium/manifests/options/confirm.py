@@ -144,9 +144,13 @@ class Confirming(Follower):
             if (trial.name, str(seed)) not in self._begun
         ]
 
+    def corrected(self) -> "list[Trial]":
+        """Return the trials all of whose fresh runs succeeded, with the means as their metrics."""
+        return [*confirmed([*self._repeated.values(), *self._runs]).values()]
+
     def choice(self) -> "Trial | None":
         """Return the trial with the best mean, with that mean as its metrics."""
-        return best_mean([*self._repeated.values(), *self._runs]) if self._runs else None
+        return next((trial for trial in self.corrected() if trial.is_candidate), None)
 
     def conclusion(self) -> str:
         if chosen := self.choice():
@@ -154,12 +158,10 @@ class Confirming(Follower):
             return f"; {chosen.name} is the best of {self._option.top} by its fresh runs: {name} {value}, {chosen.note}"
         missing = plural(self._option.seeds, "fresh run")
         why = f"none of the best has a result of all {missing}"
+        if refuted := self.corrected():
+            flaw = refuted[0].infeasible[0]
+            why = f"in its fresh runs {refuted[0].name} is infeasible: {flaw}"
         return f"; the best trial is not confirmed: {why}" if self._best else ""
-
-
-def best_mean(trials: "Sequence[Trial]") -> "Trial | None":
-    """Return the trial with the best mean of its fresh runs; None if none has all of them."""
-    return next((trial for trial in confirmed(trials).values() if trial.is_candidate), None)
 
 
 def confirmed(trials: "Sequence[Trial]") -> "dict[str, Trial]":
