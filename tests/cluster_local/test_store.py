@@ -243,6 +243,20 @@ def test_a_damaged_file_is_named_with_a_hint(store: Store, file: str, content: b
         store.read("Job", "a")
 
 
+def test_a_sweep_is_not_listed_without_a_damaged_trial(store: Store) -> None:
+    for name in ("sweep-damaged", "sweep-whole"):
+        store.create(
+            {
+                "apiVersion": "kubeflow.org/v1beta1",
+                "kind": "Trial",
+                "metadata": {"name": name, "labels": {EXPERIMENT: "sweep"}},
+            }
+        )
+    (store.path("Trial", "sweep-damaged") / "object.json").write_text("")
+    with pytest.raises(Damaged, match=r"sweep-damaged/object\.json is damaged"):
+        store.list("Trial", {EXPERIMENT: "sweep"})
+
+
 def test_an_unreadable_file_hides_no_other_object(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:

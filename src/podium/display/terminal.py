@@ -70,15 +70,19 @@ def warn_once(message: str) -> None:
     )
 
 
-def readable(items: Iterable[S], read: Callable[[S], T], title: Callable[[S], str]) -> Iterator[T]:
+def readable(
+    items: Iterable[S], read: Callable[[S], T], title: Callable[[S], str], *, strict: bool = False
+) -> Iterator[T]:
     """Yield what is read of each item, without those removed meanwhile; one that is damaged or
-    cannot be opened costs a warning."""
+    cannot be opened costs a warning, or is raised if ``strict``."""
     for item in items:
         try:
             value = read(item)
         except (FileNotFoundError, NotADirectoryError, NotFound):
             continue
         except (Damaged, InvalidInput, OSError) as error:
+            if strict:
+                raise
             why = of_this_machine(error) or error
             warn_once(f"{title(item)} is left out: {getattr(why, 'message', why)}")
             continue

@@ -136,7 +136,10 @@ class LocalCluster(Cluster):
         return self._reader.read(self.store.read(kind, name))
 
     def list(self, kind: str, labels: dict[str, str] | None = None) -> Sequence[Resource]:
-        return list(self._reader.read_all(self.store.list(kind, labels)))
+        found = self.store.list(kind, labels)
+        if kind == "Trial":  # a sweep has all its trials, or none
+            return [self._reader.read(each) for each in found]
+        return list(self._reader.read_all(found))
 
     def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
         for manifest in self.store.changes(kind, name, timeout):

@@ -386,7 +386,11 @@ class Store:
 
     def list(self, kind: str, labels: dict[str, str] | None = None) -> list[Manifest]:
         """Return the objects of a kind that carry all given labels, oldest first; one that cannot be
-        read costs a warning."""
+        read costs a warning.
+
+        Raises:
+            Damaged: It is a Trial: without it another would be the best of its sweep.
+        """
         wanted = (labels or {}).items()
         folder = self.path(kind, "any").parent
         # A directory may hold the trials of hundreds of sweeps; their names begin with their sweep's.
@@ -399,11 +403,8 @@ class Store:
             meant = wanted <= (manifest["metadata"].get("labels") or {}).items()
             return self._settle(manifest) if meant else None
 
-        found = readable(
-            (name for name in names if name.startswith(start) and not name.startswith(".")),
-            read,
-            lambda name: f"{kind} {name}",
-        )
+        there = [name for name in names if name.startswith(start) and not name.startswith(".")]
+        found = readable(there, read, lambda name: f"{kind} {name}", strict=kind == "Trial")
         return sorted(
             (manifest for manifest in found if manifest),
             key=lambda manifest: (
