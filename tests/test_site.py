@@ -38,6 +38,7 @@ def test_a_list_names_each_page_and_what_it_says(tmp_path: Path) -> None:
     assert sorted(listed) == sorted(page.name for page in staged.glob("*.md.txt"))
 
 
+@pytest.mark.whole
 def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     pytest.importorskip("zensical", reason="needs zensical, which make docs installs")
     staged = stage(tmp_path)

@@ -162,6 +162,7 @@ def test_a_command_names_the_places_of_its_values() -> None:
     assert [word for word in ("it's", "b c") if word in logs]
 
 
+@pytest.mark.whole
 def test_katib_takes_every_way(tmp_path: Path) -> None:
     Path("conf.yaml").write_text(CONFIGS[".yaml"])
     for number, way in enumerate(("hydra", "papermill", "env", "config:conf.yaml")):

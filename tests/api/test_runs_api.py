@@ -124,6 +124,7 @@ def test_a_run_in_the_background_is_watched_to_its_end(
     assert run.wait().stop().state == "succeeded"
 
 
+@pytest.mark.whole
 def test_a_run_in_the_background_ends_with_python(
     waiting: Path, tmp_path: Path, home: Path
 ) -> None:

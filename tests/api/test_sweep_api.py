@@ -172,6 +172,7 @@ def test_a_training_that_left_no_model_can_be_shown(tiny_dataset: Path, home: Pa
     assert training.name in training._repr_html_()
 
 
+@pytest.mark.whole
 def test_what_runs_in_the_background_is_stopped_with_python(tiny_dataset: Path, home: Path) -> None:
     code = f"""
 import podium, time
@@ -188,6 +189,7 @@ while not training.metrics or not any(trial.phase == "Running" for trial in swee
     assert "was stopped" in json.dumps(job["status"])
 
 
+@pytest.mark.whole
 def test_podiums_trainer_alone_searches_the_error_of_numbers(
     parabola: dict[str, Any], tmp_path: Path, home: Path
 ) -> None:

@@ -36,6 +36,7 @@ def test_retention_finds_nothing_to_do_in_an_empty_bucket(
     nightly[1]()
 
 
+@pytest.mark.whole
 def test_retention_keeps_what_is_young_or_needed(nightly: tuple[str, Callable[[], None]]) -> None:
     storage, run = nightly
     model = open_registry(storage).model("mnist")

@@ -78,6 +78,7 @@ def test_two_runs_share_nothing(run: Callable[..., Process], tmp_path: Path) -> 
     assert first[1] != second[1]
 
 
+@pytest.mark.whole
 def test_two_forks_draw_other_numbers(run: Callable[..., Process], tmp_path: Path) -> None:
     (tmp_path / "draws.py").write_text(
         "import sys\nforked = 'torch' in sys.modules\nimport random, numpy, torch\n"
@@ -188,6 +189,7 @@ def test_imports_that_start_threads_are_not_forked(
     assert lines(tmp_path / "log") == ["False"]
 
 
+@pytest.mark.whole
 def test_our_trainer_trains_in_a_fork(
     run: Callable[..., Process], launchers: LauncherPool, tmp_path: Path, tiny_dataset: Path
 ) -> None:

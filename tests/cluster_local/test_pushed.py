@@ -205,6 +205,7 @@ def test_an_epoch_that_is_printed_and_posted_counts_once(
     assert [trial["status"]["conditions"][-1]["type"] for trial in trials] == ["Succeeded"] * 2
 
 
+@pytest.mark.whole
 def test_kubeflows_sdk_loses_no_value_of_short_epochs(cluster: LocalSweeps, tmp_path: Path) -> None:
     pytest.importorskip("kubeflow.trainer")
     _, (trial,) = sweep(cluster, tmp_path, SDK, maxTrialCount=1, metricsCollectorSpec=PUSH)
@@ -212,6 +213,7 @@ def test_kubeflows_sdk_loses_no_value_of_short_epochs(cluster: LocalSweeps, tmp_
     assert observed(trial)["loss"] == pytest.approx((x, x + 2, x))
 
 
+@pytest.mark.whole
 def test_katibs_sdk_reports_to_a_collector_that_is_pushed_to(
     cluster: LocalSweeps, tmp_path: Path
 ) -> None:

@@ -232,6 +232,7 @@ def wheel(folder: Path) -> None:
         file.writestr("tinylib-1.0.dist-info/RECORD", "")
 
 
+@pytest.mark.whole
 def test_requirements_are_installed_beside_the_code(project: Path, tmp_path: Path) -> None:
     wheel(project)
     (project / "requirements.txt").write_text("./tinylib-1.0-py3-none-any.whl\nnumpy\n")

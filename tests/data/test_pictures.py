@@ -159,6 +159,7 @@ def test_too_many_pixels_are_refused_from_the_header(side: int, tmp_path: Path) 
         prepare_picture(tmp_path / "p.png")
 
 
+@pytest.mark.whole
 def test_fifty_million_pixels_need_less_than_a_gigabyte(tmp_path: Path) -> None:
     picture = Image.new("RGBA", (7000, 7100), (0, 0, 0, 0))
     ImageDraw.Draw(picture).rectangle((2000, 1500, 3500, 5500), fill=(0, 0, 0, 255))

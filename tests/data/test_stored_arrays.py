@@ -29,6 +29,7 @@ def storage(tmp_path: Path) -> Storage:
     return connect(str(tmp_path))
 
 
+@pytest.mark.whole
 def test_arrays_that_unpack_to_far_more_are_refused(storage: Storage) -> None:
     content = bomb()
     storage.put(VALIDATED, content)

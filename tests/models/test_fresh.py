@@ -192,6 +192,7 @@ def rows(place: Path, count: int) -> str:
     return f"table:{path}"
 
 
+@pytest.mark.whole
 def test_a_better_model_wins_by_what_came_since(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean_environment: None
 ) -> None:

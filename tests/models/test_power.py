@@ -52,6 +52,7 @@ def promoted(
 
 
 @pytest.mark.parametrize("rule", ["likely", "likely=.97", "better", "not-worse"])
+@pytest.mark.whole
 def test_the_power_of_accuracy_is_that_of_the_simulated_rule(rule: str) -> None:
     items, gain, loss = 80, 0.16, 0.06
 
@@ -64,6 +65,7 @@ def test_the_power_of_accuracy_is_that_of_the_simulated_rule(rule: str) -> None:
     assert exact == pytest.approx(promoted(rule, ACCURACY, draw), abs=0.05)
 
 
+@pytest.mark.whole
 def test_what_can_be_shown_is_promoted_in_four_of_five() -> None:
     found = _of_accuracy(PromotionRule.parse("likely"), ACCURACY, 80)
     assert found.least is not None
@@ -111,6 +113,7 @@ def shared(target: Array, champion: Array, other: Array) -> SharedItems:
     )
 
 
+@pytest.mark.whole
 def test_the_power_of_errors_is_near_a_simulated_rule() -> None:
     target, challenger, champion = of_numbers(0.0, np.random.default_rng(7))
     found = _of_versions(PromotionRule.parse("likely"), RMSE, shared(target, champion, challenger))

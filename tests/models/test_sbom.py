@@ -28,6 +28,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
 
 
 @pytest.mark.parametrize("version", ["20261125-1", "bare"])
+@pytest.mark.whole
 def test_the_standards_validator_takes_it(model: Model, version: str) -> None:
     document = json.dumps(bill_of_materials(model.version(version)))
     from cyclonedx.schema import SchemaVersion

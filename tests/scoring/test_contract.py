@@ -237,6 +237,7 @@ def test_a_metric_of_the_other_kind_is_refused() -> None:
         scores.value(find_metric("accuracy"))
 
 
+@pytest.mark.whole
 def test_memory_stays_bounded_whatever_the_number_of_rows(
     tmp_path: Path, wine: tuple[Array, Array], wine_model: Any
 ) -> None:

@@ -33,6 +33,7 @@ print("score=" + sys.argv[2])
 PNG, JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0"
 
 
+@pytest.mark.whole
 def test_a_trainers_pictures_are_in_the_report(
     tiny_dataset: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,6 +74,7 @@ def test_a_trainers_pictures_are_in_the_report(
     assert "drawing.svg" not in page
 
 
+@pytest.mark.whole
 def test_few_pictures_are_advised_to_be_seen_more_often(
     tiny_dataset: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -344,6 +344,7 @@ def test_a_trial_by_hand_needs_what_counts_alone(tmp_path: Path) -> None:
         assert added.parameters == {"optimizer": "adam", "beta2": "0.95", "layers": "2"}
 
 
+@pytest.mark.whole
 def test_the_same_sweep_twice_with_conditions(tmp_path: Path) -> None:
     def outcome(sweep: podium.Sweep) -> list[dict[str, str]]:
         rows = sorted(sweep.results, key=lambda each: int(each.labels[NUMBER]))

@@ -213,6 +213,7 @@ print""",
 )
 
 
+@pytest.mark.whole
 def test_fresh_runs_go_on_after_a_kill(tmp_path: Path) -> None:
     manifest = lucky(tmp_path, BLOCKING, parallelTrialCount=1)
     manifest["metadata"]["annotations"] = annotation(read_settings({"confirm": "3x2"}))
