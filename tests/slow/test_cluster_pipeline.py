@@ -182,7 +182,8 @@ def test_a_job_without_a_run_is_reaped_within_a_minute(cluster: KubernetesCluste
     cluster.create(typed(manifest))
     until(lambda: not cluster.list("PyTorchJob", labels), 60)
     selector = f"reason=Reaped,involvedObject.name={name}"
-    (event, *_) = cluster.api.core.list_namespaced_event(NAMESPACE, field_selector=selector).items
+    events = cluster.api.core.list_namespaced_event
+    (event, *_) = until(lambda: events(NAMESPACE, field_selector=selector).items, 30)
     assert event.involved_object.kind == "PyTorchJob"
 
 
