@@ -210,6 +210,8 @@ def test_a_loss_may_grow_a_hundredfold() -> None:
         ("quoted-value", "'0.9'"),
         ("no-number", "good"),
         ("no-number", ""),
+        ("minus-sign", "\u22120.5"),  # stored as ''
+        ("minus-sign", "1e\u221205"),  # stored as 1
         ("number-cut-short", "1,234"),  # stored as 1
         ("number-cut-short", "1_000"),
         ("number-cut-short", "0x10"),  # stored as 0

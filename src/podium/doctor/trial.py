@@ -22,6 +22,7 @@ _MISREAD = (
     "every-rank-reports",
     "shares-and-percentages",
     "bar-of-batches",
+    "minus-sign",
     "number-cut-short",
     "exponent-cut",
 )

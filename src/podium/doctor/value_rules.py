@@ -88,8 +88,10 @@ _WRONG = r"[,_]\d|\.\d|[xX][0-9a-fA-F]|\.?[dD][+-]?\d|\.[eE][+-]?\d"
 _NOT_FINITE = r"[+-]?(nan|inf)"
 _TENSOR = r"(\w+\.)*(tensor|array|float\d*|int\d*)\("
 
-_OTHER = _unreadable(rf"(?!{_NOT_FINITE}|{_TENSOR}|[\[({{\x1b\"'`])")
-_UNIT = _rest(rf"(?!{_WRONG}|{_EXPONENT})[^\W\d_]")
+_MINUS = r"[\u2010-\u2015\u2212\ufe63\uff0d]\.?\d"
+
+_OTHER = _unreadable(rf"(?!{_NOT_FINITE}|{_TENSOR}|{_MINUS}|[\[({{\x1b\"'`])")
+_UNIT = _rest(rf"(?!{_WRONG}|{_EXPONENT}|[eE]{_MINUS})[^\W\d_]")
 
 for _trap in (
     _Trap(
@@ -116,6 +118,12 @@ for _trap in (
         _CROWNED,
         lambda value: value.value is not None and _OTHER(value),
         "print a number after {metric}=, on the same line",
+    ),
+    _Trap(
+        "minus-sign",
+        "Only the hyphen on the keyboard is a minus: of −0.5 nothing is read, and 1e−05 is 1.",
+        lambda value: _unreadable(_MINUS)(value) or _rest(f"[eE]{_MINUS}")(value),
+        "print the keyboard's '-', as f'{{x:.6g}}' does: a minus sign of typography is none here",
     ),
     _Trap(
         "number-cut-short",
