@@ -200,6 +200,20 @@ def test_a_file_that_defines_none_is_refused(
     assert "\n" not in error.message
 
 
+@pytest.mark.parametrize("named", ["", ":part"])
+def test_a_component_is_no_pipeline(tmp_path: Path, named: str) -> None:
+    text = "from kfp import dsl\n\n@dsl.component(base_image='any')\ndef part() -> int:\n    return 1\n"
+    file = written(tmp_path, text)
+    error = refused(file + named)
+    assert error.message == (
+        f"{file} has no pipeline 'part'" if named else f"{file} has no pipeline"
+    )
+    assert (
+        error.hint
+        == f"part is a component: call it in a function with @kfp.dsl.pipeline, and name that, {file}:FUNCTION"
+    )
+
+
 def test_one_of_several_pipelines_is_named(tmp_path: Path) -> None:
     file = written(tmp_path, SWEEP)
     assert Definition.load(file).pipeline.name == "outer", "inner is a part of it"

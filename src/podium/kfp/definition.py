@@ -142,13 +142,15 @@ def _choose(module: ModuleType, file: str, function: str) -> Any:
     named = {
         name: value for name, value in vars(module).items() if isinstance(value, GraphComponent)
     }
+    hint, component = "decorate a function with kfp.dsl.pipeline", GraphComponent.__base__
+    for name, value in vars(module).items():
+        if isinstance(value, component) and name not in named and name == (function or name):
+            how = "call it in a function with @kfp.dsl.pipeline, and name that"
+            hint = f"{name} is a component: {how}, {file}:FUNCTION"
     if function:
         if function not in named:
-            hint = (
-                suggestion(function, named)
-                if named
-                else "decorate the function with kfp.dsl.pipeline"
-            )
+            if named and not hasattr(module, function):
+                hint = suggestion(function, named)
             raise InvalidInput(f"{file} has no pipeline {function!r}", hint)
         return named[function]
     # One that is a part of another, from a file or this one, or that has two names, is not a second.
@@ -165,7 +167,7 @@ def _choose(module: ModuleType, file: str, function: str) -> Any:
             f"{file} has {len(own)} pipelines: {', '.join(own.values())}",
             f"name one: {file}:{next(iter(own.values()))}",
         )
-    raise InvalidInput(f"{file} has no pipeline", "decorate a function with kfp.dsl.pipeline")
+    raise InvalidInput(f"{file} has no pipeline", hint)
 
 
 def _import(file: Path) -> ModuleType:
