@@ -356,6 +356,15 @@ def test_a_notebook_may_use_a_parameter_in_many_ways(cell: str) -> None:
     assert Passing.read("", notebook(cell), searched, {}).way == "papermill"
 
 
+def test_a_text_of_a_notebook_stays_text() -> None:
+    cell = "token = '[PAD]'\neps: str = 'small'\nlayers = ''"
+    command = notebook(cell, tags=("parameters",))
+    searched, fixed = split({"token": ["[CLS]", "true"], "eps": "1e-05", "layers": "[64, 64]"})
+    passing = Passing.read("", command, searched, fixed)
+    words = passing.words(command, {"token": "[CLS]", "eps": "1e-05", "layers": "[64, 64]"})
+    assert words[3:] == ["-r", "token", "[CLS]", "-r", "eps", "1e-05", "-y", "layers: [64, 64]"]
+
+
 def test_a_notebook_gets_lists_and_booleans() -> None:
     command = notebook("lr = 1\namp = 0\nlayers = []", tags=("parameters",))
     searched, fixed = split({"lr": [0.1, 1], "amp": ["true", "false"], "layers": "[64, 64]"})

@@ -1,8 +1,12 @@
 """Whether the parameters of a notebook arrive, and in which way papermill takes their values."""
 
+import ast
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from podium.api.space import Choice, Dimension, Value
 from podium.errors import InvalidInput, suggestion
@@ -18,13 +22,44 @@ _ANY_NAME = re.compile(r"%run\b|\bimport\s*\*|\b(?:globals|locals|exec)\(")
 _TAGGED = re.compile(r'"tags"\s*:\s*\[[^\]]*"parameters"')
 
 
-def names_in_yaml(parameters: Mapping[str, Dimension | Value]) -> frozenset[str]:
-    """Return the parameters with a list, a dict or ``true`` among their values, for -y."""
+def papermill_options(
+    words: Sequence[str], parameters: Mapping[str, Dimension | Value]
+) -> dict[str, str]:
+    """Return the option of papermill by parameter, where it is not -p: -r for one whose default in
+    the notebook is text, -y for one with a list, a dict or ``true`` among its values.
+
+    Args:
+        words: Command that runs papermill.
+    """
     texts = {
         name: value.texts if isinstance(value, Choice) else [str(value)]
         for name, value in parameters.items()
     }
-    return frozenset(name for name in texts if any(map(_YAML.fullmatch, texts[name])))
+    options = {name: "-y" for name in texts if any(map(_YAML.fullmatch, texts[name]))}
+    return options | {name: "-r" for name in _texts(words) if name in texts}
+
+
+def _texts(words: Sequence[str]) -> Iterator[str]:
+    """Yield the names that the cell with the tag parameters gives a text."""
+    for cell in _code_cells(words):
+        if not _TAGGED.search(json.dumps(cell)):
+            continue
+        with suppress(SyntaxError):  # of IPython's own
+            for line in ast.parse("".join(cell.get("source") or [])).body:
+                if not isinstance(line, ast.Assign | ast.AnnAssign):
+                    continue
+                named = line.targets if isinstance(line, ast.Assign) else [line.target]
+                value = line.value.value if isinstance(line.value, ast.Constant) else None
+                if isinstance(value, str) and value:  # an empty one may stand for anything
+                    yield from (each.id for each in named if isinstance(each, ast.Name))
+
+
+def _code_cells(words: Sequence[str]) -> list[Mapping[str, Any]]:
+    files = [Path(word) for word in words if word.endswith(".ipynb")]
+    if not files or not files[0].is_file():
+        return []
+    cells = objects(mapping(read_json(files[0])).get("cells"))
+    return [cell for cell in cells if cell.get("cell_type") == "code"]
 
 
 def check_notebook(words: Sequence[str], names: Sequence[str]) -> None:
@@ -40,9 +75,7 @@ def check_notebook(words: Sequence[str], names: Sequence[str]) -> None:
     files = [Path(word) for word in words if word.endswith(".ipynb")]
     if not files or not files[0].is_file():
         return
-    cells = objects(mapping(read_json(files[0])).get("cells"))
-    code = [cell for cell in cells if cell.get("cell_type") == "code"]
-    text = "\n".join("".join(cell.get("source") or []) for cell in code)
+    text = "\n".join("".join(cell.get("source") or []) for cell in _code_cells(words))
     tagged = _TAGGED.search(files[0].read_text("utf-8", errors="replace"))
     mentioned = {*re.findall(r"[A-Za-z_]\w*", text)}
     for name in names:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from podium.api.notebook import check_notebook, names_in_yaml
+from podium.api.notebook import check_notebook, papermill_options
 from podium.api.space import Choice, Dimension, Float, Switch, Value, read_value
 from podium.errors import InvalidInput, PodiumError, suggestion
 from podium.files.documents import load_yaml
@@ -49,8 +49,8 @@ class Passing:
     switches: Mapping[str, Switch] = field(default_factory=dict)
     """The flags without a value, by name."""
 
-    in_yaml: frozenset[str] = frozenset()
-    """Parameters that papermill reads as YAML."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """How papermill takes a parameter where it is not -p: -r, as text, or -y, as YAML."""
 
     @classmethod
     def read(
@@ -88,7 +88,8 @@ class Passing:
             raise InvalidInput(f"a variable cannot be named {unfit[0]}", "letters, digits and _")
         if way == "papermill":
             check_notebook(command, left)
-            passing = replace(passing, in_yaml=names_in_yaml({**searched, **fixed}))
+            options = papermill_options(command, {**searched, **fixed})
+            passing = replace(passing, options=options)
         return passing._with_file(command, searched, fixed, left) if file else passing
 
     def _with_file(
@@ -151,8 +152,8 @@ class Passing:
             return [*words, *(f"{name}={value}" for name, value in left.items())]
         if self.way == "papermill":
             for name, value in left.items():
-                in_yaml = name in self.in_yaml
-                words += ["-y", f"{name}: {value}"] if in_yaml else ["-p", name, value]
+                option = self.options.get(name, "-p")
+                words += [option, *([f"{name}: {value}"] if option == "-y" else [name, value])]
             return words
         if self.way == "env":
             return [*(f"{_variable(name)}={value}" for name, value in left.items()), *words]
