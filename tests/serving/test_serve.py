@@ -527,6 +527,20 @@ def test_a_server_starts_without_pandas() -> None:
     )
 
 
+@pytest.mark.parametrize("media", ["text/csv", "application/json"])
+def test_columns_that_nobody_needs_are_limited(server: Running, media: str) -> None:
+    names = ["x", "color", *[f"c{at}" for at in range(200_000)]]
+    body = f"{','.join(names)}\n1,red\n".encode()
+    if media == "application/json":
+        body = json.dumps({"rows": [dict.fromkeys(names, 1)]}).encode()
+    began = time.monotonic()
+    answer = server.http.post(
+        "/v2/models/rows/predict", content=body, headers={"content-type": media}
+    )
+    assert (answer.status_code, time.monotonic() - began < 20) == (400, True)
+    assert "200,000 columns beside those that the model needs" in answer.json()["error"]
+
+
 def test_a_small_file_of_many_rows_is_refused(server: Running, tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet

@@ -541,6 +541,15 @@ def test_outputs_that_are_not_numbers_are_answered_and_told(churn: Model) -> Non
     assert 'podium_serve_watch_failures_total{model="churn",version="v1"} 1' in page
 
 
+def test_a_request_without_rows_is_answered_and_not_counted(churn: Model) -> None:
+    with serving("churn", "--watch") as server:
+        body = json.dumps({"inputs": [tensor(np.empty((0, 2)), "table", "FP32")]})
+        answer = server.http.post("/v2/models/churn/infer", content=body)
+        assert (answer.status_code, answer.json()["outputs"][0]["data"]) == (200, [])
+        page = server.http.get("/metrics").text
+    assert 'podium_serve_watch_failures_total{model="churn",version="v1"} 0' in page
+
+
 def test_requests_are_counted_once_by_status() -> None:
     figures = Figures()
     for status in (200, 200, 504):

@@ -35,6 +35,9 @@ _FETCHES = 8
 _ROWS = 16_384
 """Handed on at a time."""
 
+_MOST_SPARE = 10_000
+"""Columns of a table beside those that are needed: each takes ten thousand bytes while it is read."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
@@ -204,6 +207,14 @@ def _read_sentences(preprocessing: Preprocessing, sentences: Sequence[str]) -> I
 def _read_rows(
     preprocessing: TablePreprocessing | TextPreprocessing, file: RowFile
 ) -> Iterator[Batch]:
+    columns = preprocessing.columns if isinstance(preprocessing, TablePreprocessing) else ()
+    spare = len(file.columns) - len(columns)
+    if spare > _MOST_SPARE:
+        raise InvalidInput(
+            f"{file.name} has {spare:,} columns beside those that the model needs, "
+            f"but at most {_MOST_SPARE:,} are read",
+            "leave them out",
+        )
     unreadable: list[Problem] = []
     for whole in file.batches(unreadable.append):
         for start in range(0, len(whole), _ROWS):

@@ -300,7 +300,7 @@ class Watch:
         """Take note of a call of the model: its inputs, each [n, …], and probabilities, classes or
         numbers."""
         with self._lock:
-            if self._share < 1 and self._chance.random() >= self._share:
+            if not len(predicted) or (self._share < 1 and self._chance.random() >= self._share):
                 return
             self._held.append((inputs, predicted))
             rows = sum(len(said) for _, said in self._held)

@@ -259,7 +259,7 @@ class OnnxModel:
             self._check_finite(values, output, at)
             return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
         if output.dtype not in _FLOATS:
-            return self._classes(result.reshape(rows, -1), classes, at)
+            return self._classes(result.reshape(rows, math.prod(result.shape[1:])), classes, at)
         if result.ndim != 2 or result.shape[1] < 2:
             raise InvalidInput(
                 f"{self.name} returns {list(result.shape)} for {rows} rows", _CONTRACT
@@ -300,7 +300,7 @@ class OnnxModel:
         return _are_shares(said) if fits else None
 
     def _check_finite(self, values: Array, output: Tensor, at: int) -> None:
-        bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(1))
+        bad = np.flatnonzero(~np.isfinite(values).all(tuple(range(1, values.ndim))))
         if len(bad):
             raise Failed(
                 f"{self.name} returns {output.name} that are not finite, first for row {at + int(bad[0])}"
