@@ -6,10 +6,12 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -558,6 +560,14 @@ def test_a_server_by_http_answers_only_with_its_token(home: Path) -> None:
             answer = httpx2.post(said["url"], json={}, headers=wrong)
             assert answer.status_code == 401
             assert "a bearer token is needed" in answer.text
+        place, sent = httpx2.URL(said["url"]), 0
+        with socket.create_connection((place.host, place.port)) as held:
+            held.sendall(b"POST /mcp HTTP/1.1\r\n")
+            with suppress(ConnectionError):
+                while sent < 60 << 20:
+                    held.sendall(b"X: y\r\n" * 10_000)
+                    sent += 60_000
+        assert sent < 16 << 20, "it hangs up"
     finally:
         process.terminate()
         assert process.wait(60) in (0, -15, 143)

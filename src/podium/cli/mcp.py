@@ -79,5 +79,6 @@ def _serve(server: "MCPServer", port: int, given: str | None) -> None:
     headers = {"Authorization": f"Bearer {'...' if given else token}"}
     echo(json.dumps({"mcpServers": {"podium": {"url": url, "headers": headers}}}), err=True)
     app = Guarded(server.streamable_http_app(host=_LOOPBACK), token)
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+    # Unlike httptools, which it would take where podium serve is installed, h11 limits headers.
+    config = uvicorn.Config(app, log_level="warning", http="h11", timeout_graceful_shutdown=1)
     uvicorn.Server(config).run(sockets=[listening])
