@@ -207,14 +207,7 @@ def _read_sentences(preprocessing: Preprocessing, sentences: Sequence[str]) -> I
 def _read_rows(
     preprocessing: TablePreprocessing | TextPreprocessing, file: RowFile
 ) -> Iterator[Batch]:
-    columns = preprocessing.columns if isinstance(preprocessing, TablePreprocessing) else ()
-    spare = len(file.columns) - len(columns)
-    if spare > _MOST_SPARE:
-        raise InvalidInput(
-            f"{file.name} has {spare:,} columns beside those that the model needs, "
-            f"but at most {_MOST_SPARE:,} are read",
-            "leave them out",
-        )
+    check_columns(preprocessing, file.name, len(file.columns))
     unreadable: list[Problem] = []
     for whole in file.batches(unreadable.append):
         for start in range(0, len(whole), _ROWS):
@@ -233,6 +226,21 @@ def _read_rows(
             )
     if unreadable:
         yield Batch(names=(), inputs={}, problems=tuple(unreadable))
+
+
+def check_columns(preprocessing: Preprocessing | None, name: str, count: int) -> None:
+    """Refuse a table of too many columns that nobody needs.
+
+    Raises:
+        InvalidInput: It has so many.
+    """
+    needed = preprocessing.columns if isinstance(preprocessing, TablePreprocessing) else ()
+    if (spare := count - len(needed)) > _MOST_SPARE:
+        raise InvalidInput(
+            f"{name} has {spare:,} columns beside those that the model needs, "
+            f"but at most {_MOST_SPARE:,} are read",
+            "leave them out",
+        )
 
 
 def _open_lines(path: Path, name: str, column: str, encoding: str) -> RowFile:

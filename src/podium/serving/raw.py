@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 
-from podium.data.items import Batch
+from podium.data.items import Batch, check_columns
+from podium.data.preprocessing import Preprocessing
 from podium.data.rows import Problem
 from podium.errors import Damaged, Failed, InvalidInput, PodiumError
 from podium.files.documents import foreign, load_json
@@ -98,7 +99,7 @@ def predict_raw(
     end, said = until or time.monotonic() + 60.0, list[tuple[int, dict[str, Any]]]()
     with _items(media, body) as file:
         if media == _PARQUET:
-            _check_rows(file)
+            _check_rows(file, predictor.preprocessing)
         for result in predictor.stream(
             [str(file)], on_unknown=on_unknown, on_batch=on_batch, until=end
         ):
@@ -138,12 +139,13 @@ def _items(media: str, body: bytes) -> Iterator[Path]:
             raise
 
 
-def _check_rows(file: Path) -> None:
+def _check_rows(file: Path, preprocessing: Preprocessing | None) -> None:
     """Refuse a file whose rows, which take next to no bytes in it, are too many or too large: a
     text that a dictionary holds once may stand in each of them. Columns of lists, which no model
     takes, are left out of it."""
     with foreign("the request is not readable as Parquet"), parquet.ParquetFile(file) as opened:
         held, schema = opened.metadata, opened.schema_arrow
+        check_columns(preprocessing, file.name, len(schema))
         groups = [held.row_group(at) for at in range(held.num_row_groups)]
         widths = [max(8, held.schema.column(at).length or 0) for at in range(held.num_columns)]
         size = max(sum(group.total_byte_size for group in groups), held.num_rows * sum(widths))
