@@ -108,6 +108,19 @@ def test_many_equal_models_shrink_a_lead() -> None:
     assert "challenger 30 on this test part" in decision.reasons[-1]
 
 
+@pytest.mark.parametrize("others", [(0.1,), (0.8,) * 28])
+def test_models_of_another_kind_lend_no_spread(others: tuple[float, ...]) -> None:
+    models = wrong_at(*range(30)), wrong_at(*range(100, 140))
+    among = Earlier(challengers=30, figures=(0.965,) * 28, noises=(35e-6,) * 28)
+    mixed = Earlier(challengers=31, figures=among.figures + others, noises=among.noises)
+    one, other = (
+        decide(PromotionRule(), ACCURACY, LABELS, *models, earlier=each).figures
+        for each in (among, mixed)
+    )
+    names = ("probability", "shrunk", "champion_shrunk", "shrunk_to", "shrunk_by")
+    assert [one[name] for name in names] == pytest.approx([other[name] for name in names])
+
+
 def test_the_champion_once_more_says_nothing_of_chance() -> None:
     def refusal(version: str, value: float, noise: float) -> Record:
         beaten = {"champion": "first", "champion_value": 0.9}

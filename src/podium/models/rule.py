@@ -4,7 +4,7 @@ part.
 A figure is worth what the figures of all models on the same test part make of it (empirical Bayes):
 the true figures are normal around their mean with a variance of spread, and each is measured with a
 variance of noise, of which only the part counts that two models do not share: shared hard items
-move both alike.
+move both alike. Models far from the champion say nothing of those that contend with it.
 """
 
 import math
@@ -32,6 +32,10 @@ PRIOR_MODELS = 4
 PRIOR_SPREAD = 0.5
 """Its standard deviation, in standard errors of one figure."""
 
+ALIKE = 4
+"""Standard errors of one figure from the champion's within which a model counts: one that is broken,
+or of a weaker kind, would make the spread of the others look large, and every lead sure."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Shrinkage:
@@ -43,16 +47,21 @@ class _Shrinkage:
     """The share of a figure's distance from the mean that is kept, 0..1."""
 
     @classmethod
-    def of(cls, figures: Sequence[float], noises: Sequence[float]) -> "_Shrinkage":
+    def of(
+        cls, both: tuple[float, float], others: Sequence[float], noises: Sequence[float]
+    ) -> "_Shrinkage":
         """Estimate it.
 
         Args:
-            figures: Of every model on the test part, at least one.
+            both: Figures of the challenger and the champion.
+            others: Of every other model on the test part.
             noises: The squared standard error of one figure, by each comparison, the one in
                 question last; empty if there was none. Models that hardly differ must not make
                 others look sure, so the last counts in full.
         """
-        mean, noise = fmean(figures), max(fmean(noises), noises[-1]) if noises else 0.0
+        noise = max(fmean(noises), noises[-1]) if noises else 0.0
+        near = [value for value in others if abs(value - both[1]) <= ALIKE * math.sqrt(noise)]
+        mean = fmean(figures := [*both, *near])
         squares = sum((figure - mean) ** 2 for figure in figures)
         prior = PRIOR_MODELS * noise * (1 + PRIOR_SPREAD**2)
         spread = max(0.0, (squares + prior) / (len(figures) - 1 + PRIOR_MODELS) - noise)
@@ -332,7 +341,7 @@ def _conditions(rule: PromotionRule, case: Case) -> list[Condition]:
         words = (
             f"challenger {case.earlier.challengers} on this test part: "
             f"figures are shrunk by {case.figures['shrunk_by']:.0%} of their distance "
-            f"to the mean of all models, {figure(case.figures['shrunk_to'])}"
+            f"to the mean of all models that are alike, {figure(case.figures['shrunk_to'])}"
         )
         conditions.append((True, words))
     if lost := _lost_to_guess(rule, case):
@@ -368,12 +377,12 @@ def shrunk_figures(compared: "Comparison", units: int, earlier: Earlier) -> dict
     both = compared.first, compared.second
     noise = _noise_of(compared, units)
     noises = [*earlier.noises, *([] if noise is None else [noise])]
-    every = [value for value in (*earlier.figures, *both) if math.isfinite(value)]
+    others = list(filter(math.isfinite, earlier.figures))
     if not noises or not all(map(math.isfinite, both)):
         even = 0.5 if compared.difference == 0 else None
         unknown = {"noise": None, "probability": even, "shrunk_to": None, "shrunk_by": None}
         return {"shrunk": both[0], "champion_shrunk": both[1], **unknown}
-    shrinkage = _Shrinkage.of(every, noises)
+    shrinkage = _Shrinkage.of(both, others, noises)
     lead = compared.difference if compared.metric.maximize else -compared.difference
     return {
         "shrunk": shrinkage.shrunk(both[0]),
