@@ -62,6 +62,35 @@ def test_chance_alone_is_hardly_ever_called_drift(spread: str, trained: int, see
     assert beyond <= 8, "1 in 1,000, which is 1; 8 has a chance of 1 in 100,000"
 
 
+@pytest.mark.parametrize(("names", "tail"), [(60, 2), (200, 1)])
+@pytest.mark.parametrize(("trained", "seen"), [(500, 200), (500, 2000), (5000, 2000)])
+def test_rare_categories_that_training_lacks_are_no_drift(
+    names: int, tail: int, trained: int, seen: int
+) -> None:
+    shares = 1 / np.arange(1, names + 1) ** tail
+    drifted = 0
+    for _ in range(300):
+        before, now = (DRAW.choice(names, n, p=shares / shares.sum()) for n in (trained, seen))
+        known = np.unique(before)
+        places = np.full(names, len(known) + 1)  # (unknown)
+        places[known] = np.arange(len(known))
+        bins = Bins.of_categories(
+            "city", [*map(str, known), "(missing)", "(unknown)"], places[before]
+        )
+        drifted += shift_of(bins, places[now].astype(float)).verdict(0.2) == "drift"
+    assert drifted <= 5, "1 in 1,000, which is 0.3; 5 has a chance of 1 in 100,000"
+
+
+def test_a_new_category_and_a_renamed_one_are_drift() -> None:
+    names = [*map(str, range(60)), "(missing)", "(unknown)"]
+    bins = Bins.of_categories("city", names, np.repeat(np.arange(60), np.arange(1, 61)))
+    now = DRAW.choice(60, 1000, p=np.arange(1, 61) / np.arange(1, 61).sum()).astype(float)
+    assert shift_of(bins, now).verdict(0.2) == "same"
+    renamed = shift_of(bins, np.where(now >= 57, 61.0, now))
+    assert (renamed.verdict(0.2), renamed.bin) == ("drift", "(unknown)")
+    assert shift_of(bins, np.where(np.arange(1000) % 4, now, 61.0)).verdict(0.2) == "drift"
+
+
 def test_few_items_are_not_judged_however_far_they_are() -> None:
     bins = Bins.of_numbers("age", DRAW.normal(40, 8, 2000))
     assert shift_of(bins, np.full(199, 90.0)).verdict(0.2) == "too few"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
-from podium.data.profile import Bins, Counts, Profile, Watch
+from podium.data.profile import MISSING, OTHER, UNKNOWN, Bins, Counts, Profile, Watch
 from podium.data.rows import Problem
 from podium.data.schema import DATES
 from podium.errors import InvalidInput, NotFound
@@ -23,6 +23,9 @@ _LEAST = 200
 
 _RARE = 0.001
 """Probability of a PSI by chance alone, of items like those of the training part."""
+
+_FEW = 5
+"""Training items of a category, fewer than which say little of its share."""
 
 
 _EARLIER = 0.05
@@ -192,9 +195,10 @@ def shifts(profile: Profile, counts: Counts, dates: Collection[str] = ()) -> lis
 
 
 def _shift(of: str, bins: Bins, counts: NDArray[np.int64], is_date: bool) -> Shift:
-    trained = np.array(bins.counts)
-    used = (trained + counts) > 0
-    here, there = (((array[used] + 0.5) / (array[used] + 0.5).sum()) for array in (counts, trained))
+    trained, rare = np.array(bins.counts), _rare(bins)
+    pooled = [np.append(array[~rare], array[rare].sum()) for array in (counts, trained)]
+    used = np.add(*pooled) > 0
+    here, there = (((array[used] + 0.5) / (array[used] + 0.5).sum()) for array in pooled)
     items, of_training = int(counts.sum()), max(1, int(trained.sum()))
     # Without a change PSI is about chi-squared of bins - 1, times this (Yurdakul: Statistical Properties of PSI).
     noise = 1 / max(1, items) + 1 / of_training
@@ -217,6 +221,15 @@ def _shift(of: str, bins: Bins, counts: NDArray[np.int64], is_date: bool) -> Shi
         share=(float(before[at]), float(now[at])),
         is_later=is_date and bool(only_later),
     )
+
+
+def _rare(bins: Bins) -> NDArray[np.bool_]:
+    """Return which bins count as one: of a long tail of categories others come next time, and the
+    training part has none that it does not know."""
+    if bins.ordered:
+        return np.zeros(len(bins.labels), bool)
+    tail = np.isin(bins.labels, (UNKNOWN, OTHER)) | (np.array(bins.counts) < _FEW)
+    return tail & (np.array(bins.labels) != MISSING)
 
 
 def _add(
