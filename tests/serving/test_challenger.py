@@ -265,6 +265,31 @@ def test_labels_of_no_sample_of_the_items_are_refused(churn: Model, tmp_path: Pa
     assert "v2 and v1 answer the same on 50.0% of 40 items with a label and on 50.0% of 20 without one (Fisher's exact test: p = 1)" in "\n".join(decision.reasons)  # fmt: skip
 
 
+def test_labels_of_one_answer_alone_are_refused(churn: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+    [file] = (tmp_path / "answers").rglob("*.jsonl")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for at, line in enumerate(lines):  # v1 says high where v2 does, but on each tenth item
+        if at % 10:
+            line["answers"]["v1"]["predicted"] = line["answers"]["v2"]["predicted"]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    labels = write_labels(tmp_path / "labels.csv", rows, left_out=range(30))
+    with pytest.raises(InvalidInput, match=r"v2 says high on 100.0% of 30 items with a label and on 0.0% of 30 without one .* refused below p = 0.001"):  # fmt: skip
+        churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
+    write_labels(labels, rows, left_out=range(1, 60, 2))
+    assert churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels, dry_run=True).decision  # fmt: skip
+
+
+def test_items_after_the_last_label_may_be_others(churn: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+    labels = write_labels(tmp_path / "labels.csv", rows, left_out=[0, *range(30, 60)])
+    with pytest.raises(NotPromoted) as kept:
+        churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
+    assert "on 100.0% of 29 items with a label and on 100.0% of 1 without one" in str(kept.value)
+
+
 @pytest.fixture
 def price(tmp_path: Path) -> Model:
     """A regression whose champion v1 says 0 of every row, while v2 is near the truth, x."""
@@ -291,12 +316,12 @@ def test_labels_of_numbers_promote_unless_they_are_no_sample(price: Model, tmp_p
     def promote(kept: Sequence[int], **more: Any) -> Any:
         return price.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels(kept), **more).decision  # fmt: skip
 
-    with pytest.raises(InvalidInput, match=r"answer nearly the same on 100.0% of 30 items with a label and on 0.0% of 30 without one .* refused below p = 0.001"):  # fmt: skip
+    with pytest.raises(InvalidInput, match=r"answer nearly the same on 80.0% of 30 items with a label and on 0.0% of 15 without one .* refused below p = 0.001"):  # fmt: skip
         promote(range(15, 45))
     (tmp_path / "labels.csv").write_text("id,label\nr0,cheap\n")
     with pytest.raises(InvalidInput, match="the label 'cheap' is not a number"):
         price.promote("v2", rule="likely", live=tmp_path / "answers", labels=tmp_path / "labels.csv")  # fmt: skip
-    sample = promote(range(0, 60, 3), dry_run=True)
+    sample = promote(range(2, 60, 3), dry_run=True)
     assert "v2 and v1 answer nearly the same on 50.0% of 20 items with a label and on 50.0% of 40 without one" in "\n".join(sample.reasons)  # fmt: skip
     promoted = promote(range(60))
     assert (promoted.figures["items"], price.champion.version) == (60, "v2")

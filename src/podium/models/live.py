@@ -18,7 +18,7 @@ import pyarrow as pa
 from podium.data.row_files import open_rows
 from podium.data.test_part import sketch
 from podium.data.values import to_numbers, to_text
-from podium.display.text import are, iso, listed, plural
+from podium.display.text import are, figure, iso, listed, plural
 from podium.errors import Damaged, InvalidInput
 from podium.files.documents import foreign
 from podium.models.document import command
@@ -37,7 +37,7 @@ _MOST_UNANSWERED = 0.01
 
 _BIASED, _BIASED_BY = 0.001, 0.05
 """Labeled items are no sample of the recorded ones if the share on which two versions answer the
-same differs from that of the others by more, and chance does that so rarely."""
+same, or one says a class, differs from that of the others by more, and chance does that so rarely."""
 
 _Item = tuple[str, int]
 """Id of a request, and the item's place in it."""
@@ -144,53 +144,54 @@ class LiveItems:
 
     def agreement(self, one: Version, other: Version) -> str:
         """Return how often two versions answer the same, on items with a label and on others, as a
-        sentence; empty if there are no others. Equal items count once. Numbers are the same if
-        they are as near as those of half of the items.
+        sentence; empty if there are no others. Equal items count once, and those that were asked
+        after the last with a label are none. Numbers are the same if they are as near as those of
+        half of the items.
 
         Raises:
             InvalidInput: The labeled items are plainly no sample of the recorded ones.
         """
         labeled, both = set(self._labeled), [self._answers(version) for version in (one, other)]
+        last = max(self._exchanges[name].time for name, _ in self._labeled)
         found = dict[str, tuple[Any, Any, bool, str]]()
         for name, exchange in self._exchanges.items():
             first, second = (responses.get(name) for responses in both)
-            for at, item in enumerate(_first(exchange).items if first and second else ()):
+            asked = first and second and exchange.time <= last
+            for at, item in enumerate(_first(exchange).items if asked else ()):
                 said = first.predicted[at], second.predicted[at]  # type: ignore[union-attr]
                 if item and None not in said:
                     is_labeled = (name, at) in labeled or (item in found and found[item][2])
                     found[item] = *said, is_labeled, name
-        if not found:
+        marks = [is_labeled for _, _, is_labeled, _ in found.values()]
+        if all(marks) or not any(marks):
             return ""
         answers = zip(*found.values(), strict=True)
         firsts, seconds = (_said(version, list(next(answers))) for version in (one, other))
+        marked, requests = np.array(next(answers)), list(next(answers))
         if names := _classes(one):
             spelled = spellings(names, seconds.tolist())
             seconds = np.array([spelled[name] for name in seconds.tolist()])
-        marked, same = np.array(next(answers)), firsts == seconds
-        if not _classes(one):
+            same, alike = firsts == seconds, "the same"
+        else:
             gaps = np.abs(firsts - seconds).reshape(len(firsts), -1).mean(1)
-            same = gaps <= np.median(gaps)
-        counts = [
-            [int((same & side).sum()), int((~same & side).sum())] for side in (marked, ~marked)
+            same, alike = gaps <= np.median(gaps), "nearly the same"
+        told = _shares(f"{one.version} and {other.version} answer {alike}", same, marked, requests)
+        leans = [
+            _shares(f"{version.version} says {words}", flags, marked, requests, among)
+            for version, said in ((one, firsts), (other, seconds))
+            for words, flags, among in [_leaning(said, marked)]
         ]
-        with_, others = map(sum, counts)
-        if not with_ or not others:
-            return ""
-        test, chance = _chance(counts, same, marked, list(next(answers)))
-        shares = counts[0][0] / with_, counts[1][0] / others
-        sentence = (
-            f"{one.version} and {other.version} answer {'the same' if _classes(one) else 'nearly the same'} "
-            f"on {shares[0]:.1%} of {plural(with_, 'item')} with a label and on {shares[1]:.1%} of "
-            f"{others:,} without one ({test}: p = {chance:.2g})"
-        )
-        if chance < _BIASED and abs(shares[0] - shares[1]) > _BIASED_BY:
-            raise InvalidInput(
-                f"the labeled items are no sample of the recorded ones: {sentence}; refused below p = {_BIASED:g} "
-                f"and from {100 * _BIASED_BY:g} points on",
-                "label ids that are drawn by chance, or compare on the test part: "
-                + command(f"models promote {one.name} {one.version} --rule likely", one.storage),
-            )
-        return sentence
+        for sentence, chance, apart in (told, *leans):
+            if chance < _BIASED and apart > _BIASED_BY:
+                raise InvalidInput(
+                    f"the labeled items are no sample of the recorded ones: {sentence}; refused below p = {_BIASED:g} "
+                    f"and from {100 * _BIASED_BY:g} points on",
+                    "label ids that are drawn by chance, or compare on the test part: "
+                    + command(
+                        f"models promote {one.name} {one.version} --rule likely", one.storage
+                    ),
+                )
+        return told[0]
 
     def _answers(self, version: Version) -> dict[str, Answer | None]:
         """Return what a version answered, by request, None where it failed; what another model of
@@ -340,6 +341,39 @@ class LiveItems:
 def _first(exchange: Exchange) -> Answer:
     """Return the answer that the client got, or the only one."""
     return next(iter(exchange.answers.values()))
+
+
+def _leaning(said: np.ndarray, marked: np.ndarray) -> tuple[str, np.ndarray, int]:
+    """Return the answer whose share differs most between items with a label and others, in words,
+    which items got it, and of how many answers; of numbers those above the median."""
+    if said.dtype.kind == "f":
+        values = said.reshape(len(said), -1).mean(1)
+        middle = float(np.median(values))
+        return f"more than {figure(middle)}", values > middle, 1
+    names, place = np.unique(said, return_inverse=True)
+    sides = [np.bincount(place[side], minlength=len(names)) for side in (marked, ~marked)]
+    at = int(np.abs(sides[0] / sides[0].sum() - sides[1] / sides[1].sum()).argmax())
+    return str(names[at]), place == at, len(names)
+
+
+def _shares(
+    words: str, flags: np.ndarray, marked: np.ndarray, requests: list[str], among: int = 1
+) -> tuple[str, float, float]:
+    """Return on which share of items with a label and of others something holds, as a sentence, how
+    likely chance leaves them so far apart, and how far that is.
+
+    Args:
+        words: What holds.
+        among: Of so many such things it differs most (Bonferroni).
+    """
+    counts = [[int((flags & side).sum()), int((~flags & side).sum())] for side in (marked, ~marked)]
+    (with_, others), (test, chance) = map(sum, counts), _chance(counts, flags, marked, requests)
+    shares, chance = (counts[0][0] / with_, counts[1][0] / others), min(1.0, chance * among)
+    sentence = (
+        f"{words} on {shares[0]:.1%} of {plural(with_, 'item')} with a label and on "
+        f"{shares[1]:.1%} of {others:,} without one ({test}: p = {chance:.2g})"
+    )
+    return sentence, chance, abs(shares[0] - shares[1])
 
 
 def _chance(
