@@ -88,6 +88,17 @@ def test_an_objective_that_was_cut_short_is_a_warning(
     assert "hint: print plain decimals" in said.err
 
 
+def test_a_sweep_without_any_result_is_stopped(podium: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("raise SystemExit('no data')")
+    error = podium("tune broken.py --lr 0.0..1.0 --trials 400 --algorithm random", 1).err
+    assert re.search(
+        r"error: broken was stopped: its first \d\d trials have no result\ntrial .*: no data", error
+    )
+    assert error.endswith("; podium experiment resume broken goes on all the same\n")
+    resumed = podium("experiment resume broken --max-failed-trials 30", 1).err
+    assert "max failed count has reached" in resumed
+
+
 def test_a_script_is_tuned_and_its_best_command_runs(
     podium: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -537,6 +537,7 @@ def follow_to_end(
     reported: Mapping[str, str] | None = None,
     objective: str = "objectiveMetricName: NAME",
     ask: Callable[[str, str], str] | None = None,
+    patience: int = 0,
 ) -> dict[str, float]:
     """Show a sweep to its end, and then its best trial, whose objective is returned.
 
@@ -545,14 +546,16 @@ def follow_to_end(
         reported: Phases by trial that nothing is shown for.
         objective: What to change to search for another metric, with NAME for its name.
         ask: How a sweep is started that reads a library's lines, from its key and the metric.
+        patience: Trials without a result, from the first on, after which it is stopped; 0: never.
     """
     from podium.api.trials import TrialReader
     from podium.cli.live import ExperimentView, follow
 
     cluster, name = sweep.cluster, sweep.name
-    follow(cluster, [("Experiment", name)], ExperimentView(cluster, name, reported or {}))
+    view = ExperimentView(cluster, name, reported or {}, patience)
+    follow(cluster, [("Experiment", name)], view)
     reader, state = TrialReader(cluster, name), sweep.experiment.state
-    if sweep.status == "Stopped":
+    if sweep.status == "Stopped" and not view.in_vain:
         raise Failed(f"{name}: {state.message}")
     trials, logs = (
         next_command(f"experiment trials {name}", cluster),
@@ -561,7 +564,15 @@ def follow_to_end(
     if not state.succeeded:
         with suppress(NotFound):  # what succeeded counts, also where most failed
             _show_best(sweep, as_json)
-        raise reader.failure(trials=trials, logs=logs, objective=objective, ask=ask)
+        error = reader.failure(trials=trials, logs=logs, objective=objective, ask=ask)
+        if sweep.status == "Stopped":
+            _, _, why = error.message.partition("\n")
+            goes_on = next_command(f"experiment resume {name}", cluster)
+            error = Failed(
+                f"{name} was stopped: its first {view.in_vain} trials have no result\n{why}",
+                f"{error.hint}; {goes_on} goes on all the same",
+            )
+        raise error
     echo(state.message, err=True)
     if warning := reader.warning(logs=logs):
         echo(warning, err=True)

@@ -19,7 +19,7 @@ from podium.cluster.base import Cluster, ReplicaStatus
 from podium.display.tables import Row, table
 from podium.display.terminal import Styled, doing, echo, live, styled
 from podium.display.text import cut, plural
-from podium.errors import PodiumError
+from podium.errors import InvalidInput, PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial
 from podium.manifests.options import forecast
 from podium.manifests.workload import Workload
@@ -141,15 +141,32 @@ class ExperimentView(_View):
 
     Args:
         reported: Phases of trials that a log need not hear of again.
+        patience: Trials without a result, from the first on, after which it is stopped; 0: never.
     """
 
-    def __init__(self, cluster: Cluster, name: str, reported: Mapping[str, str]) -> None:
+    def __init__(
+        self, cluster: Cluster, name: str, reported: Mapping[str, str], patience: int = 0
+    ) -> None:
         super().__init__(cluster)
+        self._patience, self.in_vain = patience, 0
+        """How many trials had no result when it was stopped for that; 0 if it was not."""
         self._name, self._news = name, TrialProgress(cluster, name, reported)
         self._seen: tuple[Experiment, list[Trial]] | None = None
 
     def state(self) -> str:
         return self._news.state()
+
+    def output(self) -> Iterable[str]:
+        """Stop it where its first trials are in vain; it can be resumed."""
+        ended = TrialReader(self.cluster, self._name).ended() if self._patience else []
+        if any(trial.is_good for trial in ended):
+            self._patience = 0
+        elif 0 < self._patience <= len(ended):
+            self._patience = 0
+            with suppress(InvalidInput):  # it has just ended, or Katib runs it, which knows no stop
+                self.cluster.stop("Experiment", self._name)
+                self.in_vain = len(ended)
+        return ()
 
     def look(self) -> None:
         experiment = self.cluster.experiment(self._name)

@@ -46,7 +46,12 @@ _SIMPLE = ", ".join(
     cls=WithCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT] --NAME SPACE...")
-@click.option("--trials", default=20, show_default=True, help="Number of trials.")
+@click.option(
+    "--trials",
+    default=20,
+    show_default=True,
+    help="Number of trials. A sweep is stopped where its first 20 have no result.",
+)
 @click.option("--parallel", default=2, show_default=True, help="Number of trials at a time.")
 @click.option(
     "--objective",
@@ -190,10 +195,15 @@ def tune(
             return
         begun = planned.start()
         notice.run = begun.name
+        grid = begun.experiment.search.name == "grid"  # it may begin where no point has a result
         with begun, _reported(begun, report, notice):
             try:
                 notice.metrics = follow_to_end(
-                    begun, as_json, objective="--objective NAME", ask=_ask
+                    begun,
+                    as_json,
+                    objective="--objective NAME",
+                    ask=_ask,
+                    patience=0 if grid else max(20, 2 * begun.experiment.limits.parallel),
                 )
             except Failed:  # also then some trials may have a result
                 _say_how_to_train(planned, begun, as_json)
