@@ -342,6 +342,8 @@ def _from_os(action: str, url: str, error: OSError) -> PodiumError:
     hints = {
         errno.ENOSPC: "the disk is full; no partial object was left",
         errno.EDQUOT: "the quota is used up; no partial object was left",
+        errno.EACCES: "check the permissions of that directory",
+        errno.EPERM: "check the owner and the permissions of that directory",
         errno.EEXIST: "a key cannot be below another object's key",
         errno.ENOTDIR: "a key cannot be below another object's key",
         errno.EISDIR: "there are objects below this key",
