@@ -1084,6 +1084,25 @@ def test_a_server_that_drains_sends_its_clients_elsewhere(store: Path) -> None:
         server.process.send_signal = lambda _: None  # type: ignore[method-assign]
 
 
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_loses_no_request_under_way(tmp_path: Path, sent: signal.Signals) -> None:
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow/model.onnx").write_bytes(slow(6))
+    body = {"inputs": [tensor(np.zeros((1500, 2), np.float32), "table", "FP32")]}
+    answers: list[int] = []
+    with serving(tmp_path / "slow") as server:
+        asking = threading.Thread(
+            target=lambda: answers.append(server.infer("slow", body).status_code)
+        )
+        asking.start()
+        while "under_way 1" not in httpx.get(f"{server.url}/metrics", timeout=60).text:
+            assert asking.is_alive()
+        server.process.send_signal(sent)
+        asking.join()
+        assert (answers, server.process.wait(60)) == ([200], 143)
+    assert not [line for line in server.said if "Traceback" in line]
+
+
 def test_a_second_signal_ends_a_drain_at_once(store: Path) -> None:
     with serving("rows", "--storage", store, "--drain", "300") as server:
         server.process.send_signal(signal.SIGTERM)

@@ -9,6 +9,7 @@ import click
 from podium.cli.options import cluster_options, listen, storage_option, token_option
 from podium.display.terminal import echo, paused
 from podium.errors import InvalidInput, PodiumError
+from podium.system.interrupts import hangup_terminates
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -81,4 +82,5 @@ def _serve(server: "MCPServer", port: int, given: str | None) -> None:
     app = Guarded(server.streamable_http_app(host=_LOOPBACK), token)
     # Unlike httptools, which it would take where podium serve is installed, h11 limits headers.
     config = uvicorn.Config(app, log_level="warning", http="h11", timeout_graceful_shutdown=1)
-    uvicorn.Server(config).run(sockets=[listening])
+    with hangup_terminates():
+        uvicorn.Server(config).run(sockets=[listening])

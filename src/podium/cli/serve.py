@@ -12,6 +12,7 @@ import click
 from podium.cli.options import authority, listen, storage_option, token_option
 from podium.display.terminal import echo, paused
 from podium.errors import InvalidInput, PodiumError
+from podium.system.interrupts import hangup_terminates
 
 if TYPE_CHECKING:
     import uvicorn
@@ -266,7 +267,7 @@ def _run(
     announcement = Announcement(url.removesuffix("/v2"), models)
     threading.Thread(target=open_models, daemon=True).start()
     try:
-        with paused():
+        with paused(), hangup_terminates():
             server.run(sockets=[listening])
     finally:
         announcement.close()

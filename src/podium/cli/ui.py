@@ -10,6 +10,7 @@ from podium.cli.options import ServerOptions, authority, cluster_options, listen
 from podium.display.terminal import echo, paused
 from podium.errors import PodiumError
 from podium.system.background import Background
+from podium.system.interrupts import hangup_terminates
 
 if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec
@@ -79,7 +80,7 @@ def ui(
         webbrowser.open(url)
     Background(load_figures, "podium-figures").start()
     try:
-        with paused():
+        with paused(), hangup_terminates():
             uvicorn.Server(config).run(sockets=[listening])
     finally:
         sources.dashboards.close()

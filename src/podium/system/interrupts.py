@@ -44,6 +44,19 @@ def signals_interrupt() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def hangup_terminates() -> Iterator[None]:
+    """Let SIGHUP, of a terminal that is closed, do what SIGTERM does, which alone a server of HTTP
+    takes to answer first what is under way. An ignored one stays ignored."""
+    before = signal.getsignal(signal.SIGHUP)
+    if before != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def exit_code(error: BaseException | None) -> int:
     """Return the exit code of an interrupt as a shell reports it: 128 plus the signal's number."""
     return 128 + (error.number if isinstance(error, Terminated) else signal.SIGINT)
