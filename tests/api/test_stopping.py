@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import podium
+from podium.api.trials import TrialReader
 from podium.api.tune import Goal, TuneSettings
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check
@@ -39,6 +40,10 @@ def climb(lr: float, epochs: int) -> None:
         podium.report(accuracy=lr * epoch / 27, step=epoch)
 
 
+def lucky(lr: float, epochs: int) -> None:
+    podium.report(accuracy=lr / epochs)
+
+
 def test_median_stops_a_script_that_flushes_nothing(home: Path) -> None:
     Path("train.py").write_text(SCRIPT)
     sweep = podium.tune("train.py", {"level": (-0.0009, 1.0)}, trials=3, seed=1, stop="median")
@@ -63,6 +68,15 @@ def test_asha_gives_the_best_more_epochs(home: Path) -> None:
     assert set(given) == {1, 3}
     assert given.count(1) > given.count(3)
     assert sweep.experiment.algorithm.settings["r_l"] == 9
+
+
+def test_a_best_trial_of_fewer_epochs_is_said(home: Path) -> None:
+    space = {"lr": (0.1, 1.0), "epochs": (1, 9)}
+    for function, is_said in ((lucky, True), (climb, False)):
+        sweep = podium.tune(function, space, trials=6, parallel=1, seed=1, stop="asha")
+        said = TrialReader(sweep.cluster, sweep.name).warning(logs="")
+        longer = f"ran with epochs={sweep.best.parameters['epochs']}; of those with epochs=3 "
+        assert (longer in said) is is_said
 
 
 @pytest.mark.parametrize(

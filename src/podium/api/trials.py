@@ -147,8 +147,9 @@ class TrialReader:
 
     def warning(self, *, logs: str) -> str:
         """Return warnings, as lines: about the trials that failed, with the last lines of the first
-        one, about trials that all have one result, and about an objective that the best or the
-        worst trial printed of several stages, or that was cut short; empty without.
+        one, about trials that all have one result, about a best one that ran shorter than others,
+        and about an objective that the best or the worst trial printed of several stages, or that
+        was cut short; empty without.
 
         Args:
             logs: Command that shows a trial's log, with TRIAL for its name.
@@ -169,6 +170,7 @@ class TrialReader:
                 f"  hint: does the program read {'it' if len(names) == 1 else 'them'}? "
                 f"{logs.replace('TRIAL', best.name)} prints a log",
             ]
+        said += _shorter(best, good, experiment) if best else []
         if same := _repeated(good):
             metric = experiment.objective.metric
             said += [
@@ -205,6 +207,26 @@ def _repeated(good: Sequence[Trial]) -> list[str]:
     fresh = [trial for trial in good if trial.repeats]
     same = len(fresh) > 1 and all(trial.value == values.get(trial.repeats) for trial in fresh)
     return list(dict.fromkeys(trial.repeats for trial in fresh)) if same else []
+
+
+def _shorter(best: Trial, good: Sequence[Trial], experiment: Experiment) -> list[str]:
+    """Return a warning, as lines, if others trained longer than the best trial, as by asha."""
+    resource = experiment.search.settings.get("resource_name", "")
+    length = {
+        trial.name: float(trial.assignments[resource])
+        for trial in good
+        if trial.is_candidate and resource in trial.assignments
+    }
+    if best.name not in length or length[best.name] == (most := max(length.values())):
+        return []
+    longest = [trial for trial in good if length.get(trial.name) == most]
+    other = min(longest, key=lambda trial: trial.rank)
+    return [
+        f"warning: the best trial, {best.name}, ran with {resource}={length[best.name]:g}; of those with "
+        f"{resource}={most:g} {other.name} is the best: {experiment.objective.metric}={other.value}",
+        "  hint: short trials vary more, and the best of many is lucky; where a model is to train as "
+        f"long as {other.name}, take the values of that one",
+    ]
 
 
 def _account(bad: Trial, printed: Sequence[str], why: Sequence[str]) -> list[str]:
