@@ -85,6 +85,12 @@ def test_of_equal_means_the_better_trial_is_chosen(
     assert begun.experiment.optimal_trial == begun.best.name
 
 
+def test_a_mean_stays_as_near_as_its_runs_are(sweep: Callable[..., podium.Sweep]) -> None:
+    unsteady = LUCKY.replace('"0.9"', '"%.1f" % (0.5 + int(seed) % 7 / 10)').replace("0.2", "0.4")
+    best = sweep({"program": unsteady}, confirm="3x3").best
+    assert (best.parameters, best.value) == ({"x": "c"}, pytest.approx(0.3))
+
+
 def test_without_it_the_luckiest_is_the_best(sweep: Callable[..., podium.Sweep]) -> None:
     assert sweep().best.parameters == {"x": "a"}
 

@@ -169,7 +169,8 @@ def confirmed(trials: "Sequence[Trial]") -> "dict[str, Trial]":
 
     Their metrics are the means of the fresh runs, not the figures that they were chosen by. The
     best of several means is lucky too: those of the objective are drawn to their common mean by
-    the share of their variance that the seeds explain, as by James and Stein (1961).
+    the share of their variance that the seeds explain, as by James and Stein (1961), but no further
+    than a trial's own runs lie apart: that of a steady one is known, however others vary.
     """
     runs: dict[str, list[Trial]] = {}
     for trial in trials:
@@ -183,12 +184,15 @@ def confirmed(trials: "Sequence[Trial]") -> "dict[str, Trial]":
     originals = {trial.name: trial for trial in trials if trial.name in whole}
     sign = -1 if next(iter(whole.values()))[0].objective.maximize else 1
     ranked = sorted(originals, key=lambda name: (sign * fmean(values[name]), originals[name].rank))
-    return {
-        name: _with_mean(
-            originals[name], whole[name], center + share * (fmean(values[name]) - center)
-        )
-        for name in ranked
+    drawn = {
+        name: fmean(found) + _within((1 - share) * (center - fmean(found)), max(found) - min(found))
+        for name, found in values.items()
     }
+    return {name: _with_mean(originals[name], whole[name], drawn[name]) for name in ranked}
+
+
+def _within(step: float, most: float) -> float:
+    return max(-most, min(most, step))
 
 
 def _is_whole(runs: "Sequence[Trial]") -> bool:
