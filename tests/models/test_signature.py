@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from handmade import npy, shapes_model
 
+from podium.cli.predict import predict
 from podium.errors import Conflict, Damaged, InvalidInput, Untrusted
 from podium.models import Model, NotPromoted, Version, open_registry, signature
 from podium.models.document import seal, sha256_of
@@ -314,6 +316,20 @@ def test_a_served_directory_must_be_what_was_signed(
     (tmp_path / "out/model.sig").unlink()
     with pytest.raises(Untrusted, match=r"has no model\.sig"):
         served.open()
+
+
+@pytest.mark.parametrize("named", ["out", "out/model.onnx"])
+def test_a_directory_that_predicts_must_be_what_was_signed(
+    model: Model, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    model.champion.fetch(tmp_path / "out")
+    (tmp_path / "rows.csv").write_text("x,color\n1,red\n")
+    words = ["predict", str(tmp_path / "rows.csv"), "--file", str(tmp_path / named)]
+    assert "has no model.sig" not in CliRunner().invoke(predict, words).output
+    monkeypatch.setenv("PODIUM_PUBLIC_KEY", str(keys / "key.pub"))
+    asked = CliRunner().invoke(predict, words)
+    assert isinstance(asked.exception, Untrusted), asked.output
+    assert "has no model.sig" in str(asked.exception)
 
 
 def test_keys_that_cannot_sign_are_refused_in_a_sentence(

@@ -183,6 +183,18 @@ def require_trusted(version: "Version") -> None:
         key.check(version)
 
 
+def require_trusted_directory(model: str | Path) -> None:
+    """Refuse a model directory, or the one that a model file lies in, as require_trusted does a
+    version.
+
+    Raises:
+        Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have.
+    """
+    if key := public_key():
+        path = Path(model)
+        key.check_directory(path.parent if path.is_file() else path)
+
+
 def require_key() -> PublicKey:
     """Return the key of PODIUM_PUBLIC_KEY.
 

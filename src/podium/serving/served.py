@@ -14,7 +14,7 @@ from podium.data.profile import Watch
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.models import Model, open_registry
 from podium.models.recorded import digest_of
-from podium.models.signature import public_key
+from podium.models.signature import require_trusted_directory
 from podium.prediction import Predictor, open_model
 from podium.prediction.pool import CommandPool, Processes
 from podium.scoring import OnnxModel
@@ -383,9 +383,7 @@ def _of_a_directory(word: str) -> Predictor:
     Raises:
         Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have.
     """
-    if key := public_key():
-        path = Path(word)
-        key.check_directory(path.parent if path.is_file() else path)
+    require_trusted_directory(word)
     return open_model(word)
 
 
