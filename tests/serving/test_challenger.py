@@ -539,6 +539,18 @@ BROKEN = ("{", "[]", '{"id":"a"}', '{"id":"a","time":"2026-01-01T00:00:00+00:00"
           '{"id":"a","time":"x","answers":{}}', "[" * 100_000)  # fmt: skip
 
 
+def test_answers_that_cannot_be_recorded_are_said(churn: Model, tmp_path: Path) -> None:
+    words = ("churn", "--storage", tmp_path / "store", "--shadow", "v2", "--record", tmp_path / "answers")  # fmt: skip
+    with serving(*words) as server:
+        (tmp_path / "answers").mkdir(exist_ok=True)
+        (tmp_path / "answers/churn").write_text("a file in its place")
+        for row in items(2):
+            ask(server, row)
+        until(lambda: compared(server)["v2", "shadow", "answered"] == 2)
+    said = [line for line in server.said if "2 answered requests of churn@v2 could not be recorded: " in line]  # fmt: skip
+    assert len(said) == 1, server.said
+
+
 def test_what_is_no_recorded_answer_is_said(churn: Model, tmp_path: Path) -> None:
     (tmp_path / "answers/churn").mkdir(parents=True)
     labels = write_labels(tmp_path / "labels.csv", items(3))

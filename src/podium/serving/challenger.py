@@ -236,8 +236,10 @@ class Challenger:
             return
         try:
             self._recording.add(b"".join(lines))
-        except Exception:
+        except Exception as error:
             self.record_failures += len(lines)
+            lost = plural(len(lines), "answered request")
+            _log.warning("%s of %s could not be recorded: %s", lost, self.served.name, error)
             raise
         self.recorded += len(lines)
 
