@@ -18,6 +18,7 @@ from podium.models.fresh import LEVEL, STAKES, Bets, NewItems, bet
 from podium.models.record import Record
 from podium.scoring import METRICS
 
+ACCURACY = METRICS["accuracy"]
 NONE_KNOWN = np.empty(0, np.uint32)
 
 
@@ -32,7 +33,7 @@ def night(gained: int, lost: int, items: int, earlier: Earlier, rule: str = "fre
     champion[:gained], challenger[gained : gained + lost] = 1, 1
     return decide(
         PromotionRule.parse(rule),
-        METRICS["accuracy"],
+        ACCURACY,
         target,
         challenger,
         champion,
@@ -178,6 +179,24 @@ def test_bets_on_other_items_are_not_forgotten() -> None:
 
     assert asked(units[:1000]) == asked(units) == (0, Bets()), "a step that is repeated"
     assert asked(units[1000:]) == asked(units[500:]) == (1000, bets)
+
+
+def test_a_challenger_bets_on_more_items_each_night() -> None:
+    gained, before, records = np.zeros(40_000), 0, list[Record]()
+    gained[::8], gained[1::10] = 1, -1
+    units = np.random.default_rng(5).permutation(40_000).astype(np.uint64) << np.uint64(32)
+    for count in (8000, 16000, 24000, 40000):
+        new = NewItems.of(units[:count], np.empty(0, np.uint64), records, "v", "c", "accuracy")
+        asked = Earlier(fresh=new)
+        target = np.zeros(count, np.int64)
+        models = (gained[:count] < 0).astype(np.int64), (gained[:count] > 0).astype(np.int64)
+        found = decide(PromotionRule.parse("fresh"), ACCURACY, target, *models, earlier=asked)
+        now = found.figures["fresh"]["units"]
+        assert now == min(count, before + 10_000), "no item is bet on twice, none is left out"
+        records.append(
+            Record.new("refusal", "m", "v", evidence={**found.evidence(), "champion": "c"})
+        )
+        before = now
 
 
 def rows(place: Path, count: int) -> str:

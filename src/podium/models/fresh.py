@@ -109,9 +109,10 @@ class NewItems:
         spent = [
             np.frombuffer(base64.b64decode(record.grounds.fresh.spent), "<u4") for record in bets
         ]
-        own_last = bets and (bets[-1].event, bets[-1].version) == ("refusal", challenger)
-        if own_last and np.isin(spent[-1], _short(units)).all():
-            del bets[-1], spent[-1]  # a step that is repeated decides the same
+        if bets and (bets[-1].event, bets[-1].version) == ("refusal", challenger):
+            again = np.setdiff1d(_short(units), np.concatenate([_short(own), *spent[:-1]]))
+            if np.isin(spent[-1], again[:_MOST_UNITS]).all():
+                del bets[-1], spent[-1]  # a step that is repeated decides the same
         # A promotion spends the capital: after a rollback, the champion's begins anew.
         goes_on = bets and bets[-1].event == "refusal" and bets[-1].grounds.metric.name == metric
         before = bets[-1].grounds.fresh if goes_on else Bets()
