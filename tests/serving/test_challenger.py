@@ -146,6 +146,21 @@ def test_a_worse_version_is_refused_on_live_items(churn: Model, tmp_path: Path) 
     assert churn.records()[-1].evidence["live"]["items"] == 60
 
 
+def test_another_look_at_other_live_items_says_so(churn: Model, tmp_path: Path) -> None:
+    rows = items(60)
+    record(tmp_path, rows)
+
+    labels = write_labels(tmp_path / "labels.csv", -rows[:20])  # all of v2's answers are wrong
+    for _ in range(2):
+        with pytest.raises(NotPromoted, match="v1 stays champion"):
+            churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels)
+        assert "refused before" not in str(churn.records()[-1].evidence)
+    labels = write_labels(labels, rows)
+    decision = churn.promote("v2", rule="likely", live=tmp_path / "answers", labels=labels).decision
+    assert decision
+    assert "refused before, on fewer or other items (1 look): " in "; ".join(decision.reasons)
+
+
 def test_what_a_version_saw_in_training_does_not_count(churn: Model, tmp_path: Path) -> None:
     rows = items(60)
     record(tmp_path, rows, "--shadow", "v3")

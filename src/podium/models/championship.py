@@ -5,7 +5,7 @@ from typing import Any
 
 from podium.data.test_part import mostly
 from podium.display.terminal import warn_once
-from podium.display.text import figure
+from podium.display.text import figure, plural
 from podium.errors import Conflict, NotFound
 from podium.models.decision import Decision, Promotion
 from podium.models.document import check_name, command
@@ -134,6 +134,7 @@ class Championship:
             metric = decision.figures["metric"]["name"]
             if champion and test_part:
                 decision = _noting_other_part(decision, champion, test_part)
+                decision = _noting_looks(decision, self._looks(version, expect, test_part))
             if champion and champion.facts.metric.name not in (None, metric):
                 decision = decision.noting(
                     f"{champion.version} was chosen by {champion.facts.metric.name}; both are compared by {metric}"
@@ -160,6 +161,16 @@ class Championship:
             and record.event in ("promotion", "refusal")
             and mostly(str(record.evidence.get("test_part")), test_part)
         ]
+
+    def _looks(self, version: str, champion: str | None, test_part: str) -> int:
+        """Return how often a version was refused for this champion on other test parts."""
+        return sum(
+            record.event == "refusal"
+            and record.version == version
+            and record.evidence.get("champion") == champion
+            and record.evidence.get("test_part") not in (None, test_part)
+            for record in self.ledger.distinct_records()
+        )
 
     def require_intact(self, version: str) -> None:
         """Read every byte of a version; raises as set_champion."""
@@ -200,4 +211,14 @@ def _noting_other_part(decision: Decision, champion: Version, test_part: str) ->
         return decision
     return decision.noting(
         f"a new test part: the champion's {metric} was {figure(before)} at upload, and is {figure(now)} on this one"
+    )
+
+
+def _noting_looks(decision: Decision, looks: int) -> Decision:
+    rule = str(decision.figures.get("rule"))
+    if not looks or any(word.startswith("fresh") for word in rule.split(",")):
+        return decision
+    return decision.noting(
+        f"refused before, on fewer or other items ({plural(looks, 'look')}): each look is a chance to win by luck, "
+        f"which the rule fresh allows for and {rule} does not"
     )
