@@ -47,10 +47,13 @@ def signals_interrupt() -> Iterator[None]:
 @contextmanager
 def hangup_terminates() -> Iterator[None]:
     """Let SIGHUP, of a terminal that is closed, do what SIGTERM does, which alone a server of HTTP
-    takes to answer first what is under way. An ignored one stays ignored."""
+    takes to answer first what is under way. An ignored one stays ignored; only the main thread may
+    set a handler."""
     before = signal.getsignal(signal.SIGHUP)
-    if before != signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+    if before == signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     try:
         yield
     finally:
