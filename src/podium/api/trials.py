@@ -221,6 +221,8 @@ def _shorter(best: Trial, good: Sequence[Trial], experiment: Experiment) -> list
         return []
     longest = [trial for trial in good if length.get(trial.name) == most]
     other = min(longest, key=lambda trial: trial.rank)
+    if other.value == best.value:  # a figure that a long trial has too was no luck
+        return []
     return [
         f"warning: the best trial, {best.name}, ran with {resource}={length[best.name]:g}; of those with "
         f"{resource}={most:g} {other.name} is the best: {experiment.objective.metric}={other.value}",
