@@ -195,7 +195,6 @@ def tune(
             return
         begun = planned.start()
         notice.run = begun.name
-        grid = begun.experiment.search.name == "grid"  # it may begin where no point has a result
         with begun, _reported(begun, report, notice):
             try:
                 notice.metrics = follow_to_end(
@@ -203,7 +202,7 @@ def tune(
                     as_json,
                     objective="--objective NAME",
                     ask=_ask,
-                    patience=0 if grid else max(20, 2 * begun.experiment.limits.parallel),
+                    patience=_patience(begun),
                 )
             except Failed:  # also then some trials may have a result
                 _say_how_to_train(planned, begun, as_json)
@@ -246,6 +245,15 @@ def _ask(library: str, metric: str) -> str:
             None, ["podium tune", shlex.join(own.get("args", ())), asked, shlex.join(typed[cut:])]
         )
     )
+
+
+def _patience(begun: "Sweep") -> int:
+    """Return after how many trials without a result a sweep is stopped; 0 for never: a grid may
+    begin where no point has one, and Katib knows no stop."""
+    experiment = begun.experiment
+    if experiment.search.name == "grid" or begun.cluster.outlives_client("Experiment"):
+        return 0
+    return max(20, 2 * experiment.limits.parallel)
 
 
 @contextmanager
