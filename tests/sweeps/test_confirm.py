@@ -91,6 +91,20 @@ def test_a_mean_stays_as_near_as_its_runs_are(sweep: Callable[..., podium.Sweep]
     assert (best.parameters, best.value) == ({"x": "c"}, pytest.approx(0.3))
 
 
+def test_no_confirmed_trial_has_a_better_figure_than_the_best(
+    sweep: Callable[..., podium.Sweep],
+) -> None:
+    unsteady = LUCKY.replace('"0.9"', '"%.3f" % (int(seed) % 7 / 14)').replace(
+        '"b": "0.2"', '"b": "0.2" if not seed else "%.1f" % (int(seed) % 7 * 0.4 - 0.7)'
+    )
+    begun = sweep({"program": unsteady}, confirm="3x3")
+    ranked = leaderboard(begun.results)[:3]
+    assert [trial.assignments["x"] for trial in ranked] == ["c", "a", "b"]
+    figures = [trial.value for trial in ranked]
+    assert figures == sorted(figures), "a's runs have a lower mean, but lie far apart"
+    assert (begun.best.value, begun.experiment.optimal_trial) == (figures[0], begun.best.name)
+
+
 def test_without_it_the_luckiest_is_the_best(sweep: Callable[..., podium.Sweep]) -> None:
     assert sweep().best.parameters == {"x": "a"}
 

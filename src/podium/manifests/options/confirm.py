@@ -149,7 +149,7 @@ class Confirming(Follower):
         return [*confirmed([*self._repeated.values(), *self._runs]).values()]
 
     def choice(self) -> "Trial | None":
-        """Return the trial with the best mean, with that mean as its metrics."""
+        """Return the trial that is the best by its fresh runs, with what they say as its metrics."""
         return next((trial for trial in self.corrected() if trial.is_candidate), None)
 
     def conclusion(self) -> str:
@@ -165,9 +165,9 @@ class Confirming(Follower):
 
 
 def confirmed(trials: "Sequence[Trial]") -> "dict[str, Trial]":
-    """Return the trials all of whose fresh runs succeeded, by name, that with the best mean first.
+    """Return the trials all of whose fresh runs succeeded, by name, that with the best figure first.
 
-    Their metrics are the means of the fresh runs, not the figures that they were chosen by. The
+    Their metrics are the means of their fresh runs, not the figures that they were chosen by. The
     best of several means is lucky too: those of the objective are drawn to their common mean by
     the share of their variance that the seeds explain, as by James and Stein (1961), but no further
     than a trial's own runs lie apart: that of a steady one is known, however others vary.
@@ -183,12 +183,16 @@ def confirmed(trials: "Sequence[Trial]") -> "dict[str, Trial]":
     center, share = fmean(map(fmean, values.values())), _share(list(values.values()))
     originals = {trial.name: trial for trial in trials if trial.name in whole}
     sign = -1 if next(iter(whole.values()))[0].objective.maximize else 1
-    ranked = sorted(originals, key=lambda name: (sign * fmean(values[name]), originals[name].rank))
     drawn = {
         name: fmean(found) + _within((1 - share) * (center - fmean(found)), max(found) - min(found))
         for name, found in values.items()
     }
-    return {name: _with_mean(originals[name], whole[name], drawn[name]) for name in ranked}
+    figures = {name: _with_mean(originals[name], whole[name], drawn[name]) for name in originals}
+
+    def place(name: str) -> tuple[Any, ...]:  # where all are drawn together, the means decide
+        return sign * (figures[name].value or 0), sign * fmean(values[name]), originals[name].rank
+
+    return {name: figures[name] for name in sorted(originals, key=place)}
 
 
 def _within(step: float, most: float) -> float:
