@@ -1,5 +1,6 @@
 """Objects on disk: atomic, watchable, and honest about who is alive."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -277,6 +278,27 @@ def test_half_an_object_is_damaged_too(store: Store, content: bytes) -> None:
     (store.path("Job", "a") / "object.json").write_bytes(content)
     with pytest.raises(Damaged, match=r"a/object\.json is damaged"):
         store.read("Job", "a")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"metadata": {"labels": ["a"]}},
+        {"metadata": {"annotations": "a"}},
+        {"metadata": {"creationTimestamp": "yesterday"}},
+        {"status": {"startTime": "yesterday"}},
+        {"status": {"completionTime": 5}},
+    ],
+)
+def test_an_object_with_wrong_parts_is_damaged(store: Store, part: dict[str, Any]) -> None:
+    file = store.path("Job", store.create(job("a"))["metadata"]["name"]) / "object.json"
+    whole = json.loads(file.read_text())
+    for name, values in part.items():
+        whole[name] = {**whole.get(name, {}), **values}
+    file.write_text(json.dumps(whole))
+    with pytest.raises(Damaged, match=r"a/object\.json is damaged"):
+        store.read("Job", "a")
+    assert store.list("Job", {"app": "a"}) == []
 
 
 def test_the_next_supervisor_clears_away_what_a_kill_left(store: Store, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -69,9 +70,11 @@ def _is_object(value: dict[str, Any]) -> bool:
         return False
     assert isinstance(metadata, dict)
     assert isinstance(spec, dict)
-    named = all(
-        isinstance(metadata.get(name), str) for name in ("name", "uid", "creationTimestamp")
+    named = all(isinstance(metadata.get(name), str) for name in ("name", "uid")) and all(
+        isinstance(metadata.get(name) or {}, dict) for name in ("labels", "annotations")
     )
+    moments = status.get("startTime"), status.get("completionTime")
+    dated = all(map(_is_time, (metadata.get("creationTimestamp"), *filter(None, moments))))
     conditions = status.get("conditions", [])
     whole = isinstance(conditions, list) and all(
         isinstance(part, dict) and {"type", "status"} <= part.keys() for part in conditions
@@ -80,9 +83,16 @@ def _is_object(value: dict[str, Any]) -> bool:
     parts = [(spec.get(part), names) for part, names in needed.items()]
     return (
         named
+        and dated
         and whole
         and all(isinstance(part, dict) and names <= part.keys() for part, names in parts)
     )
+
+
+def _is_time(value: object) -> bool:
+    with suppress(TypeError, ValueError):
+        return datetime.fromisoformat(value).tzinfo is not None  # type: ignore[arg-type]
+    return False
 
 
 def _refuse(path: Path) -> NoReturn:
