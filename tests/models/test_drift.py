@@ -91,6 +91,24 @@ def test_a_new_category_and_a_renamed_one_are_drift() -> None:
     assert shift_of(bins, np.where(np.arange(1000) % 4, now, 61.0)).verdict(0.2) == "drift"
 
 
+@pytest.mark.parametrize("share", [0.1, 0.25])
+@pytest.mark.parametrize(
+    ("names", "tail", "trained", "is_known"), [(200, 0, 5000, False), (60, 2, 500, True)]
+)
+def test_a_category_that_becomes_common_is_drift(
+    names: int, tail: int, trained: int, is_known: bool, share: float
+) -> None:
+    shares = 1 / np.arange(1, names + 1) ** tail
+    before, now = (DRAW.choice(names, n, p=shares / shares.sum()) for n in (trained, 2000))
+    known, times = np.unique(before, return_counts=True)
+    places = np.full(names + 1, len(known) + 1)
+    places[known] = np.arange(len(known))
+    bins = Bins.of_categories("city", [*map(str, known), "(missing)", "(unknown)"], places[before])
+    assert shift_of(bins, places[now].astype(float)).verdict(0.2) == "same"
+    now[: int(share * len(now))] = known[times.argmin()] if is_known else names
+    assert shift_of(bins, places[now].astype(float)).verdict(0.2) == "drift"
+
+
 def test_few_items_are_not_judged_however_far_they_are() -> None:
     bins = Bins.of_numbers("age", DRAW.normal(40, 8, 2000))
     assert shift_of(bins, np.full(199, 90.0)).verdict(0.2) == "too few"

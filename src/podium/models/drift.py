@@ -195,7 +195,7 @@ def shifts(profile: Profile, counts: Counts, dates: Collection[str] = ()) -> lis
 
 
 def _shift(of: str, bins: Bins, counts: NDArray[np.int64], is_date: bool) -> Shift:
-    trained, rare = np.array(bins.counts), _rare(bins)
+    trained, rare = np.array(bins.counts), _rare(bins, counts)
     pooled = [np.append(array[~rare], array[rare].sum()) for array in (counts, trained)]
     used = np.add(*pooled) > 0
     here, there = (((array[used] + 0.5) / (array[used] + 0.5).sum()) for array in pooled)
@@ -223,13 +223,35 @@ def _shift(of: str, bins: Bins, counts: NDArray[np.int64], is_date: bool) -> Shi
     )
 
 
-def _rare(bins: Bins) -> NDArray[np.bool_]:
+def _rare(bins: Bins, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which bins count as one: of a long tail of categories others come next time, and the
-    training part has none that it does not know."""
+    training part has none that it does not know. One that has become common counts alone."""
+    trained, labels = np.array(bins.counts), np.array(bins.labels)
     if bins.ordered:
-        return np.zeros(len(bins.labels), bool)
-    tail = np.isin(bins.labels, (UNKNOWN, OTHER)) | (np.array(bins.counts) < _FEW)
-    return tail & (np.array(bins.labels) != MISSING)
+        return np.zeros(len(labels), bool)
+    tail = np.isin(labels, (UNKNOWN, OTHER)) | (trained < _FEW)
+    most = np.full(len(labels), float(_FEW))
+    most[labels == OTHER], most[labels == UNKNOWN] = np.inf, _met_once(bins)
+    # As many as chance allows, once in the training part and once here.
+    expected = _beyond_chance(most) * counts.sum() / max(1, trained.sum())
+    return tail & (labels != MISSING) & (counts <= _beyond_chance(expected))
+
+
+def _beyond_chance(count: NDArray[np.float64]) -> NDArray[np.float64]:
+    return count + 4 * np.sqrt(count) + 4
+
+
+def _met_once(bins: Bins) -> float:
+    """Return how many categories at most had one training item: as many items of unknown ones come
+    among as many others (Good: The population frequencies of species, 1953)."""
+    counts = dict(zip(bins.labels, bins.counts, strict=True))
+    places = dict(zip(bins.labels, bins.categories, strict=False))
+    others = counts.get(OTHER, 0)
+    named = [count for label, count in counts.items() if label not in (MISSING, UNKNOWN, OTHER)]
+    rest = places.get(UNKNOWN, 0) - 1 - len(named)  # their names come first, then (missing)
+    # None of the rest has more than any that is named.
+    most = max(2, min(named, default=2))
+    return named.count(1) + min(others, max(0, rest * most - others) / (most - 1))
 
 
 def _add(
