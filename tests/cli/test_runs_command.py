@@ -263,7 +263,8 @@ except PodiumError as error:
 """
 
 
-def test_a_run_of_another_user_stays_whole(home: Path) -> None:
+@pytest.mark.parametrize("mode", [0o555, 0o000])
+def test_a_run_of_another_user_stays_whole(home: Path, mode: int) -> None:
     with tempfile.TemporaryDirectory() as outside:  # whose parents others may enter
         moved = Path(outside, "home")
         shutil.copytree(home, moved)
@@ -272,7 +273,7 @@ def test_a_run_of_another_user_stays_whole(home: Path) -> None:
         record.write_text(record.read_text().replace(str(home), str(moved)))
         for path in (Path(outside), *Path(outside).rglob("*")):
             path.chmod(0o777)
-        logs.chmod(0o555)
+        logs.chmod(mode)
         done = subprocess.run(
             [sys.executable, "-c", AS_ANOTHER_USER],
             capture_output=True,

@@ -392,8 +392,8 @@ class Run:
             problem = f"{self.directory} is a link to {self.directory.resolve()}, and nothing is removed there"
             raise InvalidInput(problem, f"rm {shlex.quote(str(self.directory))} removes the link")
         for directory in (self.directory, *record.candidates):
-            for folder in (str(directory.parent), *(each for each, _, _ in os.walk(directory))):
-                if not os.access(folder, os.W_OK | os.X_OK):
+            for folder in (str(directory.parent), *_folders(directory)):
+                if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
                     problem = f"run {self.id} cannot be deleted: {folder} may not be changed"
                     raise PodiumError(problem, f"`ls -ld {shlex.quote(folder)}` shows whose it is")
         return record
@@ -650,6 +650,14 @@ def _lines(log: Path) -> Iterator[str]:
     with log.open(errors="replace") as lines:
         for line in lines:
             yield line.rstrip("\n")
+
+
+def _folders(directory: Path) -> Iterator[str]:
+    """Yield a directory and those below it, also one that may not be read, but no links."""
+    yield str(directory)
+    for folder, names, _ in os.walk(directory):
+        paths = (os.path.join(folder, name) for name in names)
+        yield from (path for path in paths if not os.path.islink(path))
 
 
 def _bytes_of(directory: Path) -> int:
