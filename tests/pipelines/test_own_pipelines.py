@@ -214,6 +214,11 @@ def test_a_component_is_no_pipeline(tmp_path: Path, named: str) -> None:
     )
 
 
+def test_another_function_is_answered_with_the_pipelines(tmp_path: Path) -> None:
+    file = written(tmp_path, f"{SWEEP}\ndef plain(): ...\n")
+    assert refused(f"{file}:plain").hint == "one of inner, outer"
+
+
 def test_one_of_several_pipelines_is_named(tmp_path: Path) -> None:
     file = written(tmp_path, SWEEP)
     assert Definition.load(file).pipeline.name == "outer", "inner is a part of it"

@@ -137,20 +137,22 @@ def _references(spec: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _choose(module: ModuleType, file: str, function: str) -> Any:
+    from kfp.dsl.base_component import BaseComponent
     from kfp.dsl.graph_component import GraphComponent
 
     named = {
         name: value for name, value in vars(module).items() if isinstance(value, GraphComponent)
     }
-    hint, component = "decorate a function with kfp.dsl.pipeline", GraphComponent.__base__
+    hint = "decorate a function with kfp.dsl.pipeline"
     for name, value in vars(module).items():
-        if isinstance(value, component) and name not in named and name == (function or name):
+        if isinstance(value, BaseComponent) and name not in named and function in ("", name):
             how = "call it in a function with @kfp.dsl.pipeline, and name that"
             hint = f"{name} is a component: {how}, {file}:FUNCTION"
+            break
+    else:
+        hint = suggestion(function, named) if function and named else hint
     if function:
         if function not in named:
-            if named and not hasattr(module, function):
-                hint = suggestion(function, named)
             raise InvalidInput(f"{file} has no pipeline {function!r}", hint)
         return named[function]
     # One that is a part of another, from a file or this one, or that has two names, is not a second.
