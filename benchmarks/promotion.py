@@ -28,9 +28,9 @@ from scipy.special import ndtr
 from scipy.stats import multivariate_normal, norm
 
 from podium.models import PromotionRule, decide
-from podium.models.decision import Earlier
+from podium.models.decision import ALIKE, Earlier, are_alike
 from podium.models.fresh import LEVEL, STAKES, Bets, bet
-from podium.models.rule import ALIKE, PRIOR_MODELS, PRIOR_SPREAD
+from podium.models.rule import PRIOR_MODELS, PRIOR_SPREAD
 from podium.scoring import METRICS
 
 NIGHTS, TRUE, SPREAD = 200, 0.90, 0.01
@@ -65,14 +65,17 @@ class Board:
 
     def __init__(self) -> None:
         self.others = list[np.ndarray]()
-        self.noises = list[np.ndarray]()
+        self.noises: np.ndarray | float = 0.0
+        self.compared: np.ndarray | float = 0.0
 
     def add(
         self, value: np.ndarray, champion: np.ndarray, noise: np.ndarray
     ) -> tuple[np.ndarray, ...]:
         """Take the figures of a challenger and the champion; return mean, weight and noise."""
-        self.noises.append(noise)
-        noise = np.maximum(np.mean(self.noises, axis=0), noise)
+        own = noise
+        noise = np.maximum((self.noises + own) / (self.compared + 1), own)
+        near = np.abs(value - champion) <= ALIKE * np.sqrt(own)
+        self.noises, self.compared = self.noises + own * near, self.compared + near
         figures = np.stack([value, champion, *self.others])
         alike = np.abs(figures - champion) <= ALIKE * np.sqrt(noise)
         alike[0] = True
@@ -165,7 +168,8 @@ def check() -> None:
         decided = decide(PromotionRule(), METRICS["accuracy"], target, *models, earlier=earlier)
         assert abs(decided.figures["probability"] - expected) < 1e-9
         figures.append(float(given.mean()))
-        noises.append(float(noise))
+        if are_alike(given.mean(), right[0].mean(), float(noise)):
+            noises.append(float(noise))
 
 
 def row(rule: str, items: int, errors: str, seasons: int) -> str:

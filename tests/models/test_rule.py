@@ -127,10 +127,22 @@ def test_the_champion_once_more_says_nothing_of_chance() -> None:
         figures = {"metric": ACCURACY.to_json(), "value": value, "noise": noise, **beaten}
         return Record.new("refusal", "mnist", version, evidence=figures)
 
-    records = [refusal("again", 0.9, 0.0), refusal("other", 0.8, 1e-4)]
+    records = [refusal("again", 0.9, 0.0), refusal("other", 0.88, 1e-4)]
     assert Earlier.of(records, "accuracy", "new", "first") == Earlier(
-        challengers=3, figures=(0.8,), noises=(1e-4,)
+        challengers=3, figures=(0.88,), noises=(1e-4,)
     )
+
+
+def test_a_broken_challenger_is_in_no_later_ones_way() -> None:
+    both = {"value": 0.1, "champion": "first", "champion_value": 0.97}
+    figures = {"metric": ACCURACY.to_json(), "noise": 435e-6, **both}
+    record = Record.new("refusal", "mnist", "guesses", evidence=figures)
+    earlier = Earlier.of([record], "accuracy", "new", "first")
+    models = wrong_at(*range(18)), wrong_at(*range(30))
+    after = decide(PromotionRule(), ACCURACY, LABELS, *models, earlier=earlier)
+    alone = decide(PromotionRule(), ACCURACY, LABELS, *models)
+    assert after.promote
+    assert after.figures["probability"] == alone.figures["probability"]
 
 
 def test_a_clear_loss_is_not_promoted() -> None:

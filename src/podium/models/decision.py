@@ -1,5 +1,6 @@
 """A promotion decision, the words of a rule that it is made of, and its outcome."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from podium.models.version import Version
     from podium.scoring import Comparison, Metric
 
+
+ALIKE = 4
+"""Standard errors of one figure within which two models are alike. One that is broken, or of a weaker
+kind, would make the spread of the others look large and every lead sure, and differs from them on so
+many items that no lead would seem to be one."""
 
 Condition = tuple[bool, str]
 """Whether a challenger keeps a condition, and the condition with its figures in words."""
@@ -30,7 +36,7 @@ class Earlier:
     """The metric of every other model that was measured on it."""
 
     noises: tuple[float, ...] = ()
-    """The squared standard error of one figure, by each earlier comparison on it."""
+    """The squared standard error of one figure, by each earlier comparison of models that are alike."""
 
     fresh: NewItems | None = None
     """Where the rule asks for it: which items are new since the champion was promoted; None if it
@@ -67,13 +73,21 @@ class Earlier:
             figures |= {
                 names.get(name, name): value for name, value in pairs if name and value is not None
             }
-            noises += [] if grounds.noise is None else [grounds.noise]
+            if grounds.noise is not None and are_alike(
+                grounds.value, grounds.champion_value, grounds.noise
+            ):
+                noises.append(grounds.noise)
         own = challenger, names.get(champion or "", champion)
         return cls(
             challengers=len({names[record.version] for record in others}) + 1,
             figures=tuple(value for name, value in figures.items() if name not in own),
             noises=tuple(noises),
         )
+
+
+def are_alike(one: float | None, other: float | None, noise: float) -> bool:
+    """Return whether the figures of two models are ALIKE; noise is the squared standard error."""
+    return one is not None and other is not None and abs(one - other) <= ALIKE * math.sqrt(noise)
 
 
 def _names(records: Sequence[Record], versions: dict[str, str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from podium.display.text import figure
 from podium.errors import InvalidInput, suggestion
 from podium.metrics.goals import Constraint
 from podium.models.criteria import CRITERIA, LIKELY, measured
-from podium.models.decision import Case, Condition, Criterion, Decision, Earlier
+from podium.models.decision import Case, Condition, Criterion, Decision, Earlier, are_alike
 from podium.models.version import Version
 
 if TYPE_CHECKING:
@@ -31,10 +31,6 @@ PRIOR_MODELS = 4
 
 PRIOR_SPREAD = 0.5
 """Its standard deviation, in standard errors of one figure."""
-
-ALIKE = 4
-"""Standard errors of one figure from the champion's within which a model counts: one that is broken,
-or of a weaker kind, would make the spread of the others look large, and every lead sure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +56,7 @@ class _Shrinkage:
                 others look sure, so the last counts in full.
         """
         noise = max(fmean(noises), noises[-1]) if noises else 0.0
-        near = [value for value in others if abs(value - both[1]) <= ALIKE * math.sqrt(noise)]
+        near = [value for value in others if are_alike(value, both[1], noise)]
         mean = fmean(figures := [*both, *near])
         squares = sum((figure - mean) ** 2 for figure in figures)
         prior = PRIOR_MODELS * noise * (1 + PRIOR_SPREAD**2)
