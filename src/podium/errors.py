@@ -70,7 +70,7 @@ _FILE_HINTS = {
     errno.EFBIG: "let files be larger: `ulimit -f` shows how large",
     errno.EIO: "check the disk, or the network behind it: `dmesg` may say more",
     errno.EISDIR: _SHOWN,
-    errno.EMFILE: "let a process open more files: `ulimit -n` shows how many, `ulimit -n 4096` raises it",
+    errno.EMFILE: "let a process open more files: `ulimit -n` shows how many, `ulimit -n $(ulimit -Hn)` raises it",
     errno.ENAMETOOLONG: "choose a shorter name: most file systems take 255 bytes",
     errno.ENFILE: "end other programs: `cat /proc/sys/fs/file-nr` shows how many files are open",
     errno.ENOENT: "check the path",
