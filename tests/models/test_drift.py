@@ -81,6 +81,11 @@ def test_rare_categories_that_training_lacks_are_no_drift(
     assert drifted <= 5, "1 in 1,000, which is 0.3; 5 has a chance of 1 in 100,000"
 
 
+def test_no_items_at_all_are_no_drift() -> None:
+    bins = Bins.of_categories("city", ["a", "b", "(missing)", "(unknown)"], np.arange(100) % 2)
+    assert shift_of(bins, np.empty(0)).verdict(0.2) == "too few"
+
+
 def test_a_new_category_and_a_renamed_one_are_drift() -> None:
     names = [*map(str, range(60)), "(missing)", "(unknown)"]
     bins = Bins.of_categories("city", names, np.repeat(np.arange(60), np.arange(1, 61)))

@@ -231,10 +231,11 @@ def _rare(bins: Bins, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.zeros(len(labels), bool)
     tail = np.isin(labels, (UNKNOWN, OTHER)) | (trained < _FEW)
     most = np.full(len(labels), float(_FEW))
-    most[labels == OTHER], most[labels == UNKNOWN] = np.inf, _met_once(bins)
+    most[labels == UNKNOWN] = _met_once(bins)
     # As many as chance allows, once in the training part and once here.
     expected = _beyond_chance(most) * counts.sum() / max(1, trained.sum())
-    return tail & (labels != MISSING) & (counts <= _beyond_chance(expected))
+    usual = (labels == OTHER) | (counts <= _beyond_chance(expected))
+    return tail & (labels != MISSING) & usual
 
 
 def _beyond_chance(count: NDArray[np.float64]) -> NDArray[np.float64]:
