@@ -26,7 +26,7 @@ from podium.system.settings import PUBLIC_KEY
 if TYPE_CHECKING:
     from podium.models.model import Model
 
-_WAITING = "waiting"
+WAITING = "waiting"
 """In the evidence of a refusal: only a person's word was missing."""
 
 _WORDS = ("approval", "rejection")
@@ -53,7 +53,7 @@ def judge(decision: Decision, challenger: Version) -> Decision:
 
 def _keeping_waiting(decision: Decision, why: str) -> Decision:
     refused = decision.refused(why)
-    return replace(refused, figures={**refused.figures, _WAITING: True})
+    return replace(refused, figures={**refused.figures, WAITING: True})
 
 
 def waiting(ledger: Ledger) -> list[Record]:
@@ -66,7 +66,7 @@ def waiting(ledger: Ledger) -> list[Record]:
     return [
         record
         for record in last.values()
-        if record.event == "refusal" and record.evidence.get(_WAITING)
+        if record.event == "refusal" and record.evidence.get(WAITING)
     ]
 
 

@@ -7,6 +7,7 @@ from podium.data.test_part import mostly
 from podium.display.terminal import warn_once
 from podium.display.text import figure, plural
 from podium.errors import Conflict, NotFound
+from podium.models.approval import WAITING
 from podium.models.decision import Decision, Promotion
 from podium.models.document import check_name, command
 from podium.models.ledger import CHAMPION, Ledger, State
@@ -163,10 +164,12 @@ class Championship:
         ]
 
     def _looks(self, version: str, champion: str | None, test_part: str) -> int:
-        """Return how often a version was refused for this champion on other test parts."""
+        """Return how often a version was refused for this champion on other test parts; one that
+        only waited for a person's word was not."""
         return sum(
             record.event == "refusal"
             and record.version == version
+            and not record.evidence.get(WAITING)
             and record.evidence.get("champion") == champion
             and record.evidence.get("test_part") not in (None, test_part)
             for record in self.ledger.distinct_records()
