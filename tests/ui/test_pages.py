@@ -137,6 +137,20 @@ def test_a_run_shows_its_steps_log_and_outputs(visitor: httpx.Client) -> None:
     assert "has no step &#39;double&#39;" in visitor.get(f"/runs/{run.id}?step=double").text
 
 
+def test_a_parameter_of_several_lines_keeps_them(visitor: httpx.Client) -> None:
+    pipeline = HALVING.replace(
+        "number: float) -> float:\n    return halve",
+        "number: float, sweep: str = '') -> float:\n    return halve",
+    )
+    Path("halving.py").write_text(pipeline)
+    run = podium.run("halving.py", number=3.0, sweep="spec:\n  <parameters>: []\n")
+    page = text(visitor, f"/runs/{run.id}")
+    shown = (
+        '<summary>spec: (2 lines)</summary><pre tabindex="0">spec:\n  &lt;parameters&gt;: []</pre>'
+    )
+    assert shown in page
+
+
 def test_a_run_shows_what_its_training_reports(visitor: httpx.Client, home: Path) -> None:
     folder = home / "runs" / "20261127-010000-aaaa"
     (folder / "logs").mkdir(parents=True)
