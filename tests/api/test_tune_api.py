@@ -83,6 +83,23 @@ def test_a_script_gets_its_values_as_flags(home: Path) -> None:
     assert sweep.name == "train"
 
 
+def test_other_metrics_are_those_that_a_trial_ends_with(home: Path) -> None:
+    lines = (
+        "accuracy=0.5 loss=2 seconds=1",
+        "accuracy=0.9 loss=0.3 seconds=3",
+        "accuracy=0.8 loss=0.4 seconds=2",
+    )
+    Path("train.py").write_text("".join(f"print({line!r})\n" for line in lines))
+    sweep = podium.tune(
+        "train.py",
+        {"lr": [0.5]},
+        objective=["accuracy", "min:seconds"],
+        metrics=["loss", "seconds"],
+        trials=1,
+    )
+    assert sweep.best.metrics == {"accuracy": 0.9, "loss": 0.4, "seconds": 1.0}
+
+
 @pytest.mark.parametrize("name", ["my train.py", "lr=1.py", "it's.py"])
 def test_a_script_may_have_any_name(home: Path, name: str) -> None:
     Path(name).write_text("import sys; print('accuracy=' + sys.argv[1].partition('=')[2])")

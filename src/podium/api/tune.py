@@ -178,6 +178,7 @@ def _experiment_of(
     retain = program.code is not None or stops.reads_along
     spec = _spec(searched, settings, stops, job, retain=retain)
     asked = prepare(spec, {}, {**settings.asked, "algorithm": stops.algorithm})
+    _record_the_latest(spec["objective"])
     spec["algorithm"]["algorithmSettings"] = [
         {"name": key, "value": str(value)} for key, value in options.items()
     ]
@@ -238,6 +239,17 @@ def _spec(
             "trialSpec": job,
         },
     }
+
+
+def _record_the_latest(objective: dict[str, Any]) -> None:
+    """Have the metrics beside the objective recorded as a trial prints them last: without a
+    strategy Katib takes the objective's direction, the largest loss where accuracy is maximized."""
+    strategies = objective.get("metricStrategies") or []
+    named = {strategy["name"] for strategy in strategies}
+    others = [name for name in objective.get("additionalMetricNames") or () if name not in named]
+    if others:
+        latest = [{"name": name, "value": "latest"} for name in others]
+        objective["metricStrategies"] = [*strategies, *latest]
 
 
 def _job(
@@ -375,7 +387,7 @@ def tune(
             decides. Or several, of which the first decides about the best trial: ``["accuracy",
             "min:latency_ms"]``. None: the only name in the dict that a function returns, else
             ``accuracy``.
-        metrics: Other metrics to record.
+        metrics: Other metrics to record, as a trial prints them last.
         prints: The library whose lines hold the metrics, as it prints them: ``huggingface``,
             ``lightning``, ``keras``, ``xgboost``, ``lightgbm``, ``catboost`` or ``sklearn``;
             ``colon`` for lines such as ``Accuracy: 0.93``.

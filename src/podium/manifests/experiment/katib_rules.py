@@ -16,7 +16,7 @@ from podium.manifests.options.base import UnderKatib
 from podium.manifests.rules import KATIB, Rules, Violation
 from podium.manifests.structure import unknown_fields
 from podium.metrics import STRICT_FORMAT, number, parse_line
-from podium.metrics.goals import is_share
+from podium.metrics.goals import is_share, less_is_better
 from podium.search.space import DISTRIBUTIONS
 
 EXPERIMENT_RULES = Rules[Experiment]()
@@ -124,6 +124,22 @@ def _strategy_against_the_objective(experiment: Experiment) -> Iterator[Violatio
     against = "min" if objective.maximize else "max"
     if objective.strategies.get(objective.metric) == against:
         yield Violation(f"{objective.direction} {objective.metric} with strategy {against}")
+
+
+@rule(
+    "warn",
+    "Without a strategy an additional metric has the objective's: the max of a loss is its worst epoch.",
+    where=_STRATEGIES,
+)
+def _additional_metric_at_its_worst(experiment: Experiment) -> Iterator[Violation]:
+    objective, written = experiment.objective, experiment.written_objective.strategies
+    for name in objective.additional:
+        less = less_is_better(name)
+        against = less if objective.maximize else is_share(name) and not less
+        if against and name not in written:
+            own, other = ("min", "max") if less else ("max", "min")
+            hint = f"{{name: {name}, value: {own}}}, or latest"
+            yield Violation(f"of {name} the {other} is recorded", hint=hint)
 
 
 @rule(
