@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 from kubernetes.client import ApiException
+from livekubeflow import until
 from pytorchjobs import write_pytorchjob
 
 from podium.cluster import connect
@@ -70,7 +71,8 @@ def test_the_end_of_a_job_is_seen_at_once(cluster: Cluster) -> None:
     pods = cluster.api.pods(f"training.kubeflow.org/job-name={name}")
     assert [pod.spec.automount_service_account_token for pod in pods] == [False, False]
     assert list(cluster.logs("PyTorchJob", name)) == ["rank 0 of 2"]
-    assert list(cluster.logs("PyTorchJob", name, "worker-0")) == ["rank 1 of 2"]
+    # The job has ended with its master; its worker may be about to begin.
+    assert until(lambda: list(cluster.logs("PyTorchJob", name, "worker-0")), 60) == ["rank 1 of 2"]
 
 
 def _epoch(text: str) -> float:
