@@ -72,19 +72,27 @@ class Board:
         self, value: np.ndarray, champion: np.ndarray, noise: np.ndarray
     ) -> tuple[np.ndarray, ...]:
         """Take the figures of a challenger and the champion; return mean, weight and noise."""
-        own = noise
-        noise = np.maximum((self.noises + own) / (self.compared + 1), own)
+        own, usual = noise, (self.noises + noise) / (self.compared + 1)
+        noise = np.maximum(usual, own)
         near = np.abs(value - champion) <= ALIKE * np.sqrt(own)
         self.noises, self.compared = self.noises + own * near, self.compared + near
         figures = np.stack([value, champion, *self.others])
         alike = np.abs(figures - champion) <= ALIKE * np.sqrt(noise)
-        alike[0] = True
-        models = alike.sum(0)
-        mean = (figures * alike).sum(0) / models
-        squares = (np.square(figures - mean) * alike).sum(0)
-        prior = PRIOR_MODELS * noise * (1 + PRIOR_SPREAD**2)
-        spread = np.maximum(0, (squares + prior) / (models - 1 + PRIOR_MODELS) - noise)
+        alike[:2] = True
+        near = alike[2:].sum(0)
+        mean, squares = scatter(figures, alike)
+        by_chance = usual + np.minimum(
+            near * usual, 2 * (scatter(figures[2:], alike[2:])[1] + usual)
+        )
+        prior = PRIOR_MODELS * noise * PRIOR_SPREAD**2
+        spread = np.maximum(0, (squares - by_chance + prior) / (near + 1 + PRIOR_MODELS))
         return mean, spread / np.maximum(spread + noise, 1e-300), noise
+
+
+def scatter(figures: np.ndarray, alike: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of the figures that count, and the sum of their squared distances from it."""
+    mean = (figures * alike).sum(0) / np.maximum(1, alike.sum(0))
+    return mean, (np.square(figures - mean) * alike).sum(0)
 
 
 def nights(

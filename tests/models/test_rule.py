@@ -145,6 +145,26 @@ def test_a_broken_challenger_is_in_no_later_ones_way() -> None:
     assert after.figures["probability"] == alone.figures["probability"]
 
 
+RETRAINED = {
+    "beside the champion": Earlier(
+        challengers=101, figures=(0.849, 0.851) * 50, noises=(2e-6,) * 100
+    ),
+    "beside each other": Earlier(
+        challengers=101, figures=(0.839, 0.841) * 50, noises=(8e-5,) * 100
+    ),
+}
+
+
+@pytest.mark.parametrize("earlier", RETRAINED.values(), ids=RETRAINED)
+def test_retrained_models_stand_in_no_better_ones_way(earlier: Earlier) -> None:
+    rule, champion = PromotionRule.parse("likely=.97"), wrong_at(*range(150))
+    better = wrong_at(*range(50), *range(200, 240))  # p = 2e-6
+    decision = decide(rule, ACCURACY, LABELS, better, champion, earlier=earlier)
+    assert decision.promote
+    lucky = wrong_at(*range(80), *range(200, 247))  # p = .02, once in a hundred nights
+    assert not decide(rule, ACCURACY, LABELS, lucky, champion, earlier=earlier).promote
+
+
 def test_a_clear_loss_is_not_promoted() -> None:
     rule = PromotionRule.parse("likely=.97")
     assert not decide(

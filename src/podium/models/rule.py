@@ -53,14 +53,16 @@ class _Shrinkage:
             others: Of every other model on the test part.
             noises: The squared standard error of one figure, by each comparison, the one in
                 question last; empty if there was none. Models that hardly differ must not make
-                others look sure, so the last counts in full.
+                others look sure, so the last counts in full; nor may they hide the spread, so of
+                their figures no more noise is taken off than they show.
         """
-        noise = max(fmean(noises), noises[-1]) if noises else 0.0
+        usual = fmean(noises) if noises else 0.0
+        noise = max(usual, noises[-1]) if noises else 0.0
         near = [value for value in others if are_alike(value, both[1], noise)]
-        mean = fmean(figures := [*both, *near])
-        squares = sum((figure - mean) ** 2 for figure in figures)
-        prior = PRIOR_MODELS * noise * (1 + PRIOR_SPREAD**2)
-        spread = max(0.0, (squares + prior) / (len(figures) - 1 + PRIOR_MODELS) - noise)
+        mean, squares = _scatter([*both, *near])
+        by_chance = usual + min(len(near) * usual, 2 * (_scatter(near)[1] + usual))
+        prior = PRIOR_MODELS * noise * PRIOR_SPREAD**2
+        spread = max(0.0, (squares - by_chance + prior) / (len(near) + 1 + PRIOR_MODELS))
         return cls(mean=mean, noise=noise, weight=spread / (spread + noise) if noise else 1.0)
 
     def shrunk(self, figure: float) -> float:
@@ -73,6 +75,12 @@ class _Shrinkage:
         if not self.noise:
             return 0.5 if lead == 0 else float(lead > 0)
         return (1 + math.erf(lead * math.sqrt(self.weight) / math.sqrt(4 * self.noise))) / 2
+
+
+def _scatter(figures: Sequence[float]) -> tuple[float, float]:
+    """Return the mean of figures, and the sum of their squared distances from it."""
+    mean = fmean(figures) if figures else 0.0
+    return mean, sum((figure - mean) ** 2 for figure in figures)
 
 
 def _noise_of(compared: "Comparison", units: int) -> float | None:
