@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from podium.models import PromotionRule, decide
 from podium.scoring import compare, intervals
 from podium.scoring.intervals import difference, figure_interval
 from podium.scoring.metrics import METRICS, Metric, find_metric
@@ -220,3 +221,15 @@ def test_areas_that_cannot_be_told_from_one_have_no_interval() -> None:
 def test_a_row_of_one_class_has_no_interval_of_areas() -> None:
     chances = np.linspace(0, 1, 40).reshape(20, 2)
     assert figure_interval(METRICS["roc_auc"], np.repeat([0, 1], [19, 1]), chances) is None
+
+
+@pytest.mark.parametrize("items", [50, 2000])
+def test_one_item_that_makes_a_difference_is_chance(items: int) -> None:
+    errors = np.full(items, 0.1)
+    first, second = errors.copy(), errors / 2
+    first[7], second[7] = 900, 1000  # the first model is worse on all others
+    change = difference(METRICS["rmse"], np.zeros(items), first, second, None)
+    assert change.interval
+    assert change.interval[0] < 0 < change.interval[1]
+    assert change.p_value > 0.3
+    assert not decide(PromotionRule(), METRICS["rmse"], np.zeros(items), first, second).promote

@@ -210,6 +210,9 @@ def difference(
     value, parts, added = _parts(metric, target, first)
     other, others, others_added = _parts(metric, target, second)
     sums = _summed(parts - others, groups)
+    if isinstance(metric, MeanMetric):
+        between = _summed(_parts_between(metric, target, first, second), groups)
+        sums = max(sums, between, key=lambda each: float(np.square(each).sum()))
     if not sums.any():
         return Precision(interval=None, standard_error=None)
     units = np.append(sums, added - others_added[::-1])  # a hit of one model is a miss of the other
@@ -244,6 +247,15 @@ def _parts(metric: Metric, target: Array, predictions: Array) -> tuple[float, Ar
     if isinstance(metric, ConfusionMetric):
         return _confusion_parts(metric, target, predictions)
     return _area_parts(metric, target, predictions)
+
+
+def _parts_between(metric: MeanMetric, target: Array, first: Array, second: Array) -> Array:
+    """Return each item's part in a difference ``[n]``, of a metric whose slope is the one midway
+    between both: of a root, the slopes at either end leave half of it to an item that makes it all."""
+    both = [metric.items(target, predictions) for predictions in (first, second)]
+    change, middle = both[0] - both[1], (both[0].mean(0) + both[1].mean(0)) / 2
+    parts: Array = (change - change.mean(0)) @ _slopes(metric.finish, middle) / len(change)
+    return parts
 
 
 def _slopes(function: Callable[[Array], Array], at: Array) -> Array:
