@@ -72,20 +72,21 @@ class Board:
         self, value: np.ndarray, champion: np.ndarray, noise: np.ndarray
     ) -> tuple[np.ndarray, ...]:
         """Take the figures of a challenger and the champion; return mean, weight and noise."""
-        own, usual = noise, (self.noises + noise) / (self.compared + 1)
-        noise = np.maximum(usual, own)
-        near = np.abs(value - champion) <= ALIKE * np.sqrt(own)
-        self.noises, self.compared = self.noises + own * near, self.compared + near
+        usual = (self.noises + noise) / (self.compared + 1)
+        near = np.abs(value - champion) <= ALIKE * np.sqrt(noise)
+        self.noises, self.compared = self.noises + noise * near, self.compared + near
         figures = np.stack([value, champion, *self.others])
-        alike = np.abs(figures - champion) <= ALIKE * np.sqrt(noise)
+        alike = np.abs(figures - champion) <= ALIKE * np.sqrt(np.maximum(usual, noise))
         alike[:2] = True
-        near = alike[2:].sum(0)
+        others = alike[2:].sum(0)
         mean, squares = scatter(figures, alike)
-        by_chance = usual + np.minimum(
-            near * usual, 2 * (scatter(figures[2:], alike[2:])[1] + usual)
-        )
+        own = np.square(value - champion) / 2
+        noise, usual = (np.maximum(each, 1e-300) for each in (noise, usual))
+        by_chance = np.minimum(others * usual, 2 * (scatter(figures[2:], alike[2:])[1] + usual))
+        telling = np.minimum(noise, usual) / np.maximum(noise, usual)
+        theirs = telling * noise / usual * (squares - own - by_chance)
         prior = PRIOR_MODELS * noise * PRIOR_SPREAD**2
-        spread = np.maximum(0, (squares - by_chance + prior) / (near + 1 + PRIOR_MODELS))
+        spread = np.maximum(0, (own - noise + theirs + prior) / (others + 1 + PRIOR_MODELS))
         return mean, spread / np.maximum(spread + noise, 1e-300), noise
 
 

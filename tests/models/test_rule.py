@@ -165,6 +165,15 @@ def test_retrained_models_stand_in_no_better_ones_way(earlier: Earlier) -> None:
     assert not decide(rule, ACCURACY, LABELS, lucky, champion, earlier=earlier).promote
 
 
+def test_a_few_mended_items_count_among_models_that_differ() -> None:
+    earlier = Earlier(challengers=31, figures=(0.842, 0.85, 0.858) * 10, noises=(4e-5,) * 30)
+    rule, champion = PromotionRule.parse("likely=.97"), wrong_at(*range(150))
+    mended = wrong_at(*range(30, 150), *range(200, 203))  # p = 1e-6
+    assert decide(rule, ACCURACY, LABELS, mended, champion, earlier=earlier).promote
+    lucky = wrong_at(*range(10, 150), *range(200, 203))  # p = .09
+    assert not decide(rule, ACCURACY, LABELS, lucky, champion, earlier=earlier).promote
+
+
 def test_a_clear_loss_is_not_promoted() -> None:
     rule = PromotionRule.parse("likely=.97")
     assert not decide(

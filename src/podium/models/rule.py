@@ -52,18 +52,23 @@ class _Shrinkage:
             both: Figures of the challenger and the champion.
             others: Of every other model on the test part.
             noises: The squared standard error of one figure, by each comparison, the one in
-                question last; empty if there was none. Models that hardly differ must not make
-                others look sure, so the last counts in full; nor may they hide the spread, so of
-                their figures no more noise is taken off than they show.
+                question last; empty if there was none. How far other models differ says less of
+                these two the less alike both noises are; and of their figures no more noise is
+                taken off than they show: models that hardly differ must not hide the spread.
         """
         usual = fmean(noises) if noises else 0.0
-        noise = max(usual, noises[-1]) if noises else 0.0
-        near = [value for value in others if are_alike(value, both[1], noise)]
+        noise = noises[-1] or usual if noises else 0.0
+        near = [value for value in others if are_alike(value, both[1], max(usual, noise))]
         mean, squares = _scatter([*both, *near])
-        by_chance = usual + min(len(near) * usual, 2 * (_scatter(near)[1] + usual))
+        if not noise:
+            return cls(mean=mean, noise=0.0, weight=1.0)
+        own = (both[0] - both[1]) ** 2 / 2
+        by_chance = min(len(near) * usual, 2 * (_scatter(near)[1] + usual))
+        telling = min(noise, usual) / max(noise, usual)
+        theirs = telling * noise / usual * (squares - own - by_chance)
         prior = PRIOR_MODELS * noise * PRIOR_SPREAD**2
-        spread = max(0.0, (squares - by_chance + prior) / (len(near) + 1 + PRIOR_MODELS))
-        return cls(mean=mean, noise=noise, weight=spread / (spread + noise) if noise else 1.0)
+        spread = max(0.0, (own - noise + theirs + prior) / (len(near) + 1 + PRIOR_MODELS))
+        return cls(mean=mean, noise=noise, weight=spread / (spread + noise))
 
     def shrunk(self, figure: float) -> float:
         """Return the posterior mean of a figure."""
