@@ -174,6 +174,20 @@ def test_a_few_mended_items_count_among_models_that_differ() -> None:
     assert not decide(rule, ACCURACY, LABELS, lucky, champion, earlier=earlier).promote
 
 
+def test_no_lead_of_one_item_is_likely_by_an_own_metric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = "return ((target - predicted) ** 2).mean() ** .5"
+    (tmp_path / "root_metric.py").write_text(f"def root(target, predicted):\n    {body}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    errors = np.random.default_rng(0).normal(size=100) / 10
+    first, second = errors.copy(), errors / 2
+    first[7], second[7] = 900, 1000  # the first model is worse on all others
+    metric = find_metric("min:root_metric:root")
+    assert not decide(PromotionRule(), metric, np.zeros(100), first, second).promote
+    assert decide(PromotionRule(), metric, np.zeros(100), errors / 2, errors).promote
+
+
 def test_a_clear_loss_is_not_promoted() -> None:
     rule = PromotionRule.parse("likely=.97")
     assert not decide(

@@ -393,11 +393,15 @@ def shrunk_figures(compared: "Comparison", units: int, earlier: Earlier) -> dict
         return {"shrunk": both[0], "champion_shrunk": both[1], **unknown}
     shrinkage = _Shrinkage.of(both, others, noises)
     lead = compared.difference if compared.metric.maximize else -compared.difference
+    probability = shrinkage.probability(lead)
+    if compared.test != "McNemar" and compared.p_value is not None:
+        # An item that makes a whole difference has an error of no normal distribution.
+        probability = min(probability, max(0.5, 1 - compared.p_value / 2))
     return {
         "shrunk": shrinkage.shrunk(both[0]),
         "champion_shrunk": shrinkage.shrunk(both[1]),
         "noise": noise,
-        "probability": shrinkage.probability(lead),
+        "probability": probability,
         "shrunk_to": shrinkage.mean,
         "shrunk_by": 1 - shrinkage.weight,
     }
