@@ -174,9 +174,7 @@ def test_a_few_mended_items_count_among_models_that_differ() -> None:
     assert not decide(rule, ACCURACY, LABELS, lucky, champion, earlier=earlier).promote
 
 
-def test_no_lead_of_one_item_is_likely_by_an_own_metric(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_lead_of_one_item_is_likely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     body = "return ((target - predicted) ** 2).mean() ** .5"
     (tmp_path / "root_metric.py").write_text(f"def root(target, predicted):\n    {body}\n")
     monkeypatch.syspath_prepend(tmp_path)
