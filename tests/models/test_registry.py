@@ -497,6 +497,23 @@ def test_a_figure_measured_later_is_of_the_files_there_are(model: Model) -> None
     assert model.measured_since(model.version("a")) is None
 
 
+def test_who_won_meanwhile_is_a_look_too(model: Model) -> None:
+    for version in ("bad", "good", "best"):
+        add(model, version)
+    model.set_champion("bad", {}, expect=None)
+    part = {"test_part": "digest"}
+
+    def predict(version):  # type: ignore[no-untyped-def]
+        if version.version == "bad":  # another run promotes a better one at the same time
+            model.challenge("good", judging(predicting(bad=BAD, good=GOOD), LABELS), part)
+        return {"bad": BAD, "good": GOOD, "best": BEST}[version.version]
+
+    ended = model.challenge("best", judging(predict, LABELS), part)
+    assert ended.record
+    assert ended.decision
+    assert "challenger 2 on this test part" in "\n".join(ended.decision.reasons)
+
+
 def test_a_contest_is_repeated_against_whoever_won_meanwhile(model: Model) -> None:
     for version in ("bad", "good", "best"):
         add(model, version)

@@ -123,7 +123,6 @@ class Championship:
         """
         challenger, test_part = self.version(version), (evidence or {}).get("test_part")
         version, run = challenger.version, (evidence or {}).get("run_id")
-        compared = self.comparisons(test_part)
         while True:
             champion = self.find_champion()
             expect = champion.version if champion else None
@@ -131,7 +130,7 @@ class Championship:
             if held and held.version == version and run and held.evidence.get("run_id") == run:
                 # The step fired twice, or was retried after it won: the record is ours already.
                 return Promotion(decision=Decision.of(held), record=held, champion=held.replaced)
-            decision = judge(challenger, champion, compared)
+            decision = judge(challenger, champion, self.comparisons(test_part))
             metric = decision.figures["metric"]["name"]
             if champion and test_part:
                 decision = _noting_other_part(decision, champion, test_part)
