@@ -271,6 +271,24 @@ def test_answers_of_another_model_of_that_name_do_not_count(churn: Model, tmp_pa
     assert "10 recorded answers of v2 are left out, as another model of that name gave them" in words  # fmt: skip
 
 
+def test_no_answer_of_another_model_stands_for_a_failure(churn: Model, tmp_path: Path) -> None:
+    recording, rows = Recording(tmp_path / "answers", "churn"), items(60)
+    mine, other = digest_of(churn.version("v2")), "another model"
+    for fails, digest in ((True, mine), (False, other)):
+        for at, row in enumerate(rows):
+            hashed = [f"{at:016x}"]
+            first = {"predicted": [[1, 0]], "items": hashed}
+            second = None if fails else {"predicted": [[float(row[0] <= 0), float(row[0] > 0)]], "items": hashed}  # fmt: skip
+            line = {
+                "id": f"r{at}", "time": "2026-01-01T00:00:00+00:00", "answers": {"v1": first, "v2": second},
+                "digests": {"v1": digest_of(churn.version("v1")), "v2": digest},
+            }  # fmt: skip
+            recording.add(json.dumps(line).encode() + b"\n")
+    labels = write_labels(tmp_path / "labels.csv", rows)
+    with pytest.raises(InvalidInput, match="where v2 is another model of that name"):
+        churn.promote("v2", rule="not-worse", live=tmp_path / "answers", labels=labels)
+
+
 def test_labels_of_no_sample_of_the_items_are_refused(churn: Model, tmp_path: Path) -> None:
     rows = items(60)
     record(tmp_path, rows)

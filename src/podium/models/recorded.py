@@ -178,12 +178,15 @@ class Recording:
             both = {**exchange.answers, **earlier.answers}
             answers = {name: both[name] for name in dict.fromkeys([*earlier.answers, *both])}
             failed = {*earlier.failed, *exchange.failed} - both.keys()
+            # Another model of that name may have answered what this one failed on.
+            said = exchange.answers.keys() - earlier.answers.keys()
+            later = {name: exchange.digests[name] for name in said}
             exchanges[exchange.id] = Exchange(
                 id=exchange.id,
                 time=earlier.time,
                 answers=answers,
                 failed=tuple(sorted(failed)),
-                digests={**exchange.digests, **earlier.digests},
+                digests={**exchange.digests, **earlier.digests, **later},
             )
         return {name: each for name, each in exchanges.items() if name not in ambiguous}, ambiguous
 
