@@ -90,6 +90,19 @@ def test_a_comma_in_a_name_separates_no_columns(header: str, tmp_path: Path) -> 
     assert found == [["1.5", "2.5"], ["Bonn, NRW", "Ulm, BW"], ["3", "4"]]
 
 
+@pytest.mark.parametrize("sign", ["\t", ";"])
+def test_marks_in_a_quoted_name_hide_no_delimiter(sign: str, tmp_path: Path) -> None:
+    header = sign.join(["id", '"length ""L"", cm"', "label"])
+    path = write(tmp_path / "a.csv", f"{header}\n{sign.join('123')}\n")
+    assert values(path) == {"id": ["1"], 'length "L", cm': ["2"], "label": ["3"]}
+
+
+def test_a_ragged_file_is_divided_as_its_header_mostly_is(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", 'A\t"B, b"\tC\nrow1\t1\t2\t3\n')
+    with pytest.raises(InvalidInput, match="row 1: has 4 values, but the header names 3"):
+        values(path)
+
+
 def test_a_bar_in_a_quoted_name_separates_no_columns(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", 'id,"a|b|c|d"\n1,x|y|z|w\n')
     assert values(path) == {"id": ["1"], "a|b|c|d": ["x|y|z|w"]}

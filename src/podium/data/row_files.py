@@ -358,18 +358,20 @@ def _check_quotes(head: str, delimiter: str, name: str) -> None:
 
 def _find_delimiter(lines: Sequence[str]) -> str:
     """Return what divides the header into most columns, through no quotation marks, and the first
-    row into as many; a bar only where nothing else does. Of equal ones, or where none does, the
-    first that the header has."""
+    row into as many; a bar only where nothing else does. Of equal ones the first, and where none
+    does, what the header has most often."""
     columns = {}
     for sign in _DELIMITERS:
         header, *row = islice(csv.reader(lines, delimiter=sign), 2)
-        fits = '"' not in "".join(header) and all(len(cells) == len(header) for cells in row)
+        marks = (cell.replace('"', '""') for cell in header if '"' in cell)
+        whole = all(f'"{cell}"' in lines[0] for cell in marks)
+        fits = whole and all(len(cells) == len(header) for cells in row)
         columns[sign] = len(header) if fits else 1
     best = max((sign for sign in _DELIMITERS if sign != "|"), key=columns.__getitem__)
     best = best if columns[best] > 1 else "|"  # which stands in texts more often than between them
     if columns[best] > 1:
         return best
-    return next((sign for sign in _DELIMITERS if sign in lines[0]), ",")
+    return max(_DELIMITERS, key=lines[0].count)
 
 
 def _open_bytes(path: Path) -> IO[bytes]:
