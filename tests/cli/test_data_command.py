@@ -85,6 +85,14 @@ def test_mistakes_get_two_lines_and_leave_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_option_of_one_sign_needs_no_quotation(data: Data, tmp_path: Path) -> None:
+    rows = (f'"{at},5"|x{at % 3}|{at % 2}' for at in range(60))
+    (tmp_path / "a.csv").write_text("\n".join(["n,a|m|y", *rows]))
+    words = [f"--option={word}" for word in ("delimiter=|", "decimal=,", "thousands='")]
+    done = data("prepare", "table:a.csv", "--target", "y", *words)
+    assert "n,a: number (number)" in done.stderr, done.stderr
+
+
 def test_another_dataset_at_the_output_is_named(
     data: Data, tiny_dataset: Path, tmp_path: Path
 ) -> None:

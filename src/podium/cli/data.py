@@ -96,13 +96,7 @@ def _prepare(
     flags = present(validation=validation, split_seed=seed)
     if twice := flags.keys() & words.keys():
         raise InvalidInput(f"the option {min(twice)} is given twice", "leave --option out")
-    options = {
-        **{
-            name: (load_yaml(text, f"--option {name}", own=True) or [""])[0]
-            for name, text in words.items()
-        },
-        **flags,
-    }
+    options = {**{name: _value(name, text) for name, text in words.items()}, **flags}
     data = write(DataSettings(**settings, data_options=options), destination)
     info, where = data.info, destination or data.uri
     counts = ", ".join(f"{part.count} {name}" for name, part in info.parts.items())
@@ -110,6 +104,13 @@ def _prepare(
     if not as_json and (shows := of_data(info, "")):
         echo(str(shows), err=True)
     output(as_json, {**data.to_json(), "uri": where}, lambda: f"{where}\n{text}")
+
+
+def _value(name: str, text: str) -> Any:
+    """Return the value of an option: one sign is itself, as of ``decimal=,``, which is no YAML."""
+    if len(text) == 1 and not text.isalnum():
+        return text
+    return (load_yaml(text, f"--option {name}", own=True) or [""])[0]
 
 
 @data.command("inspect")
