@@ -1,6 +1,7 @@
 """Tables: types, target, roles and statistics of the training part; a bad file is refused with row and column."""
 
 import gzip
+import json
 import logging
 import math
 from collections.abc import Sequence
@@ -209,6 +210,33 @@ def test_a_missing_file_is_named_before_a_missing_column(
             source.read(f"{tmp_path}/nowhere.csv", DataOptions(target=target, test=test), tmp_path)
     with pytest.raises(NotFound, match=r"there is no file .*test\.csv"):
         source.read(str(people), DataOptions(test=f"{tmp_path}/test.csv"), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+@pytest.mark.parametrize(
+    ("sums", "warned"),
+    [
+        (["1.234", "987", "2.345", "45.678", "12"], True),
+        (["1.234", "2.5", "2.345", "45.678", "12"], False),
+        (["0.234", "987", "2.345", "45.678", "12"], False),
+        (["1.234", "3.000", "2.345", "45.678", "12.100"], False),
+    ],
+)
+def test_a_point_that_may_group_digits_is_named(
+    sums: list[str], warned: bool, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [(value, label) for value in sums for label in "ab"]
+    if name.endswith("csv"):
+        text = "\n".join(["rent,label", *map(",".join, rows)])
+    else:
+        text = "\n".join(json.dumps({"rent": rent, "label": label}) for rent, label in rows)
+    (tmp_path / name).write_text(text)
+    said = "column rent holds numbers with three digits behind a point or none at all"
+    read(tmp_path / name, tmp_path)
+    assert (said in caplog.text) == warned
+    caplog.clear()
+    read(tmp_path / name, tmp_path, decimal=",")
+    assert said not in caplog.text
 
 
 BAD: dict[str, tuple[str | bytes, dict[str, Any], str]] = {

@@ -184,6 +184,7 @@ def _open_csv(
         index=_index_among(names),
         decimal=decimal or sign.strip("."),
         thousands=thousands,
+        grouped=() if decimal or sign == "," else _grouped_among(names, lines[1:]),
     )
 
 
@@ -277,6 +278,14 @@ def _groups(sign: str, cells: Sequence[str], *, certain: bool) -> bool:
     money = any(not cell.isdigit() for cell in counts)  # $987: nothing else is written so
     enough = money or len(counts) >= _LEAST_SMALL
     return not certain and enough and len(grouped) >= _LEAST_GROUPED
+
+
+def _grouped_among(names: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Return the columns in which a point very likely groups digits, though it is read as a decimal."""
+    cells = ([row[at].strip() for row in rows if at < len(row)] for at in range(len(names)))
+    return tuple(
+        name for name, of in zip(names, cells, strict=True) if _groups(r"\.", of, certain=False)
+    )
 
 
 def _decimal_of_texts(rows: Sequence[Sequence[str]], decimal: str, usual: str) -> str:
@@ -590,6 +599,7 @@ def _open_json(path: Path, name: str, decimal: str, thousands: str, usual: str) 
         batches=batches,
         decimal=decimal or sign.strip("."),
         thousands=thousands,
+        grouped=() if decimal or sign == "," else _grouped_among(trimmed, texts),
     )
 
 

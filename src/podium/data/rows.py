@@ -91,6 +91,9 @@ class RowFile:
     thousands: str = ""
     """Thousands separator in the file, if it was set; the rows have none."""
 
+    grouped: tuple[str, ...] = ()
+    """Columns of CSV or JSON lines in which 1.234 beside 987 is read as a little more than 1."""
+
     batches: Callable[[OnProblem | None], Iterator[Rows]]
     """Read it from the start. Rows that cannot be read go to the function, or are refused if it is
     None."""

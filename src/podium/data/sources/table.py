@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -258,6 +258,7 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
     _warn_of_second_header([seen.guesses[name] for name in chosen])
     _warn_of_totals(seen, [*chosen, options.target])
     _warn_of_units([seen.guesses[name] for name in (*chosen, options.target)])
+    _warn_of_groups_of_digits(seen, {*chosen, options.target})
     _warn_of_words([seen.guesses[name] for name in chosen])
     _warn_of_dates(fields, options)
 
@@ -329,6 +330,17 @@ def _warn_of_units(guesses: Sequence[Guess]) -> None:
                 "column %s holds amounts in %s: they are read as if they were of one currency",
                 guess.name,
                 " and ".join(money),
+            )
+
+
+def _warn_of_groups_of_digits(seen: Survey, names: Collection[str]) -> None:
+    for name in seen.file.grouped:
+        if name in names and seen.guesses[name].type in NUMBERS:
+            _log.warning(
+                "column %s holds numbers with three digits behind a point or none at all: 1.234 is "
+                "read as less than 987; if it is a thousand and more: %s",
+                name,
+                written("decimal", ","),
             )
 
 
