@@ -20,6 +20,7 @@ from podium.metrics import (
     read_text,
 )
 from podium.metrics.goals import objective_value
+from podium.metrics.libraries import COLON, WORDS
 
 
 def observed(
@@ -216,3 +217,11 @@ def test_a_long_line_takes_no_longer_for_its_length() -> None:
     began = time.process_time()
     assert list(matches("loss" * 16_000 + " " * 1000)) == []
     assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize("pattern", [STRICT_FORMAT, *COLON.patterns, *WORDS.patterns])
+def test_a_number_may_begin_with_its_point(pattern: str) -> None:
+    lines = ["loss=1.2", "loss=.9834", "loss=-.5", "loss=.5e-1", "loss=1.25 acc=.9", "loss=7"]
+    found = [parse_line(line, ["loss"], [pattern])[0].value for line in lines]
+    assert found == ["1.2", ".9834", "-.5", ".5e-1", "1.25", "7"]
+    assert not parse_line("loss=.", ["loss"], [pattern])

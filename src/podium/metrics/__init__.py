@@ -27,7 +27,7 @@ from podium.metrics.goals import UNAVAILABLE, number
 DEFAULT_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d*(\.\d+)?([Ee][+-]?\d+)?)"
 """Katib's own metricsFormat. The value may be empty: ``loss=nan`` is stored as an empty string."""
 
-STRICT_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
+STRICT_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d*\.?\d+([Ee][+-]?\d+)?)"
 """The metricsFormat of the bundled Experiments: a value needs a digit, so ``loss=nan`` is not a
 metric."""
 

@@ -12,7 +12,7 @@ _CALL = r"(?:[A-Za-z][\w.]*\()?"
 """NumPy and PyTorch print numbers in a dict as np.float64(0.93), tensor(0.93)."""
 
 _VERB = r"(?:\s+(?:is|was|of|at|to|now|improved|rose|fell|dropped|increased|decreased)){0,2}"
-_NUMBER = r"([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
+_NUMBER = r"([+-]?\d*\.?\d+([Ee][+-]?\d+)?)"
 
 
 _HELD_OUT = re.compile(r"(?i)(val|test|eval|dev)")

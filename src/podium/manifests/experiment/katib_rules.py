@@ -60,7 +60,7 @@ def _taken(experiment: Experiment, line: str) -> list[float | None]:
     "warn",
     "Katib stores an empty text for `loss=nan`; the trial succeeds and can be named the best (katib#2723).",
     where=_FORMATS,
-    hint=r"let it ask for a digit: ([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)",
+    hint=r"let it ask for a digit: ([\w|-]+)\s*=\s*([+-]?\d*\.?\d+([Ee][+-]?\d+)?)",
 )
 def _bad_values_count(experiment: Experiment) -> Iterator[Violation]:
     if None in _taken(experiment, "NAME=nan NAME=tensor(1)"):
