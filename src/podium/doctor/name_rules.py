@@ -267,7 +267,7 @@ def _several_stages_under_one_name(log: Log) -> Iterator[Violation]:
 def _metric(log: Log, name: str) -> str:
     """Return a pattern of a metric's name and of what stands before its value."""
     own = {*log.reader.formats} - {DEFAULT_FORMAT, STRICT_FORMAT}
-    sign = r"(?:['\"]?\s*[=:|]|\s+(?=[+-]?\d))" if own else r"\s*="
+    sign = r"(?:['\"]?\s*[=:|]|\s+(?=[+-]?\.?\d))" if own else r"\s*="
     return rf"(?<![\w|-]){re.escape(name)}{sign}"
 
 
