@@ -138,6 +138,16 @@ def test_items_of_a_single_time_are_refused_in_words() -> None:
     assert error.value.hint.endswith("by day, and 1 different time: items of one time share a part")
 
 
+def test_series_that_all_go_on_are_divided_by_time_alone() -> None:
+    weeks, series = np.repeat(np.arange(20), 5), np.tile(list("abcde"), 20)
+    raw = raw_of(np.arange(100) % 2, times=weeks, groups=series)
+    with pytest.raises(InvalidInput, match="the validation part has no item") as error:
+        divide(raw, DataOptions(time="week", group="series"))
+    assert error.value.hint.endswith(
+        "each series in its newest part alone: leave out the option group"
+    )
+
+
 def test_a_limit_by_time_leaves_out_the_oldest() -> None:
     times = np.arange(200)
     division = divide(raw_of(np.arange(200) % 2, times=times), DataOptions(time="t"), limit=50)

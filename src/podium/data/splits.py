@@ -94,6 +94,8 @@ def divide(raw: Raw, options: DataOptions, *, limit: int | None = None) -> Divis
         if not len(positions):
             times = 0 if raw.times is None else len(np.unique(raw.times))
             few = f", and {plural(times, 'different time')}: items of one time share a part"
+            if times and options.group:
+                few = f", each {options.group} in its newest part alone: leave out the option group"
             raise InvalidInput(
                 f"the {part} part has no item",
                 f"{len(raw.items)} items, divided {method.how}{few if times else ''}",
