@@ -27,6 +27,19 @@ def test_rows_that_cannot_be_read_are_each_reported_once(tmp_path: Path) -> None
     assert (rows, problems) == ([1, 2, 4], [3, 5])
 
 
+def test_a_row_with_several_bad_values_is_one_problem(tmp_path: Path) -> None:
+    columns = (TableColumn(name=name, kind="number", type="number") for name in "ab")
+    file = tmp_path / "units.csv"
+    file.write_text("a,b\nC,hPa\n1,2\n3,kg\n")
+    (batch,) = read(TablePreprocessing(columns=tuple(columns)), file)
+    assert [name["row"] for name in batch.names] == [2]
+    said = "'{}' is not a number that float32 can hold".format
+    assert [(problem.where, problem.reason) for problem in batch.problems] == [
+        (f"{file}, row 1, column a", f"{said('C')}; column b: {said('hPa')}"),
+        (f"{file}, row 3, column b", said("kg")),
+    ]
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_a_mark_of_bytes_is_in_no_sentence(encoding: str, tmp_path: Path) -> None:
     file = tmp_path / "new.txt"

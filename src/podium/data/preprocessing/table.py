@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,6 +28,9 @@ _OFFSET = 16
 """A number that lies farther from zero than so many times its spread loses digits as a float32."""
 
 _DAY = 86_400
+
+_MOST_NAMED = 9
+"""Further columns of a row that are named as unreadable."""
 """Seconds of a day."""
 
 MAX_CATEGORIES = 1000
@@ -233,7 +236,7 @@ class TablePreprocessing(Fitted):
             at += len(column.names)
             if column.indicator:
                 table[:, at - 1] = absent_here
-        problems.sort(key=lambda problem: problem.row)
+        problems = _of_each_row(problems)
         kept = np.flatnonzero(~np.isin(rows.numbers, [problem.row for problem in problems]))
         chosen = table if len(kept) == len(table) else table[kept]
         return Applied(
@@ -265,6 +268,21 @@ def _bad_values(rows: Rows, field: Field, bad: pa.Array) -> list[Problem]:
         rows.problem(int(row), field.name, f"{bad[int(row)].as_py()[:60]!r} is not {wanted}")
         for row in valid
     ]
+
+
+def _of_each_row(problems: Iterable[Problem]) -> list[Problem]:
+    """Return one problem of each row, in the order of rows, whose reason names further columns."""
+    found = dict[int, list[Problem]]()
+    for problem in sorted(problems, key=lambda problem: problem.row):
+        found.setdefault(problem.row, []).append(problem)
+    return [
+        replace(first, reason="; ".join([first.reason, *map(_of_column, others[:_MOST_NAMED])]))
+        for first, *others in found.values()
+    ]
+
+
+def _of_column(problem: Problem) -> str:
+    return f"{problem.where.partition(f', row {problem.row}, ')[2]}: {problem.reason}"
 
 
 class _Fit:
