@@ -239,6 +239,19 @@ def test_a_point_that_may_group_digits_is_named(
     assert said not in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("cell", "hint"), [("3.{:03},5", 'decimal=","'), ("${:03}.5k", "write quantities as plain")]
+)
+def test_a_target_of_other_numbers_says_how_to_write_them(
+    cell: str, hint: str, tmp_path: Path
+) -> None:
+    rows = [f'"{cell.format(at)}",{at % 7}' for at in range(300)]
+    (tmp_path / "a.csv").write_text("\n".join(["label,x", *rows]))
+    with pytest.raises(InvalidInput, match="300 different texts, but most look like") as error:
+        read(tmp_path / "a.csv", tmp_path)
+    assert hint in error.value.hint
+
+
 BAD: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     "ragged": ("x,label\n1,0\n2\n", {}, "a.csv, row 2: has 1 value,"),
     "no target option": ("x,label\n1,0\n", {"target": ""}, "no target of .*a.csv is named\nhint: .*--target NAME"),

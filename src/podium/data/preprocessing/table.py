@@ -28,10 +28,10 @@ _OFFSET = 16
 """A number that lies farther from zero than so many times its spread loses digits as a float32."""
 
 _DAY = 86_400
+"""Seconds of a day."""
 
 _MOST_NAMED = 9
 """Further columns of a row that are named as unreadable."""
-"""Seconds of a day."""
 
 MAX_CATEGORIES = 1000
 """Most categories of a column, unless asked for more."""

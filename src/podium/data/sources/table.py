@@ -115,18 +115,23 @@ def _read(location: str, options: DataOptions, scratch: Path) -> Raw:
     _report(seen, fields, options)
     by = options.split_by or [field.name for field in fields]
     types = {name: seen.guesses[name].type for name in by}
+    if not options.kind:
+        _refuse_like_numbers(seen, options.target)
     raw = seen.unfitted(location, options, key_rows(seen.file, types, seen.missing_values))
-    if not options.kind and len(raw.classes) > _MANY_CATEGORIES:
-        _refuse_like_numbers(seen, raw)
     if not (options.group or options.time or options.part or seen.held_out):
         _warn_of_groups(seen, options, raw.items.target)
     return replace(raw, fit=lambda train: _fit(raw, seen, fields, options, train, scratch))
 
 
-def _refuse_like_numbers(seen: Survey, raw: Raw) -> None:
-    if example := _like_numbers(_unread(raw.classes), len(raw.classes)):
+def _refuse_like_numbers(seen: Survey, target: str) -> None:
+    guess = seen.guesses[target]
+    if guess.type != "text" or guess.others.get("number"):
+        return
+    texts = pc.unique(to_text(seen.kept[target], seen.missing_values).drop_null()).to_pylist()
+    example = _like_numbers(_unread(texts), len(texts)) if len(texts) > _MANY_CATEGORIES else ""
+    if example:
         raise InvalidInput(
-            f"{seen.file.name}: the target {raw.target_name} has {len(raw.classes):,} different texts, but most "
+            f"{seen.file.name}: the target {target} has {len(texts):,} different texts, but most "
             f"look like numbers or dates, such as {example!r}",
             f"{_how_to_write(example)}; if these are classes: {written('kind', 'classification')}",
         )
