@@ -339,6 +339,29 @@ def test_a_time_that_is_damaged_is_named(
         assert "20260110-010101-bbbb" not in listed.stdout
 
 
+def test_pruning_goes_on_after_a_run_that_stays(
+    home: Path, podium: Callable[..., Result], tmp_path: Path
+) -> None:
+    runs, others = home / "runs", ("20250101-010101-cccc", "20250101-010101-dddd")
+    for name in others:  # the oldest ones
+        shutil.copytree(runs / "20260101-010101-aaaa", elsewhere := tmp_path / name)
+        record = elsewhere / "run.json"
+        record.write_text(record.read_text().replace("20260101-010101-aaaa", name))
+        (runs / name).symlink_to(elsewhere)
+    pruned = podium("prune", "--older-than", "0", "--json")
+    assert {row["run"]: row["deleted"] for row in json.loads(pruned.stdout)} == {
+        "20260101-010101-aaaa": True,
+        "20260110-010101-bbbb": True,
+        **dict.fromkeys(others, False),
+    }
+    assert sorted(path.name for path in runs.iterdir()) == [*others]
+    assert f"2 of 4 runs could not be deleted: {', '.join(others)}" in str(pruned.exception)
+    (runs / others[0]).unlink()
+    again = podium("prune", "--keep", "0")
+    assert again.stdout == ""
+    assert f"{others[1]} is a link to" in str(again.exception)
+
+
 def test_a_run_is_its_directory_whatever_its_record_says(
     home: Path, podium: Callable[..., Result]
 ) -> None:

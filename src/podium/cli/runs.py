@@ -551,13 +551,30 @@ def _typed(run: "Run", name: str) -> str:
 
 
 def _delete(chosen: "Sequence[Run | StoredRun]", *, dry_run: bool, as_json: bool) -> None:
+    """Delete runs, also after one that cannot be, and say which were left.
+
+    Raises:
+        PodiumError: Some were.
+    """
     rows: list[dict[str, Any]] = []
+    left: dict[str, PodiumError] = {}
     for run in chosen:
-        rows.append({"run": run.id, "bytes": run.size, "deleted": not dry_run})
-        if not dry_run:
-            run.delete()
+        count = run.size
+        try:
+            if not dry_run:
+                run.delete()
+        except NotFound:  # somebody has just deleted it
+            continue
+        except (PodiumError, OSError) as error:
+            known = error if isinstance(error, PodiumError) else of_this_machine(error)
+            left[run.id] = known or PodiumError(str(error))
+        rows.append({"run": run.id, "bytes": count, "deleted": not dry_run and run.id not in left})
     did = "would delete" if dry_run else "deleted"
-    lines = [f"{did} {row['run']}, {size(row['bytes'])}" for row in rows] or [
-        "there is nothing to delete"
-    ]
-    output(as_json, rows, lambda: "\n".join(lines))
+    lines = [f"{did} {row['run']}, {size(row['bytes'])}" for row in rows if row["run"] not in left]
+    output(as_json, rows, lambda: "\n".join(lines or ["there is nothing to delete"][len(left) :]))
+    if len(left) > 1:
+        first, why = next(iter(left)), next(iter(left.values()))
+        which = f"{len(left)} of {len(rows)} runs could not be deleted: {', '.join(left)}"
+        raise PodiumError(f"{which}; {first}: {why.message}", why.hint)
+    for why in left.values():
+        raise why
