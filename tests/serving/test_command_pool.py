@@ -1,5 +1,6 @@
 """`podium serve` with a model that is a command: real commands in real processes."""
 
+import fcntl
 import json
 import os
 import threading
@@ -162,6 +163,22 @@ def test_as_many_processes_work_as_asked_for(
         running += 1 if what == "begin" else -1
         most = max(most, running)
     assert most == 2
+
+
+def test_a_served_command_is_no_old_temporary_file(
+    sums: Callable[[str], Path], environ: dict[str, str]
+) -> None:
+    """systemd-tmpfiles passes over a directory whose exclusive lock it does not get (tmpfiles.d(5))."""
+    with serving(sums("each call"), "--processes", "2", **environ) as server:
+        copies = list(Path(environ["TMPDIR"]).glob("podium-worker-*"))
+        assert len(copies) == 2
+        for copy in copies:
+            taken = os.open(copy, os.O_RDONLY)
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(taken, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(taken)
+        assert ask(server, [0, 1]).status_code == 200
+    assert not list(Path(environ["TMPDIR"]).glob("podium-worker-*"))
 
 
 def test_a_command_that_stays_is_started_once(

@@ -1,5 +1,6 @@
 """A predict command behind a pool of processes, for a server that asks it again and again."""
 
+import fcntl
 import json
 import os
 import select
@@ -63,6 +64,10 @@ class _Worker:
         self._name, self._seconds, self._stopped = model.name, seconds, stopped
         self._scratch = tempfile.TemporaryDirectory(prefix="podium-worker-")
         self._directory = Path(self._scratch.name, "model")
+        # systemd-tmpfiles removes what nobody has used for ten days, unless the directory is locked.
+        self._lock = os.open(self._scratch.name, os.O_RDONLY)
+        with suppress(OSError):  # some file systems have no locks
+            fcntl.flock(self._lock, fcntl.LOCK_SH)
         self._process: subprocess.Popen[bytes] | None = None
         try:
             model.fetch(self._directory)
@@ -71,7 +76,7 @@ class _Worker:
             if self._command.serve:
                 self._start()
         except BaseException:
-            self._scratch.cleanup()
+            self.close()
             raise
 
     def predict(
@@ -115,6 +120,7 @@ class _Worker:
         """End its process, and remove its copy."""
         self._end()
         self._scratch.cleanup()
+        os.close(self._lock)
 
     def _hold(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
