@@ -2,6 +2,7 @@
 
 import random
 import time
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
@@ -167,6 +168,26 @@ def test_the_strict_format_passes_over_what_is_no_number() -> None:
         "0.25",
         "0.25",
     )
+
+
+def test_the_last_line_is_the_latest_whatever_the_clock_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Clock(datetime):
+        """Steps three hours back after two lines."""
+
+        hours = iter([0, 0, -3, -3])
+
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Clock":
+            return super().now(tz) + timedelta(hours=next(cls.hours))
+
+    monkeypatch.setattr("podium.metrics.datetime", Clock)
+    lines = [format_metrics(accuracy=value) for value in (0.1, 0.2, 0.8, 0.9)]
+    monkeypatch.undo()
+    readings = read_text(lines, ["accuracy"])
+    assert fold(readings, ["accuracy"])["accuracy"]["latest"] == "0.9000"
+    assert len({reading.time for reading in readings}) == 4
 
 
 def test_the_trainers_line_survives_both_formats() -> None:

@@ -118,13 +118,18 @@ def over_folds(folds: Sequence[Sequence[Mapping[str, float]]]) -> list[dict[str,
     return means
 
 
+_printed = [datetime.min.replace(tzinfo=UTC)]
+"""Time of this process's last line: the latest value is told by the times, which never go back."""
+
+
 def _line(values: Mapping[str, float], write: Callable[[float], str]) -> str:
     for name, value in values.items():
         if not math.isfinite(value):
             raise InvalidInput(
                 f"{name} is {value}, not a finite number", "stop the trial with an error instead"
             )
-    moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    _printed[0] = max(datetime.now(UTC), _printed[0] + timedelta(microseconds=1))
+    moment = _printed[0].strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return " ".join([moment, *(f"{name}={write(value)}" for name, value in values.items())])
 
 
