@@ -4,7 +4,7 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
@@ -285,6 +285,26 @@ def test_retiring_keeps_the_newest_and_everything_an_alias_needs(model: Model) -
     assert [found.version for found in model.retire(keep=2, grace=NOW, delete=True)] == ["d"]
     assert [version.version for version in model.versions] == ["a", "b", "c", "e", "f"]
     assert model.rollback().version == "a"
+
+
+@pytest.mark.parametrize("days", [-2, 2])
+def test_the_newest_version_is_the_last_uploaded_whatever_clocks_say(
+    model: Model, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    class Clock(datetime):
+        """Of a host whose clock is wrong."""
+
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Clock":
+            return super().now(tz) + timedelta(days=days)
+
+    names = [version.version for version in model.versions]
+    with monkeypatch.context() as wrong:
+        wrong.setattr("podium.models.upload.datetime", Clock)
+        model.upload({"model.onnx": b"e"}, {"run_id": "e"})
+    model.upload({"model.onnx": b"f"}, {"run_id": "f"})
+    assert [version.version for version in model.versions] == [*names, "e", "f"]
+    assert {found.version for found in model.retire(keep=2, grace=NOW)} == {"c", "d"}
 
 
 def test_a_rollback_may_be_to_an_alias(model: Model) -> None:

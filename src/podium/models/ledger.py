@@ -417,14 +417,15 @@ class Ledger:
         return parsed
 
     def versions(self, state: State | None = None) -> list[Version]:
-        """Return every version, oldest first; damaged ones are left out with a warning."""
+        """Return every version in the order of the uploads, which the document keeps whatever the
+        clocks of the hosts say; damaged ones are left out with a warning."""
         versions = []
         for _, metadata in self.look_many(state or self.read()[0]):
             if isinstance(metadata, Damaged):
                 warn_once(f"{metadata.message}; it is left out")
             else:
                 versions.append(metadata)
-        return sorted(versions, key=lambda version: (version.created, version.version))
+        return versions
 
 
 def _just_after(time: str) -> str:
