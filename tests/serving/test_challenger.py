@@ -1,10 +1,12 @@
 """A second version beside the one that answers, and promotion by what both answered."""
 
+import asyncio
 import errno
 import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from podium.errors import Damaged, InvalidInput, PodiumError
 from podium.models import Model, NotPromoted, live, open_registry
 from podium.models.recorded import Recording, digest_of
 from podium.models.task import spellings
+from podium.serving.challenger import Challenger
 from podium.serving.served import find_models
 
 pytestmark = pytest.mark.whole
@@ -585,6 +588,24 @@ def test_answers_that_cannot_be_recorded_are_said(churn: Model, tmp_path: Path) 
         until(lambda: compared(server)["v2", "shadow", "answered"] == 2)
     said = [line for line in server.said if "2 answered requests of churn@v2 could not be recorded: " in line]  # fmt: skip
     assert len(said) == 1, server.said
+
+
+def test_answers_wait_for_a_storage_that_is_away(churn: Model, tmp_path: Path) -> None:
+    (model,) = find_models(["churn"], str(tmp_path / "store"))
+    recording = Recording(tmp_path / "answers", "churn")
+    second = Challenger(model.beside("v2"), 0.0, recording, 60)
+    (tmp_path / "answers").mkdir()
+    (tmp_path / "answers/churn").write_text("a file in its place")
+    for name in "ab":
+        second._record(name, datetime.now(UTC), {})
+    for _ in range(2):
+        with pytest.raises(PodiumError):
+            asyncio.run(second.flush())
+    assert (second.recorded, second.record_failures) == (0, 0)
+    (tmp_path / "answers/churn").unlink()
+    asyncio.run(second.flush())
+    assert (second.recorded, second.record_failures) == (2, 0)
+    assert [each.id for each in recording] == ["a", "b"]
 
 
 def test_what_is_no_recorded_answer_is_said(churn: Model, tmp_path: Path) -> None:

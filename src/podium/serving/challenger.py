@@ -230,26 +230,33 @@ class Challenger:
             self.record_failures += 1
             return None
 
-    def _write(self) -> None:
-        lines, self._lines, self._size = self._lines, [], 0
+    def _write(self, last: bool = False) -> None:
+        lines, size, self._lines, self._size = self._lines, self._size, [], 0
         if not lines or not self._recording:
             return
         try:
             self._recording.add(b"".join(lines))
         except Exception as error:
+            if size < _SEGMENT_BYTES and not last:  # the storage may be back in a minute
+                self._lines, self._size = lines, size
+                raise
             self.record_failures += len(lines)
             lost = plural(len(lines), "answered request")
             _log.warning("%s of %s could not be recorded: %s", lost, self.served.name, error)
             raise
         self.recorded += len(lines)
 
-    async def flush(self) -> None:
+    async def flush(self, last: bool = False) -> None:
         """Write what is kept.
 
+        Args:
+            last: Whether it is counted and gone if it cannot be; else that is so once it is as large as
+                a segment.
+
         Raises:
-            PodiumError, OSError: It cannot be written; it is counted and gone.
+            PodiumError, OSError: It cannot be written.
         """
-        await asyncio.get_running_loop().run_in_executor(self._writer, self._write)
+        await asyncio.get_running_loop().run_in_executor(self._writer, self._write, last)
 
     async def repeat(self) -> None:
         """Write what is kept from time to time, for ever."""
@@ -267,7 +274,7 @@ class Challenger:
             _log.warning(
                 "the server ended before %s came beside a client's", plural(lost, "answer")
             )
-        await asyncio.gather(self.flush(), return_exceptions=True)
+        await asyncio.gather(self.flush(last=True), return_exceptions=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._writer.shutdown()
 
