@@ -318,6 +318,27 @@ def test_a_served_directory_must_be_what_was_signed(
         served.open()
 
 
+@pytest.mark.parametrize("named", ["out", "out/model.json"])
+def test_a_command_runs_in_no_copy_that_nobody_signed(
+    model: Model, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.setenv("PODIUM_PUBLIC_KEY", str(keys / "key.pub"))
+    code = b"import sys, numpy as np\nwords = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n" \
+        b"np.save(words['--output'], np.load(words['--inputs'] + '/table.npy').sum(1))\n"  # fmt: skip
+    described = json.dumps({"predict": ["python", "predict.py"]}).encode()
+    model.upload({"model.json": described, "predict.py": code}, {"run_id": "v3"})
+    sign(model.version("v3"), keys / "key.pem")
+    model.version("v3").fetch(tmp_path / "out")
+    (served,) = find_models([str(tmp_path / named)], None)
+    _, _, opened = served._find()
+    command = opened().model
+    inputs = {"table": np.ones((2, 3), np.float32)}
+    assert command.predict(inputs, classes=None).tolist() == [3, 3]  # type: ignore[union-attr, call-arg]
+    (tmp_path / "out/predict.py").write_bytes(code.replace(b"sum", b"max"))
+    with pytest.raises(Untrusted, match=r"predict\.py differ"):
+        command.predict(inputs, classes=None)  # type: ignore[union-attr, call-arg]
+
+
 @pytest.mark.parametrize("named", ["out", "out/model.onnx"])
 def test_a_directory_that_predicts_must_be_what_was_signed(
     model: Model, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str

@@ -104,10 +104,9 @@ def predict(
         )
     check_files(item for item in items if not is_sentence(item))
     if file:
-        from podium.models.signature import require_trusted_directory
+        from podium.models.signature import open_trusted
 
-        require_trusted_directory(file)
-        title, model = str(file), podium.open_model(file)
+        title, model = str(file), open_trusted(file)
     else:
         version = _version(podium.registry(storage), name, alias)
         title, model = version.title, version.opened

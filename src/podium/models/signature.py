@@ -11,8 +11,10 @@ import base64
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
     from podium.models.version import Version
+    from podium.prediction import Predictor
 
 SIGNATURE = "model.sig"
 """Beside the files of a version that was signed; not one of them, so a version can be signed after
@@ -193,6 +196,29 @@ def require_trusted_directory(model: str | Path) -> None:
     if key := public_key():
         path = Path(model)
         key.check_directory(path.parent if path.is_file() else path)
+
+
+def open_trusted(model: str | Path) -> "Predictor":
+    """Open a model directory or a file in it; a required signature is that of the directory, and of
+    each copy that a command runs in.
+
+    Raises:
+        Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have.
+    """
+    from podium.prediction import open_model
+    from podium.prediction.command import CommandModel
+
+    require_trusted_directory(model)
+    predictor, path = open_model(model), Path(model)
+    if public_key() and isinstance(predictor.model, CommandModel):
+        directory = path.parent if path.is_file() else path
+        predictor.model = replace(predictor.model, fetch=partial(_copy_trusted, directory))
+    return predictor
+
+
+def _copy_trusted(directory: Path, target: Path) -> None:
+    shutil.copytree(directory, target, symlinks=True)
+    require_trusted_directory(target)  # somebody may have written to the directory meanwhile
 
 
 def require_key() -> PublicKey:

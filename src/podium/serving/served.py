@@ -14,8 +14,8 @@ from podium.data.profile import Watch
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.models import Model, open_registry
 from podium.models.recorded import digest_of
-from podium.models.signature import require_trusted_directory
-from podium.prediction import Predictor, open_model
+from podium.models.signature import open_trusted
+from podium.prediction import Predictor
 from podium.prediction.pool import CommandPool, Processes
 from podium.scoring import OnnxModel
 from podium.scoring.families import Array
@@ -363,7 +363,7 @@ def find_models(
         if "/" in word or (Path(word).exists() and word not in registry):
             path = Path(word)
             name = (path.parent if path.is_file() else path).resolve().name
-            find = partial(lambda word: ("1", "", lambda: _of_a_directory(word)), word)
+            find = partial(lambda word: ("1", "", lambda: open_trusted(word)), word)
             model = Served(name, find, share, processes)
         else:
             name, _, ref = word.partition("@")
@@ -375,16 +375,6 @@ def find_models(
             raise InvalidInput(f"two models would be served as {name!r}", "serve them on two ports")
         served[name] = model
     return list(served.values())
-
-
-def _of_a_directory(word: str) -> Predictor:
-    """Open a model directory or a file in it; a required signature is that of the directory.
-
-    Raises:
-        Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have.
-    """
-    require_trusted_directory(word)
-    return open_model(word)
 
 
 def _find_version(model: Model, ref: str) -> tuple[str, str, Callable[[], Predictor]]:
