@@ -160,6 +160,28 @@ def test_a_value_within_a_dict_or_list_arrives(tmp_path: Path) -> None:
     assert outcome["outputs"] == {"Output": f"{settings}{['w', '3', 1.5]}"}
 
 
+LARGE = HEAD + dedent("""
+    @part
+    def repeat(text: str, count: int) -> str:
+        return text * count
+
+    @dsl.pipeline(name="Large")
+    def flow(count: int = 300_000):
+        say(text=repeat(text="x", count=count).output)
+    """)
+
+
+def test_a_value_too_large_for_a_command_line_is_said(tmp_path: Path) -> None:
+    outcome, record = run(tmp_path, LARGE, code=1)
+    assert {name: step.state for name, step in record.steps.items()} == {
+        "repeat": "succeeded",
+        "say": "failed",
+    }
+    said = "on the command line, where 0.3 MB is too long a word: hand large values on as an artifact"  # fmt: skip
+    assert said in outcome["error"]
+    assert said in record.log("say").read_text()
+
+
 MEMBER = HEAD + dedent("""
     @dsl.pipeline
     def member(rows: List[Dict[str, str]] = [{"a": "1", "b": "x"}]):

@@ -1,6 +1,7 @@
 """The process of a step: a supervised one like podium's own, or the program of a container image,
 by podman."""
 
+import errno
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ from typing import Any
 
 from podium.cluster.local.environment import translator
 from podium.cluster.local.supplies import Images
+from podium.display.text import size
 from podium.errors import Failed, InvalidInput
 from podium.runner.compiled import EXECUTOR
 from podium.runner.steps import CREATE_VOLUME, DELETE_VOLUME, OWN_IMAGES, Step
@@ -148,17 +150,30 @@ class Process:
 
     def start(self, command: list[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """Start it in a session of its own, supervised: nothing that it starts outlives it or this
-        process. What it prints comes from its stdout."""
+        process. What it prints comes from its stdout.
+
+        Raises:
+            Failed: A value is too large for a command line.
+        """
         supervisor = (sys.executable, "-I", "-S", supervised.__file__)
-        process = subprocess.Popen(
-            [*supervisor, self.image.resolve(command[0]), *command[1:]],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=dict(env),
-            cwd=self.image.root,
-            start_new_session=True,
-        )
+        try:
+            process = subprocess.Popen(
+                [*supervisor, self.image.resolve(command[0]), *command[1:]],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=dict(env),
+                cwd=self.image.root,
+                start_new_session=True,
+            )
+        except OSError as error:
+            if error.errno != errno.E2BIG:
+                raise
+            most = size(max(len(os.fsencode(word)) for word in command))
+            raise Failed(
+                f"it is given its inputs on the command line, where {most} is too long a word: hand large values on "
+                "as an artifact, which is a file"
+            ) from None
         return supervised.outlived(process)
 
     def leave_nothing(self) -> None:
