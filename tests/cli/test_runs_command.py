@@ -339,6 +339,17 @@ def test_a_time_that_is_damaged_is_named(
         assert "20260110-010101-bbbb" not in listed.stdout
 
 
+def test_a_run_from_a_clock_ahead_costs_no_newer_one(
+    home: Path, podium: Callable[..., Result]
+) -> None:
+    record = home / "runs/20260110-010101-bbbb/run.json"
+    content = json.loads(record.read_text())
+    record.write_text(json.dumps(content | {"began": "2099-01-10T01:01:01+00:00"}))
+    assert "nothing to delete" in podium("prune", "--keep", "1").stdout
+    assert "deleted 20260101-010101-aaaa" in podium("prune", "--keep", "0").stdout
+    assert record.is_file()
+
+
 def test_pruning_goes_on_after_a_run_that_stays(
     home: Path, podium: Callable[..., Result], tmp_path: Path
 ) -> None:

@@ -512,7 +512,7 @@ def _prune(
     keep: int | None, older_than: int | None, dry_run: bool, storage: str | None, as_json: bool
 ) -> None:
     """Delete old runs, their logs and the candidates they trained; versions in the registry and
-    running runs are kept.
+    running runs are kept, as are those that began in the future by this machine's clock.
 
     The age of a run in a storage is that of its last write; one written within the last day may be
     running and is kept.

@@ -256,7 +256,8 @@ def _run_called(name: str, names: Sequence[str]) -> str:
 def _choose_old(
     runs: Iterable[R], moment: Callable[[R], datetime], *, keep: int | None, older_than: int | None
 ) -> list[R]:
-    """Return the runs that are old, the oldest first.
+    """Return the runs that are old, the oldest first; those of a clock that was ahead are none, nor
+    are they the newest ones, which would have the others deleted.
 
     Args:
         moment: Returns the time that decides how old a run is.
@@ -278,6 +279,7 @@ def _choose_old(
         "days",
         older_than=older_than,
     )
-    ordered = sorted(runs, key=moment)
-    before = datetime.now(UTC) - timedelta(days=older_than or 0)
+    now = datetime.now(UTC)
+    ordered = sorted((run for run in runs if moment(run) <= now), key=moment)
+    before = now - timedelta(days=older_than or 0)
     return [run for run in ordered[: max(0, len(ordered) - (keep or 0))] if moment(run) <= before]
