@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -23,8 +24,8 @@ from podium.errors import Damaged, InvalidInput, PodiumError
 from podium.models import Model, NotPromoted, live, open_registry
 from podium.models.recorded import Recording, digest_of
 from podium.models.task import spellings
-from podium.serving.challenger import Challenger
-from podium.serving.served import find_models
+from podium.serving.challenger import Answered, Challenger
+from podium.serving.served import Loaded, find_models
 
 pytestmark = pytest.mark.whole
 
@@ -606,6 +607,29 @@ def test_answers_wait_for_a_storage_that_is_away(churn: Model, tmp_path: Path) -
     asyncio.run(second.flush())
     assert (second.recorded, second.record_failures) == (2, 0)
     assert [each.id for each in recording] == ["a", "b"]
+
+
+def test_a_server_that_ends_records_what_waits_for_the_writer(churn: Model, tmp_path: Path) -> None:
+    (model,) = find_models(["churn"], str(tmp_path / "store"))
+    second = Challenger(model.beside("v2"), 0.0, Recording(tmp_path / "answers", "churn"), 0.2)
+    for each in (model, second.served):
+        each.open()
+    written = threading.Event()
+
+    async def ask(now: Loaded, threads: Any) -> Answered:
+        return Answered(version=now.version, said=None, rows=lambda: ([None], []))
+
+    async def ends_while_a_segment_is_written() -> None:
+        second._writer.submit(written.wait, 30)
+        second._follow(model.now, await ask(model.now, None), second.served, ask, "a", 1)
+        closing = asyncio.create_task(second.close())
+        await asyncio.sleep(1)
+        written.set()
+        await closing
+
+    asyncio.run(ends_while_a_segment_is_written())
+    assert [each.id for each in Recording(tmp_path / "answers", "churn")] == ["a"]
+    assert (second.recorded, second.record_failures) == (1, 0)
 
 
 def test_what_is_no_recorded_answer_is_said(churn: Model, tmp_path: Path) -> None:

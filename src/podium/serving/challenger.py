@@ -196,7 +196,9 @@ class Challenger:
         if self._recording:
             loop, moment = asyncio.get_running_loop(), datetime.now(UTC)
             both = {asked: first} | ({now: answered} if outcome != "lost" else {})
-            await loop.run_in_executor(self._writer, self._record, name, moment, both)
+            # It is recorded also where the server ends while it waits for the writer's thread.
+            record = loop.run_in_executor(self._writer, self._record, name, moment, both)
+            await asyncio.shield(record)
 
     def _record(self, name: str, moment: datetime, both: Mapping[Loaded, Answered | None]) -> None:
         """Keep both answers for the next segment; called in the writer's thread, as _write is."""
