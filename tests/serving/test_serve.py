@@ -39,7 +39,7 @@ from podium.errors import Failed, InvalidInput, NotFound
 from podium.models import Model, open_registry
 from podium.prediction import Predictor, open_model
 from podium.scoring import OnnxModel
-from podium.serving import app
+from podium.serving import app, served
 from podium.serving.announced import Announcement
 from podium.serving.app import Server
 from podium.serving.headers import LimitedProtocol
@@ -976,6 +976,31 @@ def test_a_server_that_cannot_follow_says_so_and_goes_on(
         while http.get("/v2/models/numbers").json()["versions"] != ["v2"]:
             time.sleep(0.02)
         assert 'podium_serve_trouble{model="numbers"} 0' in http.get("/metrics").text
+
+
+def test_a_store_that_never_answers_is_trouble(
+    numbers: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "SLOW_LOOK", 0.2)
+    (model,) = find_models(["numbers"], str(tmp_path / "store"))
+    model.open()
+    silent, find = threading.Event(), model._find
+
+    def waits() -> Any:
+        assert silent.wait(30)
+        return find()
+
+    model._find = waits
+    with TestClient(Server([model], token="", limits=Limits(), follow=0.01)) as http:
+        for trouble in (1, 0):
+            end = time.monotonic() + 30
+            while (
+                f'podium_serve_trouble{{model="numbers"}} {trouble}'
+                not in http.get("/metrics").text
+            ):
+                assert time.monotonic() < end
+                time.sleep(0.02)
+            silent.set()
 
 
 def slow(seconds_of_work: int) -> bytes:

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 _MOST_ROWS = 1024
 """Rows of a batch at most."""
 
+SLOW_LOOK = 60.0
+"""Seconds after which a look for the champion that has not ended is trouble: a store may take a
+request and never answer it."""
+
 _MOST_WATCHES = 4
 """Versions of a model whose counts are kept."""
 
@@ -301,12 +305,16 @@ class Served:
         """Let the champion answer from now on; requests that are under way are answered by the
         version they began with.
 
-        A champion that cannot be opened changes nothing; the trouble is told until it can.
+        A champion that cannot be opened changes nothing; the trouble is told until it can, and of
+        a look that has not ended after SLOW_LOOK.
         """
         if self.opening:
             return
+        look = asyncio.create_task(asyncio.to_thread(self.load))
         try:
-            loaded = await asyncio.to_thread(self.load)
+            if not (await asyncio.wait([look], timeout=SLOW_LOOK))[0]:
+                self.trouble = f"looking for its champion has taken more than {SLOW_LOOK:g} s"
+            loaded = await look
         except PodiumError as error:
             self.trouble = error.message
             return
