@@ -276,6 +276,7 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
         (f"tune train.py --lr 1..2 --name {'n' * 41}", "error: --name must be lower case"),
         ("tune train.py --lr 1..2 --param seed", "--param takes NAME=SPACE, not"),
         ("tune train.py --lr 1..2 --no-run", "--no-run runs nothing"),
+        ("tune train.py --lr 0..1 --algorithm hyperband", "hint: --stop asha stops trials early"),
         (
             "tune train.py --lr 1..2 --no-run --save a.yaml --report a.html --json",
             "--no-run runs nothing, whose end --report and --json could report",

@@ -178,6 +178,13 @@ def tune(
         raise InvalidInput(
             "--no-run runs nothing, and without --save nothing is written", "add --save sweep.yaml"
         )
+    chosen = ALGORITHMS.own.get(options["algorithm"])
+    if chosen and chosen.required and not options["stop"]:
+        raise InvalidInput(
+            f"{chosen.name} needs the settings {', '.join(chosen.required)}, which podium tune has no "
+            "flags for",
+            "--stop asha stops trials early; in Python podium.tune(…, settings={…})",
+        )
     told = {"--notify": notifier.targets, "--report": report, "--json": as_json}
     if no_run and (useless := [option for option, value in told.items() if value]):
         raise InvalidInput(
