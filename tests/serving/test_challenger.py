@@ -609,6 +609,21 @@ def test_answers_wait_for_a_storage_that_is_away(churn: Model, tmp_path: Path) -
     assert [each.id for each in recording] == ["a", "b"]
 
 
+def test_no_answer_is_written_again_where_old_ones_cannot_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(key: str) -> None:
+        raise PodiumError(f"cannot delete {key}")
+
+    recording = Recording(tmp_path, "churn", most=20)
+    recording.add(b"x" * 20)
+    monkeypatch.setattr(recording._storage, "delete", refuse)
+    for _ in range(3):
+        with pytest.raises(PodiumError):
+            recording.add(b"y" * 20)
+    assert [file.read_bytes() for file in (tmp_path / "churn").iterdir()] == [b"x" * 20]
+
+
 def test_a_server_that_ends_records_what_waits_for_the_writer(churn: Model, tmp_path: Path) -> None:
     (model,) = find_models(["churn"], str(tmp_path / "store"))
     second = Challenger(model.beside("v2"), 0.0, Recording(tmp_path / "answers", "churn"), 0.2)

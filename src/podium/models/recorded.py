@@ -118,7 +118,7 @@ class Recording:
         self.url = self._storage.join(self._prefix.rstrip("/"))
 
     def check_writable(self) -> None:
-        """Write an object and delete it.
+        """Write an object, delete it, and list what is there.
 
         Raises:
             PodiumError: It cannot be written.
@@ -127,6 +127,7 @@ class Recording:
         try:
             self._storage.put(key, b"")
             self._storage.delete(key)
+            self._segments()
         except OSError as error:
             raise PodiumError(
                 f"answers cannot be recorded in {self.url}: {error.strerror}",
@@ -134,15 +135,16 @@ class Recording:
             ) from None
 
     def add(self, lines: bytes) -> None:
-        """Write lines as an object, and delete the oldest ones, of any writer, beyond the size."""
-        self._storage.put(f"{self._prefix}{time.time_ns():020d}-{self._writer}{_ENDING}", lines)
+        """Write lines as an object, after deleting the oldest ones, of any writer, beyond the size:
+        who adds them again after an error has not written them before."""
         entries = self._segments()
-        excess = sum(entry.size for entry in entries) - self._most
+        excess = sum(entry.size for entry in entries) + len(lines) - self._most
         for entry in entries:  # in the order of their times
             if excess <= 0:
                 break
             self._storage.delete(entry.key)
             excess -= entry.size
+        self._storage.put(f"{self._prefix}{time.time_ns():020d}-{self._writer}{_ENDING}", lines)
 
     def __iter__(self) -> Iterator[Exchange]:
         """Yield what is recorded, oldest first.
