@@ -186,6 +186,13 @@ def test_no_lead_of_one_item_is_likely(tmp_path: Path, monkeypatch: pytest.Monke
     assert decide(PromotionRule(), metric, np.zeros(100), errors / 2, errors).promote
 
 
+@pytest.mark.parametrize("name", ["f1_macro", "balanced_accuracy"])
+def test_an_evident_lead_is_as_likely_as_any_rule_asks(name: str) -> None:
+    rule, champion = PromotionRule.parse("likely=.99999"), wrong_at(*range(400))
+    assert decide(rule, METRICS[name], LABELS, wrong_at(*range(20)), champion).promote
+    assert not decide(rule, METRICS[name], LABELS, wrong_at(*range(391)), champion).promote
+
+
 def test_a_clear_loss_is_not_promoted() -> None:
     rule = PromotionRule.parse("likely=.97")
     assert not decide(

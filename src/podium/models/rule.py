@@ -394,7 +394,8 @@ def shrunk_figures(compared: "Comparison", units: int, earlier: Earlier) -> dict
     shrinkage = _Shrinkage.of(both, others, noises)
     lead = compared.difference if compared.metric.maximize else -compared.difference
     probability = shrinkage.probability(lead)
-    if compared.test != "McNemar" and compared.p_value is not None:
+    tested = compared.test != "McNemar" and not compared.p_is_bound
+    if tested and compared.p_value is not None:  # a bound says how many draws there were
         # An item that makes a whole difference has an error of no normal distribution.
         probability = min(probability, max(0.5, 1 - compared.p_value / 2))
     return {
