@@ -193,6 +193,13 @@ def test_an_evident_lead_is_as_likely_as_any_rule_asks(name: str) -> None:
     assert not decide(rule, METRICS[name], LABELS, wrong_at(*range(391)), champion).promote
 
 
+def test_a_probability_just_too_small_is_written_as_smaller() -> None:
+    rule = PromotionRule.parse("likely=.9649")  # it is .96478
+    refused = decide(rule, ACCURACY, LABELS, wrong_at(*range(100)), wrong_at(*range(106)))
+    words = "no: better than the champion with probability 0.9648 >= 0.9649: accuracy"
+    assert refused.reasons[0].startswith(words)
+
+
 def test_a_clear_loss_is_not_promoted() -> None:
     rule = PromotionRule.parse("likely=.97")
     assert not decide(

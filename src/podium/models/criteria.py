@@ -97,8 +97,11 @@ def _likely(least: float, case: Case) -> Iterator[Condition]:
         few = "too few items to say how likely it is better than the champion"
         yield False, f"{few}: {_words(case)}"
         return
-    wanted = f"better than the champion with probability {probability:.3g} >= {least:g}"
-    yield probability >= least, f"{wanted}: {_words(case)}"
+    shown, holds = f"{probability:.3g}", probability >= least
+    if (float(shown) >= least) != holds:
+        shown = apart(probability, least)
+    wanted = f"better than the champion with probability {shown} >= {exact(least)}"
+    yield holds, f"{wanted}: {_words(case)}"
 
 
 def _better(value: None, case: Case) -> Iterator[Condition]:
