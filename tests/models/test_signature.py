@@ -334,8 +334,12 @@ def test_a_command_runs_in_no_copy_that_nobody_signed(
     command = opened().model
     inputs = {"table": np.ones((2, 3), np.float32)}
     assert command.predict(inputs, classes=None).tolist() == [3, 3]  # type: ignore[union-attr, call-arg]
+    (tmp_path / "out").chmod(0o555)
+    command.fetch(tmp_path / "copy")  # type: ignore[union-attr]
+    assert (tmp_path / "copy").stat().st_mode & 0o200, "a command may write beside its model"
+    (tmp_path / "out").chmod(0o755)
     (tmp_path / "out/predict.py").write_bytes(code.replace(b"sum", b"max"))
-    with pytest.raises(Untrusted, match=r"predict\.py differ"):
+    with pytest.raises(Untrusted, match=r"/out is not what was signed: predict\.py differ"):
         command.predict(inputs, classes=None)  # type: ignore[union-attr, call-arg]
 
 

@@ -11,7 +11,6 @@ import base64
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +21,7 @@ from podium.errors import InvalidInput, NotFound, PodiumError, Untrusted
 from podium.files.documents import foreign, load_json
 from podium.models.decision import Decision
 from podium.models.document import CARD, MAX_BYTES, command, sha256_of
+from podium.storage import connect, transfer
 from podium.system.settings import PUBLIC_KEY
 
 if TYPE_CHECKING:
@@ -217,8 +217,12 @@ def open_trusted(model: str | Path) -> "Predictor":
 
 
 def _copy_trusted(directory: Path, target: Path) -> None:
-    shutil.copytree(directory, target, symlinks=True)
-    require_trusted_directory(target)  # somebody may have written to the directory meanwhile
+    transfer.get(connect(directory), target)
+    try:
+        require_trusted_directory(target)  # somebody may have written to the directory meanwhile
+    except Untrusted as error:  # by the directory's name: the copy is gone then
+        message = error.message.replace(str(target), str(directory))
+        raise Untrusted(message, error.hint) from None
 
 
 def require_key() -> PublicKey:
