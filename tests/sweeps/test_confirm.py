@@ -145,7 +145,8 @@ def test_a_flag_of_the_command_gets_the_seed(
         (["--seed_everything", "true"], ["--seed_everything", "true"]),
         (["--seeds=1", "reseed=1", "state=1"], ["--seeds=1", "reseed=1", "state=1"]),
         (["data.seed=1", "--cfg.split.seed", "1"], ["data.seed=1", "--cfg.split.seed", "1"]),
-        (["cv.seed=1", "--kfold.seed", "1"], ["cv.seed=1", "--kfold.seed", "1"]),
+        (["cv.seed=1", "--k_fold.seed", "1"], ["cv.seed=1", "--k_fold.seed", "1"]),
+        (["cvae.seed=1", "--crossformer.seed=1"], ["cvae.seed={}", "--crossformer.seed={}"]),
     ],
 )
 def test_a_word_that_names_the_seed_gets_it(given: list[str], written: list[str]) -> None:

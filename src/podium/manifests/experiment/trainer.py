@@ -34,7 +34,8 @@ _SEED = "PODIUM_SEED"
 """Variable with the seed of a trial that runs again with a fresh one."""
 
 _SEEDED = re.compile(
-    r"((?:--|\+{0,2})(?!(?:[\w.]+\.)?(?:data|split|cv|k?fold|cross))(?:[\w.]+\.)?(?:(?:random|manual)[-_])?(?:seed|seed[-_]everything|(?<=random.)state))(?:=-?\d+)?"
+    r"((?:--|\+{0,2})(?!(?:[\w.]+\.)?(?:data|split|(?:cv|(?:k_?)?folds?)(?![a-z])|cross_?val))"
+    r"(?:[\w.]+\.)?(?:(?:random|manual)[-_])?(?:seed|seed[-_]everything|(?<=random.)state))(?:=-?\d+)?"
 )
 """Flag or word of Hydra that gives a seed: ``--random-state``, ``--random-state=1``,
 ``trainer.seed=1``; not that of a division of the data, which stays the same."""
