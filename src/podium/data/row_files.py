@@ -12,10 +12,10 @@ import json
 import re
 import unicodedata
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import IO, Any
 
@@ -264,14 +264,17 @@ def _has(sign: str, cells: Sequence[str]) -> bool:
     return any(_DECIMAL[sign].fullmatch(cell) for cell in cells)
 
 
-def _groups(sign: str, cells: Sequence[str], *, certain: bool) -> bool:
+def _groups(sign: str, cells: Iterable[str], *, certain: bool) -> bool:
     """Return whether a sign groups the digits of a column: surely in 1.234.567, very likely in
     1.234 beside 987 and 12 but never 1.5 or 2345. One whole number may mark what is missing."""
-    digits = [cell for cell in cells if any(map(str.isdigit, cell))]
-    grouped = [cell for cell in digits if _GROUPED[sign].fullmatch(cell)]
-    small = [cell for cell in digits if _HUNDREDS.fullmatch(cell)]
-    if len(grouped) + len(small) < len(digits):
-        return False
+    grouped, small = list[str](), list[str]()
+    for cell in cells:
+        if _GROUPED[sign].fullmatch(cell):
+            grouped.append(cell)
+        elif _HUNDREDS.fullmatch(cell):
+            small.append(cell)
+        elif any(map(str.isdigit, cell)):
+            return False
     if any(len(re.findall(rf"{sign}\d{{3}}", cell)) > 1 for cell in grouped):
         return True
     counts = {cell for cell in small if not cell.startswith(("0", "-", "\u2212", "("))}
@@ -282,10 +285,12 @@ def _groups(sign: str, cells: Sequence[str], *, certain: bool) -> bool:
 
 def _grouped_among(names: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """Return the columns in which a point very likely groups digits, though it is read as a decimal."""
-    cells = ([row[at].strip() for row in rows if at < len(row)] for at in range(len(names)))
-    return tuple(
-        name for name, of in zip(names, cells, strict=True) if _groups(r"\.", of, certain=False)
-    )
+    found = []
+    for name, cells in zip(names, zip_longest(*rows, fillvalue=""), strict=False):
+        pointed = {"." in cell for cell in cells if any(map(str.isdigit, cell))}
+        if len(pointed) > 1 and _groups(r"\.", map(str.strip, cells), certain=False):
+            found.append(name)
+    return tuple(found)
 
 
 def _decimal_of_texts(rows: Sequence[Sequence[str]], decimal: str, usual: str) -> str:
@@ -368,7 +373,7 @@ def _check_quotes(head: str, delimiter: str, name: str) -> None:
 def _find_delimiter(lines: Sequence[str]) -> str:
     """Return what divides the header into most columns, through no quotation marks, and the first
     row into as many; a bar only where nothing else does. Of equal ones the first, and where none
-    does, what the header has most often."""
+    does, what the header has most often outside of quotation marks."""
     columns = {}
     for sign in _DELIMITERS:
         header, *row = islice(csv.reader(lines, delimiter=sign), 2)
@@ -380,7 +385,7 @@ def _find_delimiter(lines: Sequence[str]) -> str:
     best = best if columns[best] > 1 else "|"  # which stands in texts more often than between them
     if columns[best] > 1:
         return best
-    return max(_DELIMITERS, key=lines[0].count)
+    return max(_DELIMITERS, key=re.sub(r'"[^"]*"', "", lines[0]).count)
 
 
 def _open_bytes(path: Path) -> IO[bytes]:
