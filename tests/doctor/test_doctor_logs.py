@@ -14,9 +14,8 @@ from podium.doctor.trial import misread, misread_trial, why_unavailable
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Trial
 from podium.manifests.fields import quantity
-from podium.metrics import number
+from podium.metrics import STRICT_FORMAT, number
 
-STRICT = r"([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
 TIMED = ("2026-01-02T03:04:05Z accuracy=0.5", "2026-01-02T03:04:06Z accuracy=0.75")
 
 
@@ -236,7 +235,7 @@ def test_the_latest_value_being_no_number_fails() -> None:
 
 
 def test_a_strict_pattern_passes_over_what_is_no_number() -> None:
-    found = examine(*TIMED, "2026-01-02T03:04:07Z accuracy=nan", formats=(STRICT,))
+    found = examine(*TIMED, "2026-01-02T03:04:07Z accuracy=nan", formats=(STRICT_FORMAT,))
     assert found["not-finite"].level == "warn"
     assert "passed over" in found["not-finite"].what
 

@@ -527,6 +527,27 @@ def test_what_only_looks_like_a_trap_is_not_pointed_out(rule: str, change: Chang
     assert rule not in examine(PYTORCHJOB, change)
 
 
+@pytest.mark.parametrize("name", ["peak_memory", "train_seconds", "epoch", "f1"])
+def test_what_grows_is_not_recorded_at_its_worst(name: str) -> None:
+    objective = {
+        "type": "maximize",
+        "objectiveMetricName": "accuracy",
+        "additionalMetricNames": [name],
+    }
+    found = examine(GOOD, put("spec.objective", objective))
+    assert "additional-metric-at-its-worst" not in found
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted((Path(__file__).parents[2] / "examples").rglob("*experiment.yaml")),
+    ids=lambda path: path.parent.name,
+)
+def test_no_example_records_a_metric_at_its_worst(path: Path) -> None:
+    report = examine_manifest(yaml.safe_load(path.read_text()), path.name)
+    assert "additional-metric-at-its-worst" not in {finding.rule for finding in report.findings}
+
+
 @pytest.mark.parametrize(
     ("algorithm", "distribution", "ignored"),
     [

@@ -26,6 +26,9 @@ TRAP = "accepted-with-a-trap"
 trap = rule("warn", "Katib accepts it.", TRAP)
 
 _LOSS = re.compile(r"^loss$|batch|train", re.IGNORECASE)
+_SPENT = re.compile(r"peak|memory|time|seconds|duration", re.IGNORECASE)
+"""Names of what grows while a trial runs: its largest value is that of the whole trial."""
+
 _FORMATS = "spec.metricsCollectorSpec.source.filter.metricsFormat"
 _STRATEGIES = "spec.objective.metricStrategies"
 
@@ -136,9 +139,9 @@ def _additional_metric_at_its_worst(experiment: Experiment) -> Iterator[Violatio
     for name in objective.additional:
         less = less_is_better(name)
         against = less if objective.maximize else is_share(name) and not less
-        if against and name not in written:
+        if against and name not in written and not _SPENT.search(name):
             own, other = ("min", "max") if less else ("max", "min")
-            hint = f"{{name: {name}, value: {own}}}, or latest"
+            hint = f"{{name: {name}, value: latest}}, or {own}"
             yield Violation(f"of {name} the {other} is recorded", hint=hint)
 
 
