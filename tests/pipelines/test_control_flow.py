@@ -177,7 +177,7 @@ def test_a_value_too_large_for_a_command_line_is_said(tmp_path: Path) -> None:
         "repeat": "succeeded",
         "say": "failed",
     }
-    said = "on the command line, where 0.3 MB is too long a word: hand large values on as an artifact"  # fmt: skip
+    said = "on the command line, and 0.3 MB are too much for one: hand large values on as an artifact"  # fmt: skip
     assert said in outcome["error"]
     assert said in record.log("say").read_text()
 

@@ -169,9 +169,9 @@ class Process:
         except OSError as error:
             if error.errno != errno.E2BIG:
                 raise
-            most = size(max(len(os.fsencode(word)) for word in command))
+            given = size(sum(len(os.fsencode(word)) for word in command))
             raise Failed(
-                f"it is given its inputs on the command line, where {most} is too long a word: hand large values on "
+                f"it is given its inputs on the command line, and {given} are too much for one: hand large values on "
                 "as an artifact, which is a file"
             ) from None
         return supervised.outlived(process)
