@@ -252,6 +252,15 @@ def test_a_target_of_other_numbers_says_how_to_write_them(
     assert hint in error.value.hint
 
 
+def test_a_target_of_few_odd_numbers_makes_no_classes(tmp_path: Path) -> None:
+    rows = [f"{at % 100},{at % 7}" for at in range(1200)]
+    odd = [f'"{at},5",{at % 7}' for at in range(20)]
+    (tmp_path / "a.csv").write_text("\n".join(["label,x", *rows, *odd]))
+    with pytest.raises(InvalidInput, match="120 different texts, but most look like") as error:
+        read(tmp_path / "a.csv", tmp_path)
+    assert 'decimal=","' in error.value.hint
+
+
 BAD: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     "ragged": ("x,label\n1,0\n2\n", {}, "a.csv, row 2: has 1 value,"),
     "no target option": ("x,label\n1,0\n", {"target": ""}, "no target of .*a.csv is named\nhint: .*--target NAME"),

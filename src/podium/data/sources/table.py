@@ -115,19 +115,19 @@ def _read(location: str, options: DataOptions, scratch: Path) -> Raw:
     _report(seen, fields, options)
     by = options.split_by or [field.name for field in fields]
     types = {name: seen.guesses[name].type for name in by}
-    if not options.kind:
-        _refuse_like_numbers(seen, options.target)
+    guess, target = seen.guesses[options.target], seen.kept[options.target]
+    if not options.kind and guess.type == "text" and not guess.others.get("number"):
+        texts = pc.unique(to_text(target, seen.missing_values).drop_null()).to_pylist()
+        _refuse_like_numbers(seen, options.target, texts)
     raw = seen.unfitted(location, options, key_rows(seen.file, types, seen.missing_values))
+    if not options.kind:
+        _refuse_like_numbers(seen, options.target, raw.classes)
     if not (options.group or options.time or options.part or seen.held_out):
         _warn_of_groups(seen, options, raw.items.target)
     return replace(raw, fit=lambda train: _fit(raw, seen, fields, options, train, scratch))
 
 
-def _refuse_like_numbers(seen: Survey, target: str) -> None:
-    guess = seen.guesses[target]
-    if guess.type != "text" or guess.others.get("number"):
-        return
-    texts = pc.unique(to_text(seen.kept[target], seen.missing_values).drop_null()).to_pylist()
+def _refuse_like_numbers(seen: Survey, target: str, texts: Sequence[str]) -> None:
     example = _like_numbers(_unread(texts), len(texts)) if len(texts) > _MANY_CATEGORIES else ""
     if example:
         raise InvalidInput(
