@@ -1,12 +1,14 @@
 """Documents that are small to send and large to read, and those that people really write."""
 
 import json
+import math
 import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -283,3 +285,19 @@ def test_a_number_that_no_float_holds_is_refused() -> None:
 )
 def test_a_hint_names_what_there_is(known: tuple[str, ...], hint: str) -> None:
     assert suggestion("trian", known) == hint
+
+
+@pytest.mark.parametrize("kind", [list[float], tuple[float, ...], dict[str, float]])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, True, "1", None])
+def test_a_number_among_many_that_is_none_is_named(kind: Any, bad: Any) -> None:
+    values = [0.5, 1, bad, 2.5]
+    value = dict(zip("abcd", values, strict=True)) if kind == dict[str, float] else values
+    place = "x.c" if kind == dict[str, float] else r"x\[2\]"
+    with pytest.raises(InvalidInput, match=f"file: {place} must be a finite number"):
+        parse(kind, value, "file", "x")
+
+
+def test_whole_numbers_among_floats_become_floats() -> None:
+    parsed = parse(list[float], [0.5, 1, 2.5], "file")
+    assert parsed == [0.5, 1.0, 2.5]
+    assert [type(number) for number in parsed] == [float] * 3

@@ -304,3 +304,12 @@ def test_a_pickle_in_a_dataset_is_not_opened(
     with pytest.raises(Damaged, match="Python objects"):
         artifact.load(tmp_path / "d", "test")
     assert not (tmp_path / "made").exists()
+
+
+def test_a_dataset_too_large_to_describe_leaves_nothing_behind(
+    tmp_path: Path, parts: dict[str, artifact.Split], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podium.data.artifact_files.MAX_JSON", 500)
+    with pytest.raises(InvalidInput, match="the description of tiny has"):
+        write(tmp_path / "copy", parts)
+    assert not list(tmp_path.iterdir())

@@ -623,3 +623,26 @@ def test_blanks_between_thousands_are_named_and_read(
     assert "'thousands=\" \"'" in caplog.text
     raw = fitted(read(tmp_path / "a.csv", tmp_path, thousands=" "))
     assert raw.items.inputs["table"][:2, 0].tolist() == [1100.5, 2200.5]
+
+
+def test_a_table_of_more_than_50_000_columns_is_refused(tmp_path: Path) -> None:
+    names = [f"g{at}" for at in range(50_000)]
+    file = tmp_path / "wide.csv"
+    file.write_text("".join(",".join(row) + "\n" for row in ([*names, "y"], ["1"] * 50_001)))
+    with pytest.raises(InvalidInput, match="has 50,001 columns, but a table may have 50,000"):
+        read(file, tmp_path, target="y")
+
+
+def test_of_many_columns_the_first_are_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [[str(at * 7 % (row + 3)) for at in range(300)] + ["ab"[row % 2]] for row in range(40)]
+    file = tmp_path / "wide.csv"
+    header = [*(f"g{at}" for at in range(300)), "y"]
+    file.write_text("".join(",".join(row) + "\n" for row in [header, *rows]))
+    caplog.set_level("INFO")
+    read(file, tmp_path, target="y")
+    shown = [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
+    assert "  g199: number (integer)" in shown
+    assert "  g200: number (integer)" not in shown
+    assert "  and further columns: 100 of kind number" in shown

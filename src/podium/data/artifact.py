@@ -12,6 +12,7 @@ maps the arrays from disk, so it needs no memory for the data; podium.data.artif
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -72,8 +73,11 @@ def describe(uri: str | Path) -> DatasetInfo:
     if fold:
         targets = {name: target for name, (_, target) in _picked(uri, fold).items()}
         return _as_fold(describe(uri), targets)
-    where = f"{uri}/dataset.json"
-    text = _read(uri, "dataset.json")
+    return _parse(_read(uri, "dataset.json"), f"{uri}/dataset.json")
+
+
+@lru_cache(maxsize=4)  # of a wide table it takes seconds, and a step asks many times
+def _parse(text: bytes, where: str) -> DatasetInfo:
     try:
         value = load_json(text, where)
         file_format = value.get("format") if isinstance(value, dict) else None

@@ -37,6 +37,7 @@ from podium.data.seen import SEEN, SeenItems
 from podium.data.split import Split
 from podium.data.test_part import sketch
 from podium.errors import Conflict, InvalidInput, PodiumError, file_hint
+from podium.files.documents import MAX_JSON
 from podium.files.drafts import appearing
 from podium.storage import connect, local_path
 
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 _log = logging.getLogger(__name__)
+
+_MOST_INDENTED = 1000
+"""Columns that dataset.json has a line of its own for each member of."""
 
 _MOST_ITEMS, _MOST_BYTES = 100_000, 256 << 20
 """Limits on the items of the training part that are measured in bins, in items and bytes; a larger
@@ -216,7 +220,7 @@ def _copy(target: Path, files: Mapping[str, Path], info: DatasetInfo) -> None:
     with _dataset_directory(target) as draft:
         for name, path in files.items():
             shutil.copyfile(path, draft / name)
-        _write_info(draft, info)
+        _write_info(info, draft)
 
 
 @contextmanager
@@ -236,10 +240,16 @@ def _dataset_directory(target: Path) -> Iterator[Path]:
         ) from error
 
 
-def _write_info(directory: Path, info: DatasetInfo) -> None:
-    (directory / "dataset.json").write_text(
-        json.dumps(info.to_json(), indent=1, allow_nan=False) + "\n"
-    )
+def _write_info(info: DatasetInfo, *directories: Path) -> None:
+    wide = len(info.preprocessing.get("columns", ())) > _MOST_INDENTED
+    text = json.dumps(info.to_json(), indent=None if wide else 1, allow_nan=False) + "\n"
+    if len(text) > MAX_JSON:
+        raise InvalidInput(
+            f"the description of {info.name} has {len(text):,} bytes, but {MAX_JSON:,} are allowed",
+            "leave out columns, or categories of them: --option max_categories=100",
+        )
+    for directory in directories:
+        (directory / "dataset.json").write_text(text)
 
 
 def _write_directory(
@@ -280,8 +290,7 @@ def _write_directory(
             profile=_profile(descriptions, parts["train"]),
             target=_target_info(target_name, parts["train"], facts["kind"]),
         )
-        _write_info(draft, info)
-        _write_info(held_out, info)
+        _write_info(info, draft, held_out)
         _name_replaced(target, info)
     return info
 

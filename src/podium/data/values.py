@@ -607,6 +607,9 @@ class Guess:
             self.flags |= set(flags[: len(FLAGS) + 1].to_pylist())
             wrong["boolean"] = 0 if are_flags(self.flags) else count
         for kind in DATES.keys() & self.others.keys():
+            if plain:  # no date is one number
+                wrong[kind] = count
+                continue
             like_a_date = pc.match_substring_regex(unmarked, _DATED[kind])
             bad = unmarked.filter(pc.invert(like_a_date))
             dated = unmarked.filter(like_a_date)

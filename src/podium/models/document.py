@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import Damaged, InvalidInput, PodiumError
-from podium.files.documents import MAX_JSON, MAX_JSON_DEPTH, load_json, parse
+from podium.files.documents import MAX_JSON_DEPTH, load_json, parse
 from podium.storage import Storage, absolute, local_path
 from podium.system.settings import STORAGE, Settings
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CARD = "MODEL_CARD.md"
 """Name of the model card beside the files of an exported version."""
 
-MAX_BYTES = MAX_JSON
+MAX_BYTES = 16 * 2**20
 """Largest document. A confusion matrix of 1,000 classes takes half of it."""
 
 TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
@@ -65,7 +65,7 @@ def unseal(content: bytes, where: str) -> dict[str, Any]:
         Damaged: It is not a JSON object, exceeds a limit, or does not match its checksum.
     """
     try:
-        document = load_json(content, where, nan=False)
+        document = load_json(content, where, nan=False, limit=MAX_BYTES)
         sound = isinstance(document, dict) and document.pop("sha256", None) == _digest(document)
     except InvalidInput as error:
         raise Damaged(

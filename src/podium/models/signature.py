@@ -361,7 +361,7 @@ def _signed(content: bytes, key: PublicKey, where: str) -> dict[str, str]:
     """
     unknown = f"{where} is not a signature of model-signing 1.x made with a key"
     with foreign(unknown, Untrusted, "sign it again", why=False):
-        bundle = load_json(content, where)
+        bundle = load_json(content, where, limit=MAX_BYTES)
         envelope = bundle["dsseEnvelope"]
         hint = bundle["verificationMaterial"].get("publicKey", {}).get("hint")
         payload = base64.b64decode(envelope["payload"], validate=True)

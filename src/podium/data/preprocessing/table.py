@@ -1,6 +1,7 @@
 """Rows of a table as one float32 array: numbers less their center, categories as their index."""
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -189,8 +190,8 @@ class TablePreprocessing(Fitted):
             decimal=decimal,
             thousands=thousands,
         )
-        names = [name for column in columns for name in column.names]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        names = Counter(name for column in columns for name in column.names)
+        twice = sorted(name for name, count in names.items() if count > 1)
         if twice:
             raise InvalidInput(
                 f"two columns of the input would be called {twice[0]}", "rename the column"

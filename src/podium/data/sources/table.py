@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -78,6 +79,9 @@ _BLANKS = re.compile(rf"{BEFORE}\d{{1,3}}( \d{{3}})+([.,]\d+)?{AFTER}")
 """A number whose groups of digits blanks divide."""
 
 _EXAMPLES = 3
+
+_MOST_SHOWN = 200
+"""Columns that are shown with what they were read as, a line each."""
 
 _CURRENCIES = {
     "$": "USD",
@@ -214,8 +218,9 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
     chosen = {field.name: field for field in fields}
     index = set(seen.file.index) - {*options.roles.values(), *options.drop}
     _log.info("%s: %s rows, read as %s", seen.file.name, f"{seen.count:,}", seen.file.note)
+    shown = set(list(chosen)[:_MOST_SHOWN])
     for name, guess in seen.guesses.items():
-        if name in chosen:
+        if name in shown:
             is_number = chosen[name].kind == "number"
             absent = guess.missing + (guess.marks if is_number else 0)
             missing = f", {absent:,} missing" if absent else ""
@@ -258,6 +263,9 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
                 name,
                 written("drop", name),
             )
+    if more := Counter(field.kind for field in fields[_MOST_SHOWN:]):
+        kinds = " and ".join(f"{count:,} of kind {kind}" for kind, count in more.items())
+        _log.info("  and further columns: %s", kinds)
     if broken := broken_text("the name of a column", seen.file.columns):
         _log.warning(broken)
     _warn_of_second_header([seen.guesses[name] for name in chosen])

@@ -54,6 +54,8 @@ ROWS = (
 )
 """The options of all sources of rows."""
 
+_MOST_COLUMNS = 50_000
+
 _MANY_NUMBERS = 100
 """A target of more different whole numbers is a quantity rather than a class."""
 
@@ -520,6 +522,11 @@ def open_table(location: str, options: DataOptions, scratch: Path) -> RowFile:
         )
     for role, column in options.roles.items():
         file.require(column, role=f"the {role}")
+    if len(file.columns) > _MOST_COLUMNS:
+        raise InvalidInput(
+            f"{location} has {len(file.columns):,} columns, but a table may have {_MOST_COLUMNS:,}",
+            "keep those that vary most, or make an array of them: podium data prepare npz:FILE",
+        )
     return file
 
 
