@@ -291,3 +291,37 @@ def test_a_missing_number_is_the_exact_median() -> None:
     assert fitted.columns[0].fill == 100_000_003
     table = fitted.apply(rows({"x": ["", "100000005"]})).check().inputs["table"]
     assert table.tolist() == [[0, 1], [2, 0]]
+
+
+def test_a_few_rows_are_read_as_they_are_among_many() -> None:
+    usual = [str(at / 8) for at in range(40)]
+    odd = ["€ 1,200.50", "12 %", "(30)", "nan", "inf", "1e400", "1e39", "x", "9007199254740993",
+           "+5", " 7 ", "N/A", "", "é", "30.00-", "#DIV/0!", "TRUE", "-0", "1e5", "0x1A"]  # fmt: skip
+    cells: dict[str, list[Any]] = {
+        "plain": usual,
+        "odd": odd * 2,
+        "loose": ["2.5", *odd[::-1], *usual[:19]],
+        "whole": [2**53 + at for at in range(40)],
+        "float": [float("nan"), *range(39)],
+        "born": ["2024-01-31", "x"] * 20,
+    }
+    fields = [
+        Field(name=name, kind="number", type="date" if name == "born" else "number", loose=name == "loose")
+        for name in cells
+    ]  # fmt: skip
+    train = {name: ["2024-01-31"] if name == "born" else ["1.5"] for name in cells}
+    fitted = TablePreprocessing.fit(fields, [rows(train)])
+    many = fitted.apply(rows({name: values * 26 for name, values in cells.items()}))
+    few = [
+        fitted.apply(rows({name: [values[at]] for name, values in cells.items()}, first=at + 1))
+        for at in range(40)
+    ]
+    assert [at for at, one in enumerate(few) if len(one.kept)] == many.kept[
+        : many.kept.searchsorted(40)
+    ].tolist()
+    inputs = np.concatenate([one.inputs["table"] for one in few])
+    np.testing.assert_array_equal(inputs, many.inputs["table"][: len(inputs)])
+    assert [str(found) for one in few for found in one.problems] == [
+        str(found) for found in many.problems if found.row <= 40
+    ]
+    assert 5 < len(inputs) < 40

@@ -592,8 +592,10 @@ def _open_json(path: Path, name: str, decimal: str, thousands: str, usual: str) 
             for column, short in zip(names, trimmed, strict=True):
                 cells = [value.get(column) for _, value in several]
                 text = pa.array([_cell_text(cell) for cell in cells], pa.string())
-                is_text = pa.array([isinstance(cell, str) for cell in cells])
-                columns[short] = pc.if_else(is_text, _pointed(text, sign, thousands), text)
+                words = [isinstance(cell, str) for cell in cells]
+                if any(words):
+                    text = pc.if_else(pa.array(words), _pointed(text, sign, thousands), text)
+                columns[short] = text
             numbers = np.array([number for number, _ in several], np.int64)
             yield Rows(file=name, numbers=numbers, columns=columns)
 

@@ -279,7 +279,7 @@ class Predictor:
             self.threshold,
         )
 
-    @property
+    @cached_property
     def preprocessing(self) -> Preprocessing | None:
         """Preprocessing of raw data to its inputs; None if the model has none."""
         described = self._described
@@ -288,13 +288,13 @@ class Predictor:
         )
 
     def _prepared(self, data: str) -> "tuple[Preprocessing, tuple[str, ...] | None]":
-        described, where = self._described, f"{PREPROCESSING} of {self.name}"
-        if data:
-            described, where = (
-                _describe_preprocessing(artifact.describe(data)),
-                f"{data}/dataset.json",
-            )
-        recipe = preprocessing.read(described if "kind" in described else {}, where)
+        described, recipe = self._described, None
+        if not data:
+            recipe = self.preprocessing
+        else:
+            described = _describe_preprocessing(artifact.describe(data))
+            if "kind" in described:
+                recipe = preprocessing.read(described, f"{data}/dataset.json")
         if recipe is None:
             raise InvalidInput(
                 f"{self.name} does not say how pictures, rows or sentences become its inputs",

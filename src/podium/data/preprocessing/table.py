@@ -2,10 +2,10 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,15 @@ _MOST_NAMED = 9
 MAX_CATEGORIES = 1000
 """Most categories of a column, unless asked for more."""
 
+_FEW_ROWS = 1000
+"""Of so many rows, columns are read together."""
+
+_JOINED = (pa.string(), pa.float64(), pa.int64())
+"""Types of columns that are read together: each value of them is read by itself."""
+
+Values: TypeAlias = "NDArray[np.float64] | pa.Array"
+F = TypeVar("F", bound="Field")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
@@ -56,9 +65,7 @@ class Field:
     """Whether values that are not numbers are missing, since the training data had a few of
     them."""
 
-    def read(
-        self, values: pa.Array, missing: Sequence[str]
-    ) -> tuple[NDArray[np.float64] | pa.Array, pa.Array]:
+    def read(self, values: pa.Array, missing: Sequence[str]) -> tuple[Values, pa.Array]:
         """Return numbers (NaN where missing) or texts (null where missing), and the texts that are
         neither."""
         if self.kind == "number":
@@ -179,8 +186,8 @@ class TablePreprocessing(Fitted):
                 for at, field in enumerate(fields)
             ]
             for batch in rows:
-                for fit in fits:
-                    fit.add(batch, missing_values)
+                for fit, (_, *read) in zip(fits, _read(fields, batch, missing_values), strict=True):
+                    fit.add(batch, *read)
             indicator = missing == "indicator"
             columns = tuple(fit.column(indicator) for fit in fits)
         fitted = cls(
@@ -219,8 +226,7 @@ class TablePreprocessing(Fitted):
         table = np.empty((len(rows), width), np.float32)
         problems: list[Problem] = []
         missing, at = dict[str, int](), 0
-        for column in self.columns:
-            values, bad = column.read(rows.columns[column.name], self.missing_values)
+        for column, values, bad in _read(self.columns, rows, self.missing_values):
             problems += _bad_values(rows, column, bad)
             codes, absent_here = _encode(column, values)
             unread = pc.is_valid(bad).to_numpy(zero_copy_only=False)
@@ -245,11 +251,34 @@ class TablePreprocessing(Fitted):
         )
 
 
-def _encode(
-    column: TableColumn, values: NDArray[np.float64] | pa.Array
-) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _read(
+    fields: Sequence[F], rows: Rows, missing_values: Sequence[str]
+) -> Iterator[tuple[F, Values, pa.Array]]:
+    """Yield each field with what its ``read`` returns.
+
+    Of a few rows the columns of numbers are read as one: a call takes longer than what it does.
+    """
+    count, alike = len(rows), dict[pa.DataType, list[F]]()
+    for field in fields if count <= _FEW_ROWS else ():
+        of = rows.columns[field.name].type
+        if field.kind == "number" and field.type not in DATES and of in _JOINED:
+            alike.setdefault(of, []).append(field)
+    joined = dict[str, tuple[Values, pa.Array]]()
+    for of, group in alike.items():
+        cells = pa.chunked_array([rows.columns[field.name] for field in group], of)
+        numbers, bad = replace(group[0], loose=False).read(cells.combine_chunks(), missing_values)
+        for at, field in enumerate(group):
+            start = at * count
+            texts = pa.nulls(count, pa.string()) if field.loose else bad.slice(start, count)
+            joined[field.name] = numbers[start : start + count], texts
+    for field in fields:
+        read = joined.get(field.name)
+        yield field, *(read or field.read(rows.columns[field.name], missing_values))
+
+
+def _encode(column: TableColumn, values: Values) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     if column.kind == "number":
-        numbers = cast(NDArray[np.float64], values)
+        numbers = cast("NDArray[np.float64]", values)
         absent = np.isnan(numbers)
         return np.where(absent, column.fill, numbers) - column.center, absent
     absent = pc.is_null(values).to_numpy(zero_copy_only=False)
@@ -294,8 +323,7 @@ class _Fit:
         self.categories: set[str] = set()
         self.missing = self.count = 0
 
-    def add(self, rows: Rows, missing_values: Sequence[str]) -> None:
-        values, bad = self.field.read(rows.columns[self.field.name], missing_values)
+    def add(self, rows: Rows, values: Values, bad: pa.Array) -> None:
         if problems := _bad_values(rows, self.field, bad):
             raise InvalidInput(
                 str(problems[0]),
@@ -304,7 +332,7 @@ class _Fit:
             )
         self.count += len(rows)
         if self.field.kind == "number":
-            numbers = cast(NDArray[np.float64], values)
+            numbers = cast("NDArray[np.float64]", values)
             present = numbers[~np.isnan(numbers)]
             with self.scratch.open("ab") as stream:
                 present.tofile(stream)
