@@ -10,6 +10,8 @@ import pytest
 from small_dataset import CONTENT, Serve, packed, send
 
 from podium.data import artifact
+from podium.data.held_out import HeldOut
+from podium.data.seen import unseen
 from podium.data.sources.known import DATASETS, FILES
 from podium.errors import Damaged, Failed, InvalidInput
 from podium.steps.prepare_data import DataSettings, prepare_data
@@ -172,3 +174,38 @@ def test_a_damaged_dataset_is_not_copied(tiny_dataset: Path, tmp_path: Path) -> 
     with pytest.raises(Damaged, match="test-target"):
         prepare_data(DataSettings(dataset=str(copy)), tmp_path / "other")
     assert {path.name for path in tmp_path.iterdir()} == {"copy", "copy_test"}
+
+
+def test_rows_of_a_cluster_count_together_and_divide_nothing(tmp_path: Path) -> None:
+    rows = [
+        f"{shop},{week},{week * shop % 97 / 8},{week % 7 * shop}"
+        for week in range(40)
+        for shop in range(12)
+    ]
+    (tmp_path / "sales.csv").write_text("\n".join(["shop,week,rain,sales", *rows]) + "\n")
+    infos = {}
+    for cluster in ("", "shop"):
+        options = {
+            "time": "week",
+            "kind": "regression",
+            "allow_duplicates": True,
+            "cluster": cluster,
+        }
+        settings = DataSettings(
+            dataset=f"table:{tmp_path}/sales.csv", target="sales", data_options=options
+        )
+        infos[cluster] = prepare_data(settings, tmp_path / f"d{cluster}")
+    alone, together = infos[""], infos["shop"]
+    assert (alone.has_groups, together.has_groups) == (False, True)
+    assert together.digest == alone.digest
+    assert together.inputs == alone.inputs
+    assert together.split == "by week"
+    assert len(np.unique(artifact.load_facts(tmp_path / "dshop", "groups", "test"))) == 12
+    assert artifact.load_facts(tmp_path / "dshop", "groups", "train") is None
+    seen, same = (artifact.load_seen(tmp_path / name) for name in ("dshop", "d"))
+    assert seen is not None
+    assert same is not None
+    np.testing.assert_array_equal(seen.hashes, same.hashes)
+    held_out = HeldOut.open(tmp_path / "dshop")
+    fresh, _ = unseen(held_out.as_prepared(), held_out.groups, seen)
+    assert fresh.all()

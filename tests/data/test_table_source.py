@@ -646,3 +646,43 @@ def test_of_many_columns_the_first_are_shown(
     assert "  g199: number (integer)" in shown
     assert "  g200: number (integer)" not in shown
     assert "  and further columns: 100 of kind number" in shown
+
+
+def panel(shops: int, weeks: int, noise: float) -> str:
+    """Sales of shops, week by week: each shop has its own level."""
+    draw = np.random.default_rng(0)
+    level = draw.normal(size=shops)
+    rows = [
+        f"{shop + 100},{week},{draw.normal():.4f},{level[shop] + noise * draw.normal():.4f}"
+        for week in range(weeks)
+        for shop in range(shops)
+    ]
+    return "\n".join(["shop,week,rain,sales", *rows]) + "\n"
+
+
+@pytest.mark.parametrize(("noise", "warned"), [(0.2, True), (20.0, False)])
+def test_shops_week_by_week_are_to_count_together(
+    noise: float, warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "sales.csv"
+    file.write_text(panel(25, 30, noise))
+    raw = read(file, tmp_path, target="sales", time="week")
+    assert raw.clusters is None
+    assert ("count them together: cluster=shop" in caplog.text) is warned
+    caplog.clear()
+    raw = read(file, tmp_path, target="sales", time="week", cluster="shop")
+    assert raw.clusters is not None
+    assert raw.clusters[:2].tolist() == ["100", "101"]
+    assert raw.groups is None
+    assert "shop" in [column.name for column in fitted(raw).descriptions["table"].columns]
+    assert "cluster=shop" not in caplog.text
+
+
+def test_a_cluster_beside_a_group_is_refused(people: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="leave out group or cluster"):
+        read(people, tmp_path, cluster="city", group="member")
+
+
+def test_a_cluster_that_no_column_has_is_refused(people: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="town"):
+        read(people, tmp_path, cluster="town")

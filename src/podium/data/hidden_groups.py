@@ -33,6 +33,12 @@ _LEAST_NAMES, _LEAST_ITEMS, _MOST_NEXT = 30, 3, 0.2
 """Names, items of each on average, and agreement with items of the next number, from which and to
 which a column that is learned from names a group, as that of a patient's number does."""
 
+_ALONE = 0.99
+"""Share of the items that are the only one of their name and time, from which names have a series."""
+
+_ALIKE = 0.3
+"""Cohen's kappa of two items of one series, from which their errors may be alike."""
+
 _FIFTHS = (0.2, 0.4, 0.6, 0.8)
 
 
@@ -56,10 +62,7 @@ def share_targets(groups: Sequence[object] | Array, target: Array) -> bool:
         or len(sizes) <= 2 * len(of_class)  # they are the classes themselves, or a part of them
     ):
         return False
-    both = np.bincount(of_item * len(of_class) + classes)
-    same, pairs, chance = _pairs(both), _pairs(sizes), np.square(of_class / len(labels)).sum()
-    least = max(_AGREEMENT, _DEVIATIONS / np.sqrt(several.sum()))
-    return bool(same / pairs - chance >= least * (1 - chance) > 0)
+    return _agreement(of_item, classes) >= max(_AGREEMENT, _DEVIATIONS / np.sqrt(several.sum()))
 
 
 def names_groups(values: Array, target: Array, *, is_number: bool) -> bool:
@@ -84,6 +87,28 @@ def names_groups(values: Array, target: Array, *, is_number: bool) -> bool:
     sizes, chance = counts.sum(1), np.square(counts.sum(0) / len(labels)).sum()
     next_to = (counts[1:] * counts[:-1]).sum() / (sizes[1:] * sizes[:-1]).sum()
     return not is_number or bool(next_to - chance <= _MOST_NEXT * (1 - chance))
+
+
+def are_series(names: Sequence[object], times: Array, target: Array) -> bool:
+    """Return whether each name has at most one item at a time, is there at most times, and has much
+    the same target: what is measured of a shop every week.
+
+    Args:
+        names: Of items, [n].
+        times: Codes of the items' times, 0 to the number of times less 1, [n].
+        target: As share_targets takes it.
+    """
+    sizes, codes = _sizes(names)
+    count = int(times.max()) + 1
+    if (
+        target.ndim > 1
+        or min(len(sizes), count) < _LEAST_ITEMS
+        or len(np.unique(codes * count + times)) < _ALONE * len(codes)
+        or 2 * len(codes) < len(sizes) * count
+    ):
+        return False
+    classes = np.unique(_labels(target), return_inverse=True)[1]
+    return _agreement(codes, classes) >= max(_ALIKE, _DEVIATIONS * np.sqrt(2 / _pairs(sizes)))
 
 
 def find_beginning(names: Sequence[str], target: Array) -> tuple[str, str] | None:
@@ -115,6 +140,14 @@ def _sizes(names: Iterable[object]) -> tuple[Array, Array]:
     codes: dict[object, int] = {}  # numpy would make each text as wide as the longest
     numbers = np.array([codes.setdefault(name, len(codes)) for name in names])
     return np.bincount(numbers), numbers
+
+
+def _agreement(groups: Array, classes: Array) -> float:
+    """Return Cohen's kappa of two items of one group; 0 if there is one class."""
+    count = int(classes.max()) + 1
+    same, pairs = _pairs(np.bincount(groups * count + classes)), _pairs(np.bincount(groups))
+    chance = np.square(np.bincount(classes) / len(classes)).sum()
+    return float((same / pairs - chance) / (1 - chance)) if pairs and chance < 1 else 0.0
 
 
 def _pairs(sizes: Array) -> int:

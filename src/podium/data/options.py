@@ -46,6 +46,10 @@ class DataOptions:
     group: str = ""
     """Column or array that says which items stay together."""
 
+    cluster: str = ""
+    """Column of a table whose rows count together in intervals and comparisons, such as the shop in
+    a series of weeks. It stays an input, and divides nothing."""
+
     time: str = ""
     """Column or array by which the oldest items train and the newest test. With a group, items of
     an older part whose group occurs in a newer one are left out."""
@@ -155,6 +159,11 @@ class DataOptions:
             )
         require(0 <= self.split_seed < 2**32, "0 <= split_seed < 2**32", split_seed=self.split_seed)
         require(self.gap >= 0, "gap >= 0", gap=self.gap)
+        if self.cluster and self.group:
+            raise InvalidInput(
+                f"items of one {self.group} count together already, and so not those of a cluster",
+                "leave out group or cluster",
+            )
         if self.gap and not self.time:
             raise InvalidInput(f"a gap of {self.gap:g} needs a time", "time=COLUMN")
 

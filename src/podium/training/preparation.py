@@ -272,6 +272,11 @@ def _extras(
         seen = np.union1d(
             seen, np.concatenate([of for part, of in hashed.items() if part in learned])
         )
+    if raw.clusters is not None:  # which the training part has too
+        names = np.char.add(
+            "cluster ", raw.clusters[division.index["test"]]
+        )  # none is a group seen
+        hashed = {**hashed, "test": hash_labels(names)}
     near = None if accepted else NearItems.of([parts[part] for part in learned], raw.descriptions)
     return Extras(
         seen=SeenItems(hashes=seen, near=() if near is None else (near,)),
@@ -302,8 +307,9 @@ def _report(
     said.append(broken_text(f"a class of {raw.target_name}", raw.classes))
     said += suspicions(parts, raw, hashes, division.index)
     groups = raw.part_groups.get("test")
-    if raw.groups is not None and "test" in division.index:
-        groups = raw.groups[division.index["test"]]
+    together = raw.groups if raw.clusters is None else raw.clusters
+    if together is not None and "test" in division.index:
+        groups = together[division.index["test"]]
     units = None if groups is None else len(np.unique(groups))
     said.append(small_test_part(len(parts["test"]), counts["test"], raw.kind, units))
     for sentence in filter(None, said):

@@ -64,6 +64,9 @@ class Raw:
     times: Array | None = None
     """The time of each item [n], anything numpy sorts: the oldest train, the newest test."""
 
+    clusters: Array | None = None
+    """The cluster of each item [n], text: test items of one cluster count together."""
+
     keys: NDArray[np.uint64] | None = None
     """A 64-bit hash of each item [n]: an item's part follows from it. None hashes the inputs."""
 
@@ -86,7 +89,7 @@ class Raw:
 
     def __post_init__(self) -> None:
         check_kind(self.kind, self.classes)
-        for name in ("groups", "times", "given", "keys"):
+        for name in ("groups", "times", "clusters", "given", "keys"):
             column = getattr(self, name)
             if column is not None:
                 require(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from podium.data.contract import Contract
 from podium.data.contract_check import violations
 from podium.data.hashes import key_rows
-from podium.data.hidden_groups import MOST_NAMES, find_beginning, share_targets
+from podium.data.hidden_groups import MOST_NAMES, are_series, find_beginning, share_targets
 from podium.data.option_text import written
 from podium.data.options import COMMON, DataOptions
 from podium.data.preprocessing.table import MAX_CATEGORIES, Field, TablePreprocessing
@@ -80,6 +80,9 @@ _BLANKS = re.compile(rf"{BEFORE}\d{{1,3}}( \d{{3}})+([.,]\d+)?{AFTER}")
 
 _EXAMPLES = 3
 
+_MOST_CELLS = 2_000_000
+"""Cells that are kept at a time to look at columns together."""
+
 _MOST_SHOWN = 200
 """Columns that are shown with what they were read as, a line each."""
 
@@ -128,6 +131,8 @@ def _read(location: str, options: DataOptions, scratch: Path) -> Raw:
         _refuse_like_numbers(seen, options.target, raw.classes)
     if not (options.group or options.time or options.part or seen.held_out):
         _warn_of_groups(seen, options, raw.items.target)
+    if options.time and not (options.group or options.cluster):
+        _warn_of_series(seen, options, raw.items.target)
     return replace(raw, fit=lambda train: _fit(raw, seen, fields, options, train, scratch))
 
 
@@ -370,6 +375,32 @@ def _warn_of_words(guesses: Sequence[Guess]) -> None:
                 plural(guess.missing, "row"),
                 written("missing_values", ""),
             )
+
+
+def _warn_of_series(seen: Survey, options: DataOptions, target: Array) -> None:
+    """Warn of a column of which each value has a row at most times, as a shop has every week."""
+    columns: dict[str, list[str | None]] = {
+        name: []
+        for name, guess in seen.guesses.items()
+        if guess.type in ("text", "integer") and name not in options.roles.values()
+    }
+    few = np.arange(min(seen.count, MOST_NAMES, _MOST_CELLS // max(1, len(columns))))
+    moments = to_text(seen.kept[options.time].slice(0, len(few))).dictionary_encode()
+    for rows in seen.chosen(few) if columns else ():
+        if not len(rows):
+            break
+        for name, values in columns.items():
+            values += to_text(rows.columns[name]).to_pylist()
+    for name, values in columns.items():
+        if are_series(values, moments.indices.to_numpy(), target[few]):
+            _log.warning(
+                "rows of one %s at several times have much the same %s: where errors on them are alike too, "
+                "intervals are too narrow; count them together: %s",
+                name,
+                options.target,
+                written("cluster", name),
+            )
+            return
 
 
 def _warn_of_groups(seen: Survey, options: DataOptions, target: Array) -> None:

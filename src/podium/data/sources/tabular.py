@@ -43,6 +43,7 @@ _log = logging.getLogger(__name__)
 ROWS = (
     "target",
     "group",
+    "cluster",
     "time",
     "gap",
     "part",
@@ -104,7 +105,8 @@ class Survey:
         missing_values = (
             MISSING_VALUES if options.missing_values is None else options.missing_values
         )
-        chunks: dict[str, list[pa.Array]] = {name: [] for name in options.roles.values()}
+        kept = (*options.roles.values(), *filter(None, [options.cluster]))
+        chunks: dict[str, list[pa.Array]] = {name: [] for name in kept}
         left_out = (
             set(options.drop) - chunks.keys() - set(options.split_by)
         )  # may hold what no table can
@@ -129,13 +131,12 @@ class Survey:
                     chunks[name].append(values)
         if not count:
             raise InvalidInput(f"{location} has no row below its header")
-        kept = {name: _joined(values) for name, values in chunks.items()}
         return cls(
             file=file,
             count=count,
             guesses=guesses,
             missing_values=missing_values,
-            kept=kept,
+            kept={name: _joined(values) for name, values in chunks.items()},
             held_out=held_out,
         )
 
@@ -161,6 +162,7 @@ class Survey:
             target_name=options.target,
             source=location,
             groups=self._groups(options.group) if options.group else None,
+            clusters=self._groups(options.cluster, "cluster") if options.cluster else None,
             times=self._times(options.time) if options.time else None,
             given=self._given(options.part) if options.part or self.held_out else None,
             keys=keys,
@@ -238,13 +240,14 @@ class Survey:
             return "regression", (), self._numbers(name, "the target")
         return "classification", *self._classes(name, certain=kind == "classification")
 
-    def _groups(self, name: str) -> NDArray[np.str_]:
-        self._require_all(name, "the group")
+    def _groups(self, name: str, role: str = "group") -> NDArray[np.str_]:
+        self._require_all(name, f"the {role}")
         text = to_text(self.kept[name], self.missing_values)
         names = pc.unique(text).to_pylist()
-        if twins := twin_names(f"groups of {name}", names):
+        if twins := twin_names(f"{role}s of {name}", names):
             _log.warning(twins)
-        self._warn_of_absent(name, text, names)
+        if role == "group":
+            self._warn_of_absent(name, text, names)
         return np.asarray(text.to_numpy(zero_copy_only=False), np.str_)
 
     def _warn_of_absent(self, column: str, groups: pa.Array, names: Sequence[str]) -> None:
@@ -520,7 +523,8 @@ def open_table(location: str, options: DataOptions, scratch: Path) -> RowFile:
             f"no target of {location} is named",
             "name its column: target=NAME, or podium data prepare … --target NAME",
         )
-    for role, column in options.roles.items():
+    clusters = {"cluster": options.cluster} if options.cluster else {}
+    for role, column in {**options.roles, **clusters}.items():
         file.require(column, role=f"the {role}")
     if len(file.columns) > _MOST_COLUMNS:
         raise InvalidInput(
