@@ -2,12 +2,16 @@
 
 import gzip
 import json
+import os
+import sqlite3
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import feather, parquet
 
 from podium.data import row_files
 from podium.data.row_files import open_rows
@@ -330,6 +334,35 @@ def test_an_archive_is_to_be_unpacked(tmp_path: Path) -> None:
     assert refused.value.hint == "unpack it"
 
 
+@pytest.mark.parametrize("kind", ["hive", "folder", "json", "array.jsonl", "feather", "db"])
+def test_a_table_of_another_kind_is_converted_by_the_hint(kind: str, tmp_path: Path) -> None:
+    table = pa.table({"zip": ["01067", "53113"], "year": [2025, 2026]})
+    source = tmp_path / f"a.{kind}"
+    if kind == "hive":
+        parquet.write_to_dataset(table, source, partition_cols=["year"])
+    elif kind == "folder":
+        source.mkdir()
+        for part, row in (("1", "01067,2025"), ("2", "53113,2026")):
+            write(source / f"{part}.csv", f"zip,year\n{row}\n")
+    elif kind == "feather":
+        feather.write_feather(table, source)
+    elif kind == "db":
+        with sqlite3.connect(source) as database:
+            database.execute("CREATE TABLE t (zip TEXT, year INTEGER)")
+            database.executemany("INSERT INTO t VALUES (?, ?)", [("01067", 2025), ("53113", 2026)])
+        database.close()
+    else:
+        write(source, json.dumps(table.to_pylist(), indent=1 if kind == "json" else None))
+    with pytest.raises((InvalidInput, NotFound)) as refused:
+        values(source)
+    hint = str(refused.value.hint).replace("TABLE", "t").split(": ", 1)[1]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    subprocess.run(hint, shell=True, check=True, env=environment)
+    found = values(next(path for path in tmp_path.glob("a*.*") if path != source))
+    assert found["zip"] == ["01067", "53113"]
+    assert [str(year) for year in found["year"]] == ["2025", "2026"]
+
+
 def test_a_file_may_follow_one_with_an_index(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"age": [31], "__index_level_0__": [7]}), tmp_path / "a.parquet")
     parquet.write_table(pa.table({"age": [32]}), tmp_path / "b.parquet")
@@ -355,7 +388,7 @@ def test_money_with_decimal_commas_is_a_number(tmp_path: Path) -> None:
 
 def test_rows_are_reported_where_none_can_be_read(tmp_path: Path) -> None:
     problems: list[Problem] = []
-    path = write(tmp_path / "a.csv", "# exported 2026\nx,y\n1,2\n")
+    path = write(tmp_path / "a.csv", "x\n1,2\n3,4\n")
     assert not list(open_rows(path).batches(problems.append))
     assert [problem.row for problem in problems] == [1, 2]
 
@@ -371,6 +404,55 @@ def test_the_line_above_the_header_of_excel_is_read(first: str, tmp_path: Path) 
     path.write_bytes(f"{first}a;b\n1;2\n3;".encode() + b"\xff\n")
     with pytest.raises(InvalidInput, match="row 2, column b: this is not utf-8"):
         list(open_rows(path))
+
+
+@pytest.mark.parametrize(
+    ("above", "sign"),
+    [
+        ("Report 2026\n\n", ","),
+        ("Report 2026\n\n", ";"),
+        ("Report 2026, all customers\n", ","),
+        ("Report 2026,,,\n,,,\n", ","),
+        ("\ufeffReport\r\n\r\nExported 2026-01-02 10:00\r\n", "\t"),
+        ('"Data Source","World"\n\n"Last Updated","2026"\n\n', ","),
+        ("# instrument X\n# date: 2026-01-01, 10:00\n\n", ","),
+    ],
+)
+def test_lines_above_the_header_are_no_rows(above: str, sign: str, tmp_path: Path) -> None:
+    cells = ["id,2025,city,x", "1,3,Bonn,4", "2,5,Ulm", "3,,Köln,7", "4,2,,9", "5,1,Ulm,\udcff"]
+    table = (
+        "\n".join(cells).replace(",", sign) + "\n" + "\n".join(sign.join("7777") for _ in range(9))
+    )
+    path = write(tmp_path / "a.csv", (above + table.replace("\udcff", "8")).encode())
+    bad: list[Problem] = []
+    file = open_rows(path)
+    (rows,) = file.batches(bad.append)
+    lines = above.count("\n")
+    assert file.note.endswith(f", below {lines} line{'s' if lines > 1 else ''}")
+    assert file.columns == ("id", "2025", "city", "x")
+    assert rows.columns["city"].to_pylist()[:3] == ["Bonn", "Köln", ""]
+    assert (rows.numbers.tolist()[:3], [problem.row for problem in bad]) == ([1, 3, 4], [2])
+    path.write_bytes((above + table).encode(errors="surrogateescape"))
+    with pytest.raises(InvalidInput, match="row 5, column x: this is not utf-8"):
+        list(file.batches(bad.append))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "text\ngood\nlong; winded\nshort; too\n",
+        "text\nfine; good\nbad\nawful\nso so\n",
+        "x\n1,2\n3,4\n",
+        "a,,,\n1,,,\n2,,,\n",
+        "a;b\n1,5;2,5\n1,6;2,6\n",
+        "a,b,c,d\n1,,,\n2,,,\n",
+        "# a,b\n1,2\n3,4\n",
+    ],
+)
+def test_a_first_line_of_names_is_the_header(content: str, tmp_path: Path) -> None:
+    file = open_rows(write(tmp_path / "a.csv", content))
+    assert "below" not in file.note
+    assert content.startswith(file.columns[0])
 
 
 def test_a_column_has_one_name_with_either_accent(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice, zip_longest
 from pathlib import Path
+from statistics import median
 from typing import IO, Any
 
 import numpy as np
@@ -51,8 +52,23 @@ CSV_ENDINGS, PARQUET_ENDINGS, JSON_ENDINGS = (
     (".parquet", ".pq"),
     (".jsonl", ".ndjson"),
 )
-_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 _ARCHIVES = (".zip", ".bz2", ".xz", ".zst", ".7z", ".rar", ".tar", ".tgz")
+_PANDAS = {
+    (".feather", ".arrow"): "feather",
+    (".pkl", ".pickle"): "pickle",
+    (".orc",): "orc",
+    (".dta",): "stata",
+    (".sav",): "spss",
+    (".sas7bdat",): "sas",
+    (".h5", ".hdf", ".hdf5"): "hdf",
+}
+"""Endings of files that a function read_… of pandas reads."""
+
+_JSON_LINES = (
+    "write a line for each object: "
+    'python -c "import json; [print(json.dumps(row)) for row in json.load(open({!r}))]" > {}'
+)
 _MAGIC = {
     b"PK\x03\x04": ("a spreadsheet or an archive", "save it as CSV"),
     b"\xd0\xcf\x11\xe0": ("a spreadsheet of Excel", "save it as CSV"),
@@ -78,6 +94,10 @@ _DECIMAL, _GROUPED = (
     )
 )
 """A number with a decimal comma or point; and 1,234 or 1.234, which may be a thousand and more."""
+
+_MOST_TITLES, _LEAST_ALIKE = 50, 0.8
+"""Lines above a header that are looked through, and the share of rows below it that have as many
+cells."""
 
 _HUNDREDS = re.compile(rf"{BEFORE}\d{{1,3}}{AFTER}")
 _LEAST_GROUPED, _LEAST_SMALL = 3, 2
@@ -122,7 +142,8 @@ def open_rows(
         raise NotFound(
             f"there is no file {name}"
             if not path.exists()
-            else f"{name} is {'a directory' if path.is_dir() else 'no file'}, not a table"
+            else f"{name} is {'a directory' if path.is_dir() else 'no file'}, not a table",
+            _joined_by(path, name),
         )
     decimal = decimal or {".": ",", ",": "."}.get(thousands, "")
     suffix = path.suffix.lower()
@@ -135,11 +156,36 @@ def open_rows(
     if suffix in CSV_ENDINGS:
         return _open_csv(path, name, delimiter, encoding, decimal, thousands, usual)
     endings = ", ".join((*CSV_ENDINGS, *PARQUET_ENDINGS, *JSON_ENDINGS))
-    hints = dict.fromkeys(_SPREADSHEETS, "save it as CSV") | dict.fromkeys(_ARCHIVES, "unpack it")
     raise InvalidInput(
-        f"a table ends in {endings}, but this file is {name}",
-        hints.get(suffix, "rename it after what it is"),
+        f"a table ends in {endings}, but this file is {name}", _converted_by(name, suffix)
     )
+
+
+def _joined_by(path: Path, name: str) -> str | None:
+    """Say how the files in a directory become one table; a folder year=2026 is a column year."""
+    name = name.rstrip("/")
+    if any(path.rglob("*.parquet")):
+        read = f"parquet.read_table({name!r})"
+        write = f"parquet.write_table({read}, {name + '.parquet'!r})"
+        return f'make it one file: python -c "from pyarrow import parquet; {write}"'
+    if any(path.glob("*.csv")):
+        return f"join its files: awk 'FNR > 1 || NR == 1' {name}/*.csv > {name}.csv"
+    return None
+
+
+def _converted_by(name: str, suffix: str) -> str:
+    """Say how a file with another ending becomes a table."""
+    stem = name[: len(name) - len(suffix)]
+    kind = next((kind for endings, kind in _PANDAS.items() if suffix in endings), "")
+    if kind:
+        read = f"pandas.read_{kind}({name!r}).to_parquet({stem + '.parquet'!r})"
+        return f'write it as Parquet: python -c "import pandas; {read}"'
+    if suffix == ".json":
+        return _JSON_LINES.format(name, stem + ".jsonl")
+    if suffix in (".db", ".sqlite", ".sqlite3"):
+        return f'write it as CSV: sqlite3 -header -csv {name} "SELECT * FROM TABLE" > {stem}.csv'
+    hints = dict.fromkeys(_SPREADSHEETS, "save it as CSV") | dict.fromkeys(_ARCHIVES, "unpack it")
+    return hints.get(suffix, "rename it after what it is")
 
 
 def _check_names(names: Sequence[str], file: str) -> tuple[str, ...]:
@@ -176,6 +222,7 @@ def _open_csv(
 
     note = f"CSV, separated by {_DELIMITERS.get(delimiter, repr(delimiter))}"
     note += ", with decimal commas" if sign == "," else ""
+    note += f", below {plural(above, 'line')}" if above else ""
     return RowFile(
         name=name,
         columns=names,
@@ -317,7 +364,7 @@ def _first_lines(
     path: Path, name: str, delimiter: str, encoding: str
 ) -> tuple[list[list[str]], str, int]:
     """Return the cells of the first records as they are, of the header and at least of one row, the
-    delimiter, and how many lines stand above the header: Excel's ``sep=;``."""
+    delimiter, and how many lines stand above the header: Excel's ``sep=;``, titles."""
     if len(delimiter.encode()) > 1:
         raise InvalidInput(
             f"a delimiter is one character, but got {delimiter!r}", "for example ; or a tab"
@@ -328,21 +375,44 @@ def _first_lines(
     except (OSError, EOFError) as error:
         raise Damaged(f"{name} cannot be read: {error}") from error
     head = content.decode(encoding, "replace").removeprefix("\ufeff")
-    lines = [line for line in islice(io.StringIO(head, newline=""), _HEAD) if line.strip()]
+    every = list(islice(io.StringIO(head, newline=""), _HEAD))
+    lines = [line for line in every if line.strip()]
     if not lines:
         raise InvalidInput(f"{name} is empty", "the first line names the columns")
     said = re.fullmatch(r'(?i)"?sep=(.)"?\s*', lines[0])
+    above = int(said is not None)
     if said and len(lines) > 1:
         delimiter, lines = delimiter or said[1], lines[1:]
     try:
+        if titles := _count_titles(lines, delimiter):
+            at = [at for at, line in enumerate(every) if line.strip()]
+            above = at[titles + above]
+            lines = lines[titles:]
         delimiter = delimiter or _find_delimiter(lines)
         cells = [line for line in csv.reader(lines, delimiter=delimiter) if line]
         if "\ufffd" in "".join(cells[0]) and "\ufffd".encode() not in content:
             raise _wrong_encoding(f"{name}, header", encoding)
         _check_quotes(head, delimiter, name)
-        return cells, delimiter, int(said is not None)
+        return cells, delimiter, above
     except csv.Error as error:
         raise Damaged(f"{name} is not readable as CSV: {error}") from None
+
+
+def _count_titles(lines: Sequence[str], delimiter: str) -> int:
+    """Return how many lines stand above the header, as titles do that fill one cell, or half of
+    those of a usual row. Only in the first line may what looks like a header be any names."""
+    for above in range(min(_MOST_TITLES, len(lines) // 2)):
+        header, *rows = csv.reader(
+            lines[above:], delimiter=delimiter or _find_delimiter(lines[above:])
+        )
+        filled, *usual = (sum(cell.strip() != "" for cell in row) for row in (header, *rows))
+        alike = sum(len(row) == len(header) for row in rows)
+        certain = alike > max(_LEAST_ALIKE * len(rows), above) and re.search(
+            r"[^\W\d]", lines[above]
+        )
+        if filled > 1 and 2 * filled > median(usual or [0]) and (not above or certain):
+            return above
+    return 0
 
 
 def _check_quotes(head: str, delimiter: str, name: str) -> None:
@@ -476,7 +546,9 @@ def _explained(
         text = str(error)
         if refused:
             raise InvalidInput(
-                str(refused[-1]), "is the delimiter right, and are texts with it quoted?"
+                str(refused[-1]),
+                "remove the line if it is a note; else is the delimiter right, and are texts with "
+                "it quoted?",
             ) from None
         cell = re.search(r"CSV column #(\d+): Row #(\d+)", text)
         if isinstance(error, UnicodeError) or "UTF8" in text:
@@ -573,9 +645,12 @@ def _open_json(path: Path, name: str, decimal: str, thousands: str, usual: str) 
         names |= dict.fromkeys(value)
         head += [value] if len(head) < _HEAD else []
     if not names:
+        array = next(_filled_lines(path, name), b"").lstrip().startswith(b"[")
         raise InvalidInput(
             str(bad["first"]) if bad else f"{name} is empty",
-            'a line is an object, for example {"age": 31, "city": "Bonn"}',
+            _JSON_LINES.format(name, f"{name.removesuffix(path.suffix)}-lines.jsonl")
+            if array
+            else 'a line is an object, for example {"age": 31, "city": "Bonn"}',
         )
     trimmed = _check_names(list(names), name)
     most = max(1, min(BATCH, _MOST_CELLS // len(names)))  # each row may have names of its own
