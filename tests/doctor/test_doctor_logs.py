@@ -72,6 +72,7 @@ def test_a_missing_additional_metric_is_only_worth_a_note() -> None:
         ("words-for-equals", "accuracy 0.9"),
         ("words-for-equals", "accuracy is 0.9"),
         ("words-for-equals", "accuracy -> 0.9"),
+        ("words-for-equals", "│ accuracy  │  0.9  │"),
         ("longer-name", "val_accuracy=0.9"),
         ("longer-name", "accuracy_top1=0.9"),
         ("letter-case", "Accuracy=0.9"),
@@ -88,6 +89,46 @@ def test_a_near_miss_fails_and_is_explained(rule: str, line: str) -> None:
     assert found[rule].where == "line 2"
     explained = set(found) - {"printed-another-way"}  # a remedy
     assert explained == {rule, "objective-missing"}, "one explanation is enough"
+
+
+TABLES = {
+    "fastai": "epoch     train_loss  valid_loss  accuracy  time    \n0         0.1     0.06    0.97  00:11",
+    "pandas": "   epoch  accuracy   loss\n0      1      0.81  0.430\n1      2      0.85  0.330",
+    "ultralytics": "   Class  Images  Instances  Box(P   R   Accuracy  mAP50-95): 100%|██| 4/4\n"
+    "     all     128        929   0.645   0.5  0.607     0.449",
+    "a CSV file": "epoch,accuracy,loss\n0,0.5,1.0",
+    "rich": "┏━━━━━━━┳━━━━━━━━━━┓\n┃ epoch ┃ accuracy ┃\n┡━━━━━━━╇━━━━━━━━━━┩\n│ 1     │ 0.81     │",
+    "Markdown": "| epoch | accuracy |\n|------:|---------:|\n| 1 | 0.81 |",
+}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_a_column_of_a_table_is_no_metric(table: str) -> None:
+    finding = examine(*table.split("\n"))["column-of-a-table"]
+    assert (finding.level, finding.hint) == (
+        "fail",
+        "print accuracy=0.9 on a line of its own, once the table is there",
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("metrics: loss, accuracy", "epoch 1, 3 batches"),
+        ("  loss  accuracy", "  Adam  SGD"),
+        ("accuracy  0.9", "loss  0.1"),
+        ("epoch  accuracy", "1  0.9", "accuracy=0.9"),
+    ],
+)
+def test_names_beside_each_other_head_no_table(lines: tuple[str, ...]) -> None:
+    assert "column-of-a-table" not in examine(*lines)
+
+
+def test_a_bar_that_is_full_is_no_metric_of_100() -> None:
+    bar = "      classes   top1_acc   top5_acc: 100%|██████████| 5/5 [00:00<00:00, 20.01it/s]"
+    assert "printed-another-way" not in examine(bar, objective="top1_acc")
+    done = "val accuracy: 100%|████| 5/5 [00:00<00:00, 20.01it/s, accuracy: 0.9]"
+    assert "colon --objective accuracy" in str(examine(done)["printed-another-way"].hint)
 
 
 def test_a_batch_value_is_ignored_where_the_metric_is_reported() -> None:
@@ -460,6 +501,7 @@ def test_labels_of_srun_are_told_from_epochs() -> None:
     ]
     again = [*labeled, " 1: accuracy=0.6", "0: accuracy=0.8"]
     assert examine(*again)["every-rank-reports"].where == "lines 4, 5"
+    assert "several processes or folds" in examine(*again)["every-rank-reports"].what
     assert "every-rank-reports" not in examine(*again, "done")
     assert "every-rank-reports" not in examine(
         "0: accuracy=0.5", "0: accuracy=0.6", "1: accuracy=0.7"

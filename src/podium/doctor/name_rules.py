@@ -132,6 +132,31 @@ def _printed_another_way(log: Log) -> Iterator[Violation]:
             return
 
 
+@rule("fail", "Name and value have to stand on one line; what a column is called is not read.")
+def _column_of_a_table(log: Log) -> Iterator[Violation]:
+    wanted = log.reader.objective
+    for at, head in enumerate(log.lines if wanted in log.silent() else ()):
+        names = _cells(head.text.lower())
+        if len(names) < 2 or wanted.lower() not in names:
+            continue
+        column = names.index(wanted.lower())
+        for row in log.lines[at + 1 : at + 3]:
+            cells = _cells(row.text)
+            # An index without a name stands before the first column, a bar behind the last name.
+            found = {*cells[column : column + 1], *cells[column - len(names) :][:1]}
+            if len(cells) > 1 and any(re.fullmatch(rf"{_NUMBER}\S*", cell) for cell in found):
+                yield Violation(
+                    f"{wanted} is a column of a table",
+                    line_numbers([head, row]),
+                    f"print {wanted}=0.9 on a line of its own, once the table is there",
+                )
+                return
+
+
+def _cells(text: str) -> list[str]:
+    return re.split(r"\s{2,}", re.sub(r"[|│┃,\t]", "  ", text).strip())
+
+
 @rule(
     "note",
     "A missing additional metric is stored as unavailable; the trial still succeeds.",
@@ -162,7 +187,7 @@ for _near in (
     _NearMiss(
         "words-for-equals",
         "Without an equals sign there is no metric.",
-        rf"(?<![\w|-])NAME(?:\s*+(?:is|of|was|at|->|:=|\|)|\s)\s*+{_NUMBER}\S*",
+        rf"(?<![\w|-])NAME(?:\s*+(?:is|of|was|at|->|:=|[|│])|\s)\s*+{_NUMBER}\S*",
         "`{found}` is not name=value",
         "print {metric}=0.9 with an equals sign",
     ),

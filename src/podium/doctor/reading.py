@@ -148,7 +148,7 @@ class Log:
 
     reader: Reader
     lines: Sequence[Line]
-    """Those that report a metric or mention one."""
+    """Those that report a metric or mention one, and two below a mention: it may head a column."""
 
     total: int
     seen: Mapping[str, int]
@@ -221,7 +221,7 @@ def scan(lines: Iterable[str], reader: Reader) -> Log:
     """Read a log once, line by line."""
     if reader.json:
         return _scan_json(list(lines), reader)
-    kept, seen, total, mentioned, labeled = [], Counter[str](), 0, 0, True
+    kept, seen, total, mentioned, labeled, heads = [], Counter[str](), 0, 0, True, 0
     libraries: dict[Library, Line] = {}
     printed: dict[Library, dict[str, Reading]] = {}
     mentions = re.compile("|".join(re.escape(name) for name in reader.names), re.IGNORECASE)
@@ -232,7 +232,9 @@ def scan(lines: Iterable[str], reader: Reader) -> Log:
         readings = tuple(parse_line(text, reader.names, reader.formats))
         if readings or (mentioned < _MENTIONS and mentions.search(text)):
             kept.append(Line(total, text, readings))
-            mentioned += not readings
+            mentioned, heads = mentioned + (not readings), total
+        elif heads and total <= heads + 2:
+            kept.append(Line(total, text, ()))
         if not readings and (library := printed_by(text)):
             libraries[library] = Line(total, text, ())
         for library in libraries:
@@ -252,10 +254,12 @@ def scan(lines: Iterable[str], reader: Reader) -> Log:
 
 
 def read_as(library: Library, text: str) -> Iterator[tuple[str, Reading]]:
-    """Yield name and value of each metric that a library's metricsFormats find on a line."""
+    """Yield name and value of each metric that a library's metricsFormats find on a line, but for
+    how full a bar of tqdm is."""
     for pattern in library.patterns:
         for match in compile_format(pattern).finditer(text):
-            yield match.group(1), Reading(match.group(1), match.group(2))
+            if not text.startswith("%|", match.end()):
+                yield match.group(1), Reading(match.group(1), match.group(2))
 
 
 def _scan_json(lines: Sequence[str], reader: Reader) -> Log:

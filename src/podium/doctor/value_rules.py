@@ -322,8 +322,11 @@ def _every_rank_reports(log: Log) -> Iterator[Violation]:
         ranks.setdefault(next(filter(None, mark.groups())) if mark else "", line)
     # Without a mark it may be process 0, but beside [rank=8] alone any line of a LoRA.
     if len(ranks.keys() - {""}) > 1 or {"", "1"} <= ranks.keys():
+        who, hint = "processes", None
+        if find == LABEL.match:  # of srun, or of a program that counts its folds
+            who, hint = "processes or folds", "report from rank 0 only, or the mean of the folds"
         yield Violation(
-            "several processes seem to report the objective", line_numbers(ranks.values())
+            f"several {who} seem to report the objective", line_numbers(ranks.values()), hint
         )
 
 

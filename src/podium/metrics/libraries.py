@@ -82,7 +82,7 @@ JSON = replace(
 """A dict or JSON a line: ``{"val_acc": 0.93}``."""
 
 WORDS = replace(
-    JSON, key="words", patterns=(rf"([A-Za-z][\w/@-]*){_VERB}[\s:=|]+{_CALL}{_NUMBER}",)
+    JSON, key="words", patterns=(rf"([A-Za-z][\w/@-]*){_VERB}[\s:=|│]+{_CALL}{_NUMBER}",)
 )
 """Prose: ``loss 0.21 - acc 0.93``, ``test accuracy is 0.93``; a name is one word."""
 
