@@ -248,6 +248,45 @@ def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
         wide.require("b", role="the target")
 
 
+def test_a_file_that_blanks_divide_is_converted_by_the_hint(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", " mpg  weight   name\n 18.0    3504  volvo\n 9.5 12 fiat \n")
+    with pytest.raises(InvalidInput, match="no column 'weight'") as refused:
+        open_rows(path).require("weight", role="the target")
+    command = str(refused.value.hint).partition("if blanks divide values: ")[2]
+    subprocess.run(command, shell=True, check=True)
+    (found,) = tmp_path.glob("*.csv")
+    assert values(found) == {
+        "mpg": ["18.0", "9.5"],
+        "weight": ["3504", "12"],
+        "name": ["volvo", "fiat"],
+    }
+
+
+def test_numbers_in_the_first_line_are_no_names(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="the first line has to name the columns; its col"):
+        open_rows(write(tmp_path / "a.csv", "5.1,3.5,setosa\n4.9,3.0,setosa\n")).require(
+            "kind", role="the target"
+        )
+
+
+@pytest.mark.parametrize(
+    ("content", "how"),
+    [("x,y\r\n1,2,\r\n3,4,\r\n", "$/,&/"), ('"x";"y"\n"1";1;2\n"2";3;4\n', "s/^/;/")],
+)
+def test_rows_of_one_value_more_are_mended_by_the_hint(
+    content: str, how: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "a.csv", content)
+    with pytest.raises(
+        InvalidInput, match="row 1: has 3 values, but the header names 2"
+    ) as refused:
+        values(path)
+    command = str(refused.value.hint).partition("so must the header: ")[2]
+    assert how in command
+    subprocess.run(command, shell=True, check=True)
+    assert values(path)["x"] == ["1", "3"]
+
+
 @pytest.mark.parametrize(
     ("cell", "number"),
     [("1,5", "1.5"), ("-1,5e-05", "-1.5e-05"), (",5", ".5"), ("1.234,5", "1234.5"), ("1.234.567", "1234567"), ("7", "7"),

@@ -5,6 +5,7 @@ import json
 import logging
 import math
 from collections.abc import Sequence
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -558,6 +559,39 @@ def test_blanks_group_digits_where_widths_differ(
     fitted(read(tmp_path / "a.csv", tmp_path))
     assert ("'thousands=\" \"'" in caplog.text) is is_amount
     assert ("as an id does" in caplog.text) is not is_amount
+
+
+@pytest.mark.parametrize(
+    "form", ["%A, %B %d, %Y", "%a %d %b %y", "%Y-%m", "%m/%Y", "%Y%m%d", "%Y%m"]
+)
+def test_dates_in_other_forms_are_named_as_such(
+    form: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    days = (date(2023, 1, 17) + timedelta(days=27 * at) for at in range(40))
+    rows = "".join(f'"{day.strftime(form)}",{"ab"[at % 2]}\n' for at, day in enumerate(days))
+    (tmp_path / "a.csv").write_text(f"when,label\n{rows}")
+    fitted(read(tmp_path / "a.csv", tmp_path))
+    assert "as 2026-01-31" in caplog.text
+
+
+@pytest.mark.parametrize("first", [20230199, 19010101, 202300, 20240000])
+def test_other_whole_numbers_are_no_dates(
+    first: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = "".join(f"{first + 371 * at},{'ab'[at % 2]}\n" for at in range(40))
+    (tmp_path / "a.csv").write_text(f"when,label\n{rows}")
+    fitted(read(tmp_path / "a.csv", tmp_path))
+    assert "dates" not in caplog.text
+
+
+def test_wide_digits_are_numbers_and_no_ids(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    wide = str.maketrans("0123456789", "０１２３４５６７８９")
+    rows = "".join(f"{str(17 * at + 3).translate(wide)},{'ab'[at % 2]}\n" for at in range(40))
+    (tmp_path / "a.csv").write_text(f"count,label\n{rows}")
+    fitted(read(tmp_path / "a.csv", tmp_path))
+    assert "write quantities as plain numbers" in caplog.text
 
 
 def test_numbers_with_hyphens_are_no_dates(

@@ -474,16 +474,24 @@ def _csv_batches(
     on_bad: OnProblem | None,
 ) -> Iterator[Rows]:
     bad: list[Problem] = []
+    refused: list[InvalidInput] = []
 
     def judge(row: Any) -> str:
         reason = f"has {plural(row.actual_columns, 'value')}, but the header names {row.expected_columns}"
         bad.append(_problem(name, row.number - 1 - above, reason))
         if on_bad is None:
+            hint = "remove the line if it is a note; else is the delimiter right, and are texts with it quoted?"
+            if bad[-1].row == 1 and row.actual_columns == row.expected_columns + 1:
+                ends = row.text.rstrip().endswith(delimiter)
+                how = rf"\r*$/{delimiter}&" if ends else f"^/{delimiter}"
+                rows = "rows end with a delimiter" if ends else "rows begin with names, as R's do"
+                hint = f"if {rows}, so must the header: sed -i '{above + 1}s/{how}/' {name}"
+            refused.append(InvalidInput(str(bad[-1]), hint))
             return "error"
         on_bad(bad[-1])
         return "skip"
 
-    with _explained(name, names, encoding, above, bad if on_bad is None else []):
+    with _explained(name, names, encoding, above, refused):
         reader = arrow_csv.open_csv(
             _open_bytes(path),
             read_options=arrow_csv.ReadOptions(
@@ -536,7 +544,7 @@ def _numbers_without(above: int, count: int, skipped: list[int]) -> NDArray[np.i
 
 @contextmanager
 def _explained(
-    name: str, names: tuple[str, ...], encoding: str, above: int, refused: list[Problem]
+    name: str, names: tuple[str, ...], encoding: str, above: int, refused: list[InvalidInput]
 ) -> Iterator[None]:
     """Turn what Arrow says about a CSV file into a sentence with file, row and column; a refused
     row is the reason."""
@@ -545,11 +553,7 @@ def _explained(
     except (pa.ArrowInvalid, UnicodeError, OSError, EOFError) as error:
         text = str(error)
         if refused:
-            raise InvalidInput(
-                str(refused[-1]),
-                "remove the line if it is a note; else is the delimiter right, and are texts with "
-                "it quoted?",
-            ) from None
+            raise refused[-1] from None
         cell = re.search(r"CSV column #(\d+): Row #(\d+)", text)
         if isinstance(error, UnicodeError) or "UTF8" in text:
             where = (
@@ -564,10 +568,9 @@ def _explained(
 
 
 def _wrong_encoding(where: str, encoding: str) -> InvalidInput:
-    hint = (
-        f"say how it is encoded, for example {written('encoding', 'cp1252')}, or save it as UTF-8"
-    )
-    return InvalidInput(f"{where}: this is not {encoding}", hint)
+    western = written("encoding", "cp1252")
+    hint = f"say how it is encoded, for example {western} (cp932 in Japan, gb18030 in China)"
+    return InvalidInput(f"{where}: this is not {encoding}", f"{hint}, or save it as UTF-8")
 
 
 def open_parquet(

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
@@ -70,6 +71,10 @@ class Rows:
         return Problem(row=row, where=f"{self.file}, row {row}, column {column}", reason=reason)
 
 
+def _is_fraction(name: str) -> bool:
+    return bool(re.fullmatch(r"[+-]?\d*[.,]\d+", name))
+
+
 @dataclass(frozen=True, kw_only=True)
 class RowFile:
     """A table file; nothing of it is kept in memory."""
@@ -111,6 +116,11 @@ class RowFile:
             near = difflib.get_close_matches(column, self.columns, n=1)
             meant = f"did you mean {near[0]}? " if near else ""
             more = f", … {len(self.columns)} in all" if len(self.columns) > 20 else ""
+            if 2 * sum(map(_is_fraction, self.columns)) >= len(self.columns):
+                meant = "the first line has to name the columns; "
+            if len(self.columns) == 1 and column in self.columns[0].split():
+                to = f"{self.name.rpartition('.')[0]}-commas.csv"
+                more = f"; if blanks divide values: sed 's/^ *//; s/ *$//; s/  */,/g' {self.name} > {to}"
             raise InvalidInput(
                 f"{self.name} has no column {column!r}, which is {role}",
                 f"{meant}its columns ({self.note}): {', '.join(self.columns[:20])}{more}",

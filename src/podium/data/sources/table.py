@@ -48,13 +48,16 @@ _UNIT = r"(?P<unit>[a-zµ°][A-Za-z/²³]{0,8}|[A-Z][a-z]{1,8}|[KMGT]?B?|[KMGT]|
 _LIKE_NUMBER = re.compile(
     rf"[<>~≤≥≈]*{BEFORE}(?!0\d)\d+([., {GROUPS}]\d{{3}})*([.,]\d+)?\s?{_UNIT}{AFTER}\.?"
     r"|(\d+ days? )?\d+:\d\d(:\d\d)?([.,]\d+)?"
+    r"|-?(?=\D*[^\W\x00-\x7f])\d+(\W\d+)?"
 )
+_WHOLE_DATE = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])?")
 _LIKE_DATE = re.compile(
-    r"([^\W\d]{3,9}\.? \d{1,2},? \d{4}|\d{4}[-/.]\d\d?[-/.](0?[1-9]|[12]\d|3[01])"
+    r"([^\W\d]{2,9}[.,]* )?([^\W\d]{3,9}\.? \d{1,2},? \d{4}|\d{4}[-/.]\d\d?[-/.](0?[1-9]|[12]\d|3[01])"
+    r"|(19|20)\d\d[-/](0?[1-9]|1[0-2])|(0?[1-9]|1[0-2])/(19|20)\d\d"
     r"|(?P<first>\d\d?)[-./ ]+((?P<second>\d\d?)|[^\W\d]{3,9}\.?)[-/., ]+\d\d(\d\d)?)"
     r"([T, ]+\d\d?[:.]\d\d.*)?"
 )
-"""12.3 kg, <0.5, 9,85, 12:30; 31.01.20, Jan 31, 2020, 2020-01-31 10:00 CET."""
+"""12.3 kg, <0.5, 9,85, 12:30, １２; 31.01.20, Fri, Jan 31, 2020, 01/2020, 2020-01-31 10:00 CET."""
 
 _MOST_UNITS, _FEW_WORDS = 3, 5
 """Different words after the numbers of a column that may be units, and those beside numbers that
@@ -279,6 +282,20 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
     _warn_of_groups_of_digits(seen, {*chosen, options.target})
     _warn_of_words([seen.guesses[name] for name in chosen])
     _warn_of_dates(fields, options)
+    _warn_of_whole_dates([seen.guesses[name] for name in chosen])
+
+
+def _warn_of_whole_dates(guesses: Sequence[Guess]) -> None:
+    """Warn of whole numbers of which the first, the last and the lowest are dates such as 20260131
+    or 202601."""
+    for guess in guesses:
+        some = (guess.first, guess.last, f"{guess.lowest:.0f}")
+        if guess.exact == "integer" and all(_WHOLE_DATE.fullmatch(at or "") for at in some):
+            _log.warning(
+                "column %s looks like dates, but is read as numbers, such as %s: write it as 2026-01-31",
+                guess.name,
+                guess.first,
+            )
 
 
 def _warn_of_dates(fields: Sequence[Field], options: DataOptions) -> None:
@@ -462,7 +479,7 @@ def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> N
         others = _unread(column.categories[:-2])
         example = _like_numbers(others, different)
         unique = different >= UNIQUE * present
-        is_code = re.fullmatch(r"[\d .-]+", example) and not _LIKE_DATE.fullmatch(example)
+        is_code = re.fullmatch(r"[0-9 .-]+", example) and not _LIKE_DATE.fullmatch(example)
         if is_code and all(map(_BLANKS.fullmatch, others)):
             is_code = len({len(name) for name in others}) == 1  # 9 100 beside 10 200 is an amount
         if example and not (unique and is_code):
