@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -386,6 +387,8 @@ def test_a_table_of_another_kind_is_converted_by_the_hint(kind: str, tmp_path: P
     elif kind == "feather":
         feather.write_feather(table, source)
     elif kind == "db":
+        if not shutil.which("sqlite3"):
+            pytest.skip("sqlite3 is not installed")
         with sqlite3.connect(source) as database:
             database.execute("CREATE TABLE t (zip TEXT, year INTEGER)")
             database.executemany("INSERT INTO t VALUES (?, ?)", [("01067", 2025), ("53113", 2026)])
@@ -400,6 +403,23 @@ def test_a_table_of_another_kind_is_converted_by_the_hint(kind: str, tmp_path: P
     found = values(next(path for path in tmp_path.glob("a*.*") if path != source))
     assert found["zip"] == ["01067", "53113"]
     assert [str(year) for year in found["year"]] == ["2025", "2026"]
+
+
+@pytest.mark.skipif(not shutil.which("jq"), reason="jq is not installed")
+@pytest.mark.parametrize("indent", [None, 1])
+def test_nested_objects_are_made_flat_by_the_hint(indent: int | None, tmp_path: Path) -> None:
+    row = {"a": {"b": 1, "tags": ["x", "y"]}, "ok": False, "none": None}
+    path = write(tmp_path / "a.jsonl", "\n".join([json.dumps(row, indent=indent)] * 2))
+    with pytest.raises(InvalidInput, match="not a JSON object of plain values") as refused:
+        values(path)
+    subprocess.run(str(refused.value.hint).partition("nested ones: ")[2], shell=True, check=True)
+    assert values(tmp_path / "a-lines.jsonl") == {
+        "a.b": ["1", "1"],
+        "a.tags.0": ["x", "x"],
+        "a.tags.1": ["y", "y"],
+        "ok": ["false", "false"],
+        "none": [None, None],
+    }
 
 
 def test_a_file_may_follow_one_with_an_index(tmp_path: Path) -> None:

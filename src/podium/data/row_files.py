@@ -69,6 +69,11 @@ _JSON_LINES = (
     "write a line for each object: "
     'python -c "import json; [print(json.dumps(row)) for row in json.load(open({!r}))]" > {}'
 )
+_FLAT_JSON = (
+    'a line is an object of plain values, for example {"age": 31, "city": "Bonn"}; jq makes a.b of '
+    """nested ones: jq -c '[paths(type != "object" and type != "array") as $p | {key: ($p | """
+    """map(tostring) | join(".")), value: getpath($p)}] | from_entries' """
+)
 _MAGIC = {
     b"PK\x03\x04": ("a spreadsheet or an archive", "save it as CSV"),
     b"\xd0\xcf\x11\xe0": ("a spreadsheet of Excel", "save it as CSV"),
@@ -648,12 +653,8 @@ def _open_json(path: Path, name: str, decimal: str, thousands: str, usual: str) 
         names |= dict.fromkeys(value)
         head += [value] if len(head) < _HEAD else []
     if not names:
-        array = next(_filled_lines(path, name), b"").lstrip().startswith(b"[")
         raise InvalidInput(
-            str(bad["first"]) if bad else f"{name} is empty",
-            _JSON_LINES.format(name, f"{name.removesuffix(path.suffix)}-lines.jsonl")
-            if array
-            else 'a line is an object, for example {"age": 31, "city": "Bonn"}',
+            str(bad["first"]) if bad else f"{name} is empty", _json_by_line(path, name)
         )
     trimmed = _check_names(list(names), name)
     most = max(1, min(BATCH, _MOST_CELLS // len(names)))  # each row may have names of its own
@@ -695,8 +696,16 @@ def _json_lines(path: Path, name: str, on_bad: OnProblem | None) -> Iterator[tup
         except (ValueError, RecursionError) as error:
             bad = _problem(name, number, f"this is not a JSON object of plain values: {error}")
             if on_bad is None:
-                raise InvalidInput(str(bad)) from None
+                raise InvalidInput(str(bad), _json_by_line(path, name)) from None
             on_bad(bad)
+
+
+def _json_by_line(path: Path, name: str) -> str:
+    """Say how a file of an array, or of nested or longer objects, becomes one of plain ones."""
+    to = f"{name.removesuffix(path.suffix)}-lines.jsonl"
+    if next(_filled_lines(path, name), b"").lstrip().startswith(b"["):
+        return _JSON_LINES.format(name, to)
+    return f"{_FLAT_JSON}{name} > {to}"
 
 
 def _filled_lines(path: Path, name: str) -> Iterator[bytes]:
