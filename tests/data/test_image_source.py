@@ -210,6 +210,26 @@ def test_what_is_not_a_folder_of_classes_is_refused(tmp_path: Path) -> None:
         read(fill(tmp_path / "two"), tmp_path, resize=[0, 5])
 
 
+def test_a_list_of_classes_is_made_folders_by_the_hint(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        fill(tmp_path / "pets", (name,))
+    shutil.move(fill(tmp_path / "all"), tmp_path / "deep" / "all")
+    with pytest.raises(InvalidInput) as deep:
+        read(tmp_path / "deep", tmp_path)
+    assert deep.value.hint == f"name the folder of these: images:{tmp_path / 'deep' / 'all'}"
+    flat, lines = tmp_path / "flat", ["file,class"]
+    flat.mkdir()
+    for path in sorted((tmp_path / "pets").glob("*/*.png")):
+        shutil.copy(path, flat / f"{path.parent.name}{path.name}")
+        lines.append(f"{path.parent.name}{path.name},{path.parent.name}")
+    (flat / "labels.csv").write_text("\r\n".join(lines) + "\r\n")
+    with pytest.raises(InvalidInput, match="0 folders of pictures") as refused:
+        read(flat, tmp_path)
+    command = str(refused.value.hint).partition("are file and class: ")[2]
+    subprocess.run(command, shell=True, check=True)
+    assert len(read(tmp_path / "flat-classes", tmp_path).items) == 6
+
+
 def test_hidden_folders_and_other_files_are_passed_over(tmp_path: Path) -> None:
     fill(tmp_path / "pets")
     (tmp_path / "pets/.cache").mkdir()

@@ -288,9 +288,25 @@ def _find_classes(folder: Path, location: str) -> _Pictures:
     if len(set(labels)) < 2:
         raise InvalidInput(
             f"{location} has {len(set(labels))} folders of pictures, but a class is a folder",
-            "put the pictures of each class into a folder with its name",
+            _how_to_divide(folder, location.rstrip("/")),
         )
     return _Pictures(files=tuple(files), labels=tuple(labels), root=folder)
+
+
+def _how_to_divide(folder: Path, location: str) -> str:
+    """Say how pictures come into folders of their classes, by a list of them if there is one."""
+    only = _folders(folder)
+    if len(only) == 1 and len(_folders(only[0])) > 1:
+        return f"name the folder of these: images:{location}/{only[0].name}"
+    how = "put the pictures of each class into a folder with its name"
+    if not (lists := sorted(folder.glob("*.csv"))):
+        return how
+    to = f"{location}-classes"
+    return (
+        f"{how}; if the first columns of {lists[0].name} are file and class: tail -n +2 "
+        f"{location}/{lists[0].name} | tr -d '\\r' | while IFS=, read -r file class _; do "
+        f'mkdir -p "{to}/$class"; cp "{location}/$file" "{to}/$class/"; done'
+    )
 
 
 def _warn_of_loose(folder: Path, location: str) -> None:
