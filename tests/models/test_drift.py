@@ -62,6 +62,20 @@ def test_chance_alone_is_hardly_ever_called_drift(spread: str, trained: int, see
     assert beyond <= 8, "1 in 1,000, which is 1; 8 has a chance of 1 in 100,000"
 
 
+def test_no_column_of_many_drifts_by_chance() -> None:
+    drifted = looks = 0
+    for _ in range(10):
+        columns = DRAW.poisson(4, (300, 100)).astype(float)
+        bins = [Bins.of_numbers(str(at), values) for at, values in enumerate(columns.T)]
+        profile = Profile(inputs={"table": _InputProfile(meaning="table", bins=tuple(bins))})
+        for _ in range(10):
+            seen = DRAW.poisson(4, (200, 100)).astype(float)
+            counts = {("input", of.name): of.count(seen[:, at]) for at, of in enumerate(bins)}
+            drifted += any(each.verdict(0) == "drift" for each in shifts(profile, counts))
+            looks += 1
+    assert drifted <= 2, f"of {looks} looks"
+
+
 @pytest.mark.parametrize(("names", "tail"), [(60, 2), (200, 1)])
 @pytest.mark.parametrize(("trained", "seen"), [(500, 200), (500, 2000), (5000, 2000)])
 def test_rare_categories_that_training_lacks_are_no_drift(

@@ -22,7 +22,8 @@ _LEAST = 200
 """Items; fewer are not judged."""
 
 _RARE = 0.001
-"""Probability of a PSI by chance alone, of items like those of the training part."""
+"""Probability that any PSI of a look is so large by chance alone, of items like those of the
+training part."""
 
 _FEW = 5
 """Training items of a category, fewer than which say little of its share."""
@@ -48,7 +49,7 @@ class Shift:
     counts."""
 
     chance: float
-    """PSI that so few items reach by chance once in 1,000 times."""
+    """PSI that so few items reach by chance in any column once in 1,000 times."""
 
     ks: float | None
     """Kolmogorov–Smirnov distance for numbers: the largest difference of the two cumulative
@@ -187,16 +188,23 @@ def shifts(profile: Profile, counts: Counts, dates: Collection[str] = ()) -> lis
     Args:
         dates: Inputs that time alone makes larger.
     """
+    all_bins = profile.bins()
     found = [
-        _shift(of, bins, counts[of, bins.name], of == "input" and bins.name in dates)
-        for (of, _), bins in profile.bins().items()
+        _shift(
+            of,
+            bins,
+            counts[of, bins.name],
+            is_date=of == "input" and bins.name in dates,
+            rare=_RARE / len(all_bins),
+        )
+        for (of, _), bins in all_bins.items()
     ]
     return sorted(found, key=lambda shift: (shift.of == "input", -shift.psi))
 
 
-def _shift(of: str, bins: Bins, counts: NDArray[np.int64], is_date: bool) -> Shift:
-    trained, rare = np.array(bins.counts), _rare(bins, counts)
-    pooled = [np.append(array[~rare], array[rare].sum()) for array in (counts, trained)]
+def _shift(of: str, bins: Bins, counts: NDArray[np.int64], *, is_date: bool, rare: float) -> Shift:
+    trained, tail = np.array(bins.counts), _rare(bins, counts)
+    pooled = [np.append(array[~tail], array[tail].sum()) for array in (counts, trained)]
     used = np.add(*pooled) > 0
     here, there = (((array[used] + 0.5) / (array[used] + 0.5).sum()) for array in pooled)
     items, of_training = int(counts.sum()), max(1, int(trained.sum()))
@@ -215,7 +223,7 @@ def _shift(of: str, bins: Bins, counts: NDArray[np.int64], is_date: bool) -> Shi
         name=bins.name,
         items=items,
         psi=float(((here - there) * np.log(here / there)).sum()),
-        chance=float(chdtri(max(1, int(used.sum()) - 1), _RARE) * noise),
+        chance=float(chdtri(max(1, int(used.sum()) - 1), rare) * noise),
         ks=float(np.abs(ladder[0] - ladder[1]).max()) if bins.ordered else None,
         bin=bins.labels[at],
         share=(float(before[at]), float(now[at])),
