@@ -16,7 +16,7 @@ from podium.models import open_registry
 from podium.models.comparison import _jumps
 from podium.prediction import ModelDirectory
 from podium.scoring import METRICS
-from podium.scoring.intervals import wilson
+from podium.scoring.intervals import share_interval
 from podium.steps.prepare_data import DataSettings, prepare_data
 
 pytestmark = pytest.mark.whole
@@ -246,7 +246,8 @@ def test_bad_luck_on_few_items_is_no_jump(few: int) -> None:
     """A chance of one in a thousand at most, with a second test part of 1,000 items."""
     hits, then = np.arange(few + 1), np.arange(0, 1001, 2)
     first, second = (
-        [(k / n, *wilson(k, n)) for k in ks.tolist()] for ks, n in ((hits, few), (then, 1000))
+        [(k / n, *share_interval(k, n)) for k in ks.tolist()]
+        for ks, n in ((hits, few), (then, 1000))
     )
     jump = np.array([[_jumps(METRICS["accuracy"], a, b) for b in second] for a in first])
     for truth in (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.95):

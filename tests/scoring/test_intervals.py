@@ -137,6 +137,28 @@ def test_the_interval_of_hits_mirrors_that_of_misses() -> None:
     assert misses == pytest.approx((1 - hits[1], 1 - hits[0]))
 
 
+@pytest.mark.parametrize("items", [20, 30, 100, 1000])
+def test_accuracies_near_one_lie_in_their_intervals(items: int) -> None:
+    target, wrong = np.zeros(items, int), np.arange(items + 1)
+    each = [
+        figure_interval(METRICS["accuracy"], target, (np.arange(items) < count).astype(int))
+        for count in wrong
+    ]
+    low, high = np.array(each, float).T
+    for truth in 1 - np.logspace(-4, -0.3, 200):
+        held = wrong[(low <= truth) & (truth <= high)]
+        assert stats.binom.pmf(held, items, 1 - truth).sum() >= 0.925, truth
+
+
+@pytest.mark.parametrize("name", ["balanced_accuracy", "f1_macro", "roc_auc"])
+def test_a_figure_without_a_class_has_no_interval(name: str) -> None:
+    target, first, _ = example(METRICS[name], 200, seed=4)
+    assert figure_interval(METRICS[name], target, first)
+    rest = target != 2
+    assert figure_interval(METRICS[name], target[rest], first[rest]) is None
+    assert figure_interval(METRICS["accuracy"], target[rest], first[rest])
+
+
 def test_several_outputs_have_one_interval() -> None:
     random = np.random.default_rng(7)
     target = random.normal(size=(80, 3))

@@ -20,7 +20,7 @@ from podium.manifests.experiment import Experiment, Trial
 from podium.prediction.directory import ModelDirectory
 from podium.scoring import METRICS
 from podium.scoring.comparison import compare
-from podium.scoring.intervals import wilson
+from podium.scoring.intervals import share_interval
 from podium.storage import connect
 from podium.training.standing import standing
 
@@ -74,7 +74,7 @@ def test_trials_are_told_apart_by_mcnemar_and_bonferroni(tmp_path: Path) -> None
     given = [hits(target, wrong) for wrong in (range(10), range(5, 18), range(40, 100))]
     experiment, trials = left(tmp_path, target, given)
     found = standing(experiment, trials, lambda one: str(tmp_path / one.name))
-    assert found.intervals["t0"] == wilson(190, 200)
+    assert found.intervals["t0"] == share_interval(190, 200)
     assert found.tied == {"t1"}
     assert found.remark == (
         "~ 1 trial cannot be told from the best (McNemar on 200 validation items, "
@@ -123,7 +123,7 @@ def test_trials_of_one_figure_keep_their_intervals(tmp_path: Path) -> None:
     target = np.arange(50) % 2
     experiment, trials = left(tmp_path, target, [hits(target, [1]), hits(target, [7])])
     found = standing(experiment, trials, lambda one: str(tmp_path / one.name))
-    assert set(found.intervals.values()) == {wilson(49, 50)}
+    assert set(found.intervals.values()) == {share_interval(49, 50)}
     assert found.remark == (
         "all 2 trials report one accuracy, 0.9800: 50 validation items do not tell them apart"
     )
@@ -206,7 +206,7 @@ def test_every_leaderboard_marks_them(tmp_path: Path, monkeypatch: pytest.Monkey
     assert remark in begun._repr_html_()
     report = begun.report().read_text()
     assert remark in report
-    low, high = wilson(93, 100)
+    low, high = share_interval(93, 100)
     assert f"{low:.4f} to {high:.4f} ~" in report
     begun.cluster.close()
     shown = CliRunner().invoke(experiment_command, ["trials", "sweep"]).output

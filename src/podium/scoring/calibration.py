@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from podium.scoring.families import Array, class_indices
-from podium.scoring.intervals import wilson
+from podium.scoring.intervals import share_interval
 
 MOST_BINS, LEAST_OF_BIN = 10, 20
 
@@ -61,7 +61,7 @@ def calibration(target: Array, predictions: Array) -> _Calibration | None:
     confidence, right = confidence[order], right[order]
     bins, chance = [], 0.0
     for part in np.split(np.arange(len(target)), _cuts(confidence)):
-        low, high = wilson(int(right[part].sum()), len(part))
+        low, high = share_interval(int(right[part].sum()), len(part))
         bins.append(
             _Bin(
                 items=len(part),

@@ -24,8 +24,8 @@ from podium.scoring.intervals import (
     difference,
     figure_interval,
     numbered,
+    share_interval,
     untestable,
-    wilson,
 )
 from podium.scoring.permutation import paired_permutation
 from podium.scoring.scores import check_predictions
@@ -235,7 +235,7 @@ def small_test_part(
         constant = max(class_counts, default=0)  # what the most frequent class alone gets right
         right = constant if round(0.9 * count) < constant < count else round(0.9 * count)
         shown = ".90" if right != constant else f"{right / count:.2f}".lstrip("0")
-        low, high = wilson(right, count)
+        low, high = share_interval(right, count)
         means = f"an accuracy of {shown} on it means {low:.2f} to {high:.2f}"
         if groups is not None and groups < count:
             means += ", and more where items of a group are alike"

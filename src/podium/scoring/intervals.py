@@ -87,19 +87,21 @@ class Precision:
 def figure_interval(
     metric: Metric, target: Array, predictions: Array, groups: Array | None = None
 ) -> _Interval | None:
-    """Return the 95 % interval of the metric of one model: Wilson's for accuracy of single items.
+    """Return the 95 % interval of the metric of one model: Agresti and Coull's for accuracy of
+    single items.
 
     Args:
         target: As in Metric.value, ``n`` items.
         groups: The group of each item [n], an integer; None if every item is on its own.
 
     Returns:
-        None with fewer than _LEAST_UNITS items or groups, and where they show no spread.
+        None with fewer than _LEAST_UNITS items or groups, where they show no spread, and where a
+        metric that looks at classes one by one lacks one.
     """
     groups = numbered(groups, len(target))
     if metric.counts_hits and groups is None:
-        return wilson(int((class_indices(predictions) == target).sum()), len(target))
-    if _lacks_units(metric, target, groups):
+        return share_interval(int((class_indices(predictions) == target).sum()), len(target))
+    if _lacks_units(metric, target, groups) or _lacks_classes(metric, target, predictions):
         return None
     if isinstance(metric, FunctionMetric):
         units = unit_count(len(target), groups)
@@ -148,6 +150,12 @@ def _lacks_units(metric: Metric, target: Array, groups: Array | None) -> bool:
     return bool(rare) or unit_count(len(target), groups) < _LEAST_UNITS
 
 
+def _lacks_classes(metric: Metric, target: Array, predictions: Array) -> bool:
+    """Return whether items of a class that is predicted, and may lower the figure, are missing."""
+    by_class = isinstance(metric, RankMetric | ConfusionMetric)
+    return by_class and len(np.unique(target)) < class_count(predictions)
+
+
 def untestable(metric: Metric, target: Array, groups: Array | None = None) -> str:
     """Say why a test part carries no p value for a metric that looks at classes one by one; empty
     if it does."""
@@ -164,11 +172,13 @@ def untestable(metric: Metric, target: Array, groups: Array | None = None) -> st
     return f"no p value: {metric.name} needs {LEAST_OF_CLASS} {noun} of each class, and one has {least}"
 
 
-def wilson(hits: int, items: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share of independent items (Wilson 1927)."""
-    middle, spread = (hits + _Z * _Z / 2) / (items + _Z * _Z), _Z / (items + _Z * _Z)
-    half = spread * math.sqrt(hits * (items - hits) / items + _Z * _Z / 4)
-    return max(0.0, middle - half), min(1.0, middle + half)
+def share_interval(hits: int, items: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of independent items (Agresti and Coull 1998): Wilson's,
+    but for shares near 0 and 1, which that one misses too often."""
+    count = items + _Z * _Z
+    share = (hits + _Z * _Z / 2) / count
+    half = _Z * math.sqrt(share * (1 - share) / count)
+    return max(0.0, share - half), min(1.0, share + half)
 
 
 def _changed_interval(gained: int, lost: int, items: int) -> tuple[float, float]:
