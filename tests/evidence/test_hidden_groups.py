@@ -159,5 +159,26 @@ def test_one_long_text_costs_memory_once(tmp_path: Path) -> None:
     tracemalloc.stop()
 
 
+@pytest.mark.parametrize("rows", [100, 600])
+def test_a_rare_class_makes_no_groups_by_chance(rows: int) -> None:
+    draw, found = np.random.default_rng(rows), 0
+    shares = 1 / np.arange(1, 201)
+    for _ in range(50):
+        target = draw.permutation(np.arange(rows) < max(2, rows // 200)).astype(int)
+        streets = draw.choice(200, rows, p=shares / shares.sum())
+        pairs = draw.integers(0, rows // 2, rows)
+        found += share_targets(streets, target) + share_targets(pairs, target)
+    assert found <= 2
+
+
+def test_patients_of_a_rare_class_are_still_a_group() -> None:
+    draw = np.random.default_rng(0)
+    patients = np.repeat(np.arange(300), 5)
+    assert share_targets(patients, (patients < 4).astype(int))
+    sizes = draw.integers(1, 9, 300)
+    of_sizes = np.repeat(np.arange(300), sizes)
+    assert share_targets(of_sizes, (of_sizes < 9).astype(int))
+
+
 def test_no_items_are_of_no_group() -> None:
     assert find_beginning([], np.array([], np.int64)) is None

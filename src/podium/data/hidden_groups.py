@@ -26,6 +26,9 @@ _LARGEST = 0.2
 _AGREEMENT = 0.5
 """Cohen's kappa of two items of one group, from which a model gains by knowing it."""
 
+_LEAST_OTHERS = 10
+"""Items of another class than the most frequent, fewer than which meet in a group by chance."""
+
 _DEVIATIONS = 4.0
 """Standard deviations above chance, which are at most one over the root of the groups."""
 
@@ -54,15 +57,18 @@ def share_targets(groups: Sequence[object] | Array, target: Array) -> bool:
         return False
     labels = _labels(target)
     sizes, of_item = _sizes(groups.tolist() if isinstance(groups, np.ndarray) else groups)
-    of_class, classes = _sizes(labels.tolist())
-    several = sizes > 1
+    several = sizes[of_item] > 1
+    if several.sum() < len(labels) / 2:
+        return False
+    of_class, classes = _sizes(labels[several].tolist())
     if (
-        sizes[several].sum() < len(labels) / 2
-        or sizes.max() > _LARGEST * len(labels)
+        sizes.max() > _LARGEST * len(labels)
+        or several.sum() - of_class.max() < _LEAST_OTHERS
         or len(sizes) <= 2 * len(of_class)  # they are the classes themselves, or a part of them
     ):
         return False
-    return _agreement(of_item, classes) >= max(_AGREEMENT, _DEVIATIONS / np.sqrt(several.sum()))
+    least = max(_AGREEMENT, _DEVIATIONS / np.sqrt((sizes > 1).sum()))
+    return _agreement(of_item[several], classes) >= least
 
 
 def names_groups(values: Array, target: Array, *, is_number: bool) -> bool:
@@ -107,8 +113,10 @@ def are_series(names: Sequence[object], times: Array, target: Array) -> bool:
         or 2 * len(codes) < len(sizes) * count
     ):
         return False
-    classes = np.unique(_labels(target), return_inverse=True)[1]
-    return _agreement(codes, classes) >= max(_ALIKE, _DEVIATIONS * np.sqrt(2 / _pairs(sizes)))
+    several = sizes[codes] > 1
+    classes = np.unique(_labels(target)[several], return_inverse=True)[1]
+    least = max(_ALIKE, _DEVIATIONS * np.sqrt(2 / (sizes * (sizes - 1)).sum()))
+    return _agreement(codes[several], classes) >= least
 
 
 def find_beginning(names: Sequence[str], target: Array) -> tuple[str, str] | None:
@@ -143,12 +151,11 @@ def _sizes(names: Iterable[object]) -> tuple[Array, Array]:
 
 
 def _agreement(groups: Array, classes: Array) -> float:
-    """Return Cohen's kappa of two items of one group; 0 if there is one class."""
-    count = int(classes.max()) + 1
-    same, pairs = _pairs(np.bincount(groups * count + classes)), _pairs(np.bincount(groups))
+    """Return Cohen's kappa of an item and another of its group, of which each has several; 0 if
+    there is one class.
+
+    It is a mean over items, not over pairs: a large group would hide all others."""
+    both = groups * (int(classes.max()) + 1) + classes
+    same = ((np.bincount(both)[both] - 1) / (np.bincount(groups)[groups] - 1)).mean()
     chance = np.square(np.bincount(classes) / len(classes)).sum()
-    return float((same / pairs - chance) / (1 - chance)) if pairs and chance < 1 else 0.0
-
-
-def _pairs(sizes: Array) -> int:
-    return int((sizes * (sizes - 1)).sum())
+    return float((same - chance) / (1 - chance)) if chance < 1 else 0.0
