@@ -139,6 +139,7 @@ def test_windows_of_an_array_that_overlap_are_named(
         "lattice",
         "sorted",
         "sizes",
+        "shares",
     ],
 )
 def test_honest_tables_are_not_suspected(
@@ -152,6 +153,9 @@ def test_honest_tables_are_not_suspected(
         size = np.sort(DRAW.random(ROWS))
         noise = DRAW.normal(size=(ROWS, 4)) / 100
         table = pd.DataFrame(np.outer(size, [1, 2, 3, -1]) + noise).add_prefix("c").assign(y=size)
+    elif name == "shares":  # of one digit: equal blocks of four are chance
+        shares = DRAW.random((ROWS, 8)).round(1)
+        table = pd.DataFrame(shares).add_prefix("c").assign(y=LABELS)
     elif name == "training means":  # of half of the rows, as an honest fold has them
         half = np.arange(ROWS) % 2 == 0
         means = pd.Series(LABELS[half]).groupby(CITIES[half]).mean()

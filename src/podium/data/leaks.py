@@ -91,8 +91,8 @@ def find_leaks(
                 )
     training = np.concatenate([rows["train"], rows["validation"]])
     new = rows["test"][:: -(-len(rows["test"]) // _NEW)]
-    overlapping = _overlapping(training[:: -(-len(training) // _KNOWN)], new)
-    if overlapping >= max(1, _LEAST_WINDOWS * len(new)):
+    overlapping = _windows(training[:: -(-len(training) // _KNOWN)], new)
+    if overlapping:
         said.append(
             f"{overlapping:,} of {len(new):,} test rows overlap training rows, as windows of one "
             "series do: a model may know them by heart; divide them by time, with a gap as long as a window: "
@@ -196,6 +196,17 @@ def _weights(rows: _Floats, target: _Floats) -> list[int]:
     left = float(((wanted - scaled @ weights) ** 2).mean())
     terms = np.flatnonzero(np.abs(weights) > 10 * np.sqrt(_EXACT)).tolist()
     return terms if left <= _EXACT and 2 <= len(terms) <= _MOST_TERMS else []
+
+
+def _windows(training: _Floats, new: _Floats) -> int:
+    """Return how many new rows overlap training rows, as windows of a series do; 0 where so many do
+    by chance, as shares of one digit: when each column, or each row, is shuffled."""
+    count, least = _overlapping(training, new), max(1, _LEAST_WINDOWS * len(new))
+    if count < least:
+        return 0
+    draw = np.random.default_rng(0)
+    shuffled = (draw.permuted(new, axis=axis) for axis in (0, 0, 1, 1))
+    return count if count - max(_overlapping(training, of) for of in shuffled) >= least else 0
 
 
 def _overlapping(training: _Floats, new: _Floats) -> int:
