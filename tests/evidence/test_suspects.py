@@ -29,7 +29,7 @@ from podium.data.option_text import options_as
 from podium.data.preprocessing import TablePreprocessing
 from podium.data.schema import Column, InputDescription
 from podium.data.split import Split
-from podium.data.suspects import _find_answers, _near_duplicates, told_class
+from podium.data.suspects import _find_answers, _near_duplicates, _near_rows, told_class
 from podium.data.values import broken_text, twin_names
 from podium.errors import InvalidInput
 from podium.steps.examples import _shown as shown_item
@@ -1127,6 +1127,26 @@ def test_columns_that_follow_from_another_make_no_copies(
         again = pd.concat([table, table[:600].assign(**{name: table[name].str.swapcase()})])
         again.to_csv(tmp_path / "b.csv", index=False)
         assert "among the training rows but for" in prepare(f"table:{tmp_path / 'b.csv'}")[1]
+
+
+@pytest.mark.parametrize("kind", ["together", "clusters"])
+def test_rows_of_dense_data_are_no_copies(kind: str) -> None:
+    draw = np.random.default_rng(0)
+    if kind == "together":
+        rows = draw.normal(size=(3000, 1)) + draw.normal(size=(3000, 3)) / 10
+    else:
+        rows = 5 * draw.normal(size=(20, 3))[draw.integers(0, 20, 3000)]
+        rows += draw.normal(size=rows.shape) / 20
+    columns = [Column(name=name, kind="number") for name in "abc"]
+    train, test = rows[300:], rows[:300]
+    assert _near_rows(train, test, columns, {}) == []
+    copies = train[:60] + 1e-3 * draw.normal(size=(60, 3))
+    noise = draw.normal(size=3000)[:, np.newaxis]
+    wide = [
+        np.hstack([side, noise[: len(side)]]) for side in (train, np.vstack([copies, test[60:]]))
+    ]
+    (said,) = _near_rows(*wide, [*columns, Column(name="d", kind="number")], {})
+    assert "of the 300 test rows are among the training rows but for" in said
 
 
 def test_copies_in_other_letters_are_copies(prepare: Prepare, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from podium.data.blocks import Selection, are_numbers, blocks, midranks
 from podium.data.folds import as_numbers
 from podium.data.hidden_groups import names_groups
 from podium.data.leaks import FEWEST, MOST_VALUES, find_frames, find_leaks
-from podium.data.near import NearItems, letter_cases, mix, one_case, picture_grid
+from podium.data.near import NearItems, letter_cases, mix, one_case, picture_grid, project
 from podium.data.option_text import written
 from podium.data.profile import MISSING, Profile
 from podium.data.schema import DATES, Array, Column, Hashes, InputDescription
@@ -102,6 +102,9 @@ each value of the other: copies of a row are fewer."""
 
 _MOST_BY_CHANCE = 0.01
 """Probability of a report where rows meet by chance alone."""
+
+_MIXED = 1000
+"""Test rows that are mixed with their neighbors to see how many rows meet where data are dense."""
 
 _MOST_MEASURED, _LEAST_OF_BIN = 1000, 4
 """Items of a part whose values are counted in bins, and how many there are for each bin at least."""
@@ -742,8 +745,8 @@ def _near_rows(
         left = candidates[at]
         count = counts[at] if left else counts[at] // 2
         leaders = copies if left else _leaders(train, columns, copies)
-        some = (np.delete(of, left, 0) for of in (train_hashes, new, leaders))
-        if _is_no_chance(count, *some):
+        some = [np.delete(of, left, 0) for of in (train_hashes, new, leaders)]
+        if _is_no_chance(count, *some) and _is_not_dense(*some, np.delete(test, left, 1)):
             names = ", ".join(columns[column].name for column in left)
             dropped = written("drop", made.get(names, names))
             hint = f", or leave it out: {dropped}" if len(left) == 1 else ""
@@ -801,6 +804,26 @@ def _is_no_chance(count: int, training: Hashes, new: Hashes, leaders: NDArray[np
     # of all meetings, each as likely in any shuffle as in the data
     by_chance = bdtrc(count - 1, count + meetings, 1 / (shuffles + 1))
     return count > meetings / shuffles and bool(by_chance <= _MOST_BY_CHANCE)
+
+
+def _is_not_dense(training: Hashes, new: Hashes, leaders: NDArray[np.int64], test: Array) -> bool:
+    """Return whether twice as many rows are shared as of such that mix a row with the one nearest to
+    it: where columns go together, or rows lie in clusters, any row is near another."""
+    some = np.arange(0, len(test), -(-len(test) // _MIXED))
+    points = project(np.column_stack([midranks(values) for values in test[some].T]))
+    squares = np.square(points).sum(1)
+    distances = squares[:, np.newaxis] + squares - 2 * points @ points.T
+    own = new[:, some]
+    rows, known, draw = own.sum(0), training.sum(0), np.random.default_rng(0)
+    distances[rows[:, np.newaxis] == rows] = np.inf
+    other = own[:, distances.argmin(1)]
+    together, meetings, mixed = np.unique(leaders, return_inverse=True)[1], 0, 0
+    for _ in range(_SHUFFLES):
+        sides = draw.random((together.max() + 1, len(some))) < 0.5
+        mixture = np.where(sides[together], own, other).sum(0)
+        mixture = mixture[(mixture != rows) & (mixture != other.sum(0))]
+        meetings, mixed = meetings + _shared(known, mixture), mixed + len(mixture)
+    return _shared(known, rows) * mixed >= 2 * meetings * len(rows)
 
 
 def _hash_column(train: Array, test: Array, column: Column, at: int) -> tuple[Hashes, Hashes]:
