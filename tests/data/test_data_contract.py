@@ -92,6 +92,23 @@ def test_other_rows_of_the_same_kind_keep_it(seed: int, first: Path, tmp_path: P
     assert kinds[0] == kinds[1]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_other_rows_of_a_small_table_keep_it(seed: int, tmp_path: Path) -> None:
+    random = np.random.default_rng(seed)
+    for name in ("first", "later"):
+        wide = pd.DataFrame(random.lognormal(0, 2, (60, 4)).round(3)).add_prefix("c")
+        wide = wide.mask(random.random(wide.shape) < 0.02)
+        kinds = random.choice(["usual", "odd"], 60, p=[0.99, 0.01])
+        wide.assign(kind=kinds, y=random.normal(size=60)).to_csv(
+            tmp_path / f"{name}.csv", index=False
+        )
+    podium.prepare_data(f"table:{tmp_path}/first.csv", tmp_path / "data", target="y")
+    contract = podium.load_dataset(tmp_path / "data").contract
+    podium.prepare_data(
+        f"table:{tmp_path}/later.csv", tmp_path / "out", target="y", contract=contract
+    )
+
+
 def test_a_contract_says_how_a_column_is_read(first: Path, tmp_path: Path) -> None:
     """Of 1,200 rows two are bad: numbers stay numbers, though the option takes every other value for missing."""
     table = replaced("age", 2, "7440x")(rows(1))

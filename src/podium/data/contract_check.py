@@ -21,8 +21,8 @@ from podium.display.text import are, exact, plural
 _MOST_CATEGORIES = 50
 """A column of more is not listed."""
 
-_OTHER = 0.01
-"""Share of values that do not fit a column that had none."""
+_OTHER, _FEW = 0.01, 4
+"""Share of values that do not fit a column that had none, and as many values as may be chance."""
 
 
 def draft(preprocessing: TablePreprocessing, train: int, profile: Profile | None) -> Contract:
@@ -47,24 +47,32 @@ def draft(preprocessing: TablePreprocessing, train: int, profile: Profile | None
 def draft_target(classes: tuple[str, ...], values: NDArray[np.float64]) -> Expected:
     """Return what a target held: its classes, or else its numbers."""
     if not classes:
-        return Expected(type="number", other=_OTHER, **_limits(Bins.of_numbers("target", values)))
+        other = _most(0.0, len(values))
+        return Expected(type="number", other=other, **_limits(Bins.of_numbers("target", values)))
     listed = classes if len(classes) <= _MOST_CATEGORIES else ()
     return Expected(type="boolean" if are_flags(classes) else "category", categories=listed)
 
 
 def _drafted(column: TableColumn, bins: Bins | None, train: int) -> Expected:
-    missing = min(1.0, math.ceil(200 * column.missing / train + 1) / 100)
+    missing, other = (_most(share, train) for share in (column.missing / train, 0.0))
     if column.kind == "category":
         categories = tuple(name for name in column.categories if name not in (MISSING, UNKNOWN))
         kind = column.type if column.type in ("boolean", "text") else "category"
         listed = categories if len(categories) <= _MOST_CATEGORIES else ()
-        return Expected(type=kind, missing=missing, other=_OTHER, categories=listed)
-    other = LOOSE if column.loose else _OTHER
+        return Expected(type=kind, missing=missing, other=other, categories=listed)
+    other = max(other, LOOSE) if column.loose else other
     filled = column.fill if column.missing else math.nan
     limits = (
         _limits(bins, filled, column.missing / train) if bins and column.type not in DATES else {}
     )
     return Expected(type=column.type, missing=missing, other=other, **limits)
+
+
+def _most(share: float, train: int) -> float:
+    """Return the largest share that other rows may have of what so many training rows had a share
+    of."""
+    most = share + max(share + _OTHER, _FEW / train)
+    return min(1.0, math.ceil(round(100 * most, 9)) / 100)
 
 
 def _limits(bins: Bins, fill: float = math.nan, filled: float = 0.0) -> dict[str, Any]:
