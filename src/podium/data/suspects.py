@@ -745,8 +745,9 @@ def _near_rows(
         left = candidates[at]
         count = counts[at] if left else counts[at] // 2
         leaders = copies if left else _leaders(train, columns, copies)
-        some = [np.delete(of, left, 0) for of in (train_hashes, new, leaders)]
-        if _is_no_chance(count, *some) and _is_not_dense(*some, np.delete(test, left, 1)):
+        known, asked, led = (np.delete(of, left, 0) for of in (train_hashes, new, leaders))
+        rest = np.delete(test, left, 1)
+        if _is_no_chance(count, known, asked, led) and _is_not_dense(known, asked, led, rest):
             names = ", ".join(columns[column].name for column in left)
             dropped = written("drop", made.get(names, names))
             hint = f", or leave it out: {dropped}" if len(left) == 1 else ""
