@@ -1,7 +1,11 @@
 """Population based training: generations, families and the files that trials hand on."""
 
+import errno
 import json
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +289,49 @@ def test_a_child_gets_every_file_of_its_parent(tmp_path: Path) -> None:
         "step-2": "weights",
         "latest": "weights",
     }
+
+
+def test_a_child_whose_parents_files_are_gone_names_them(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    kept = tmp_path / "cluster" / "experiments" / "e" / "checkpoints"
+    with LocalSweeps(tmp_path / "cluster", fork_server=False) as cluster:
+        cluster.create(typed(experiment(program, most=6)))
+        assert cluster.join("Experiment", "e", 60)
+        shutil.rmtree(kept)
+        cluster.resume("Experiment", "e", {"maxTrialCount": 7})
+        assert cluster.join("Experiment", "e", 60)
+        (failed,) = [trial for trial in cluster.trials("e") if not trial.is_good]
+    parent = kept / failed.labels[PBT_PARENT]
+    assert failed.message == f"{parent}: No such file or directory\nhint: check the path"
+
+
+COPIES = """
+import sys
+from pathlib import Path
+from podium.manifests.experiment import Trial
+from podium.manifests.labels import PBT_PARENT
+from podium.sweeps.local_trial import _prepare
+root = Path(sys.argv[1])
+(root / "parent").mkdir()
+(root / "parent/weights").write_bytes(b"x" * 400_000)
+trial = Trial.parse({"kind": "Trial", "metadata": {"name": "child", "labels": {PBT_PARENT: "parent"}}})
+try:
+    _prepare(root, trial)
+except OSError as error:
+    print(error.errno)
+"""
+
+
+def test_a_disk_too_small_for_a_childs_files_is_full(tmp_path: Path) -> None:
+    """Only then the sweep stops, and its trials run again once there is room."""
+    mount = 'mount -t tmpfs -o size=600k none "$0" && exec "$@"'
+    words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, str(tmp_path)]
+    if shutil.which("unshare") is None or subprocess.run([*words, "true"]).returncode:
+        pytest.skip("this user may not mount a small disk")
+    program = [*words, sys.executable, "-c", COPIES, str(tmp_path)]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=60)
+    assert ended.stdout == f"{errno.ENOSPC}\n", ended.stderr
 
 
 @pytest.mark.parametrize(

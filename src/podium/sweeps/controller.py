@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import chain
 
 from podium.cluster.base import Cluster
-from podium.errors import InvalidInput, NotFound, PodiumError
+from podium.errors import InvalidInput, NotFound, PodiumError, of_this_machine
 from podium.manifests.conditions import Conditions, State, status_of, timestamp
 from podium.manifests.experiment import Experiment, Trial, check
 from podium.manifests.experiment.status import (
@@ -462,9 +462,8 @@ class ExperimentController:
             if full and not run.trial.state.finished:  # it runs again once there is room
                 ended.unsaved = error
             elif not self._is_ending():
-                message = (
-                    f"Trial has failed: {error if isinstance(error, PodiumError) else repr(error)}"
-                )
+                said = error if isinstance(error, PodiumError) else of_this_machine(error)
+                message = f"Trial has failed: {said or repr(error)}"
                 try:
                     # One that has its end, which could not be written, has no other.
                     failed = run.trial.with_condition("Failed", "TrialFailed", message)

@@ -51,11 +51,27 @@ def trial_directory(experiment: Experiment) -> str | None:
 
 def _prepare(root: Path, trial: Trial) -> Path:
     """Return a trial's directory below root with its parent's files; files from before a restart
-    are deleted."""
+    are deleted.
+
+    Raises:
+        OSError: The disk is full, the parent's files are gone, or the like.
+    """
     own, parent = root / trial.name, trial.labels.get(PBT_PARENT)
     shutil.rmtree(own, ignore_errors=True)
+    refused: list[OSError] = []
+
+    def copy(source: str, target: str) -> None:
+        try:
+            shutil.copy2(source, target)
+        except OSError as error:
+            refused.append(error)
+            raise
+
     if parent:
-        shutil.copytree(root / parent, own, ignore=not_handed_on)
+        try:
+            shutil.copytree(root / parent, own, ignore=not_handed_on, copy_function=copy)
+        except shutil.Error as error:  # it does not say which, as that a disk is full
+            raise (refused or [error])[0] from error
     else:
         own.mkdir(parents=True)
     return own
