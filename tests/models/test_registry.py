@@ -284,6 +284,27 @@ def test_rolling_back_to_a_damaged_version_keeps_the_champion(model: Model) -> N
     assert model.version().version == "b"
 
 
+@pytest.mark.parametrize("lost", ["model.onnx", "metadata.json"])
+def test_a_rollback_that_fails_names_another_champion(model: Model, lost: str) -> None:
+    for version, expect in (("a", None), ("b", "a"), ("never", None), ("c", "b")):
+        add(model, version)
+        if version != "never":
+            model.set_champion(version, {}, expect=expect)
+    model.storage.delete(f"models/mnist/versions/b/{lost}")
+    with pytest.raises((Damaged, NotFound)) as raised:
+        model.rollback()
+    assert "podium models rollback mnist --to a" in str(raised.value.hint)
+    assert model.rollback("a").version == "a"
+
+
+def test_a_version_whose_files_are_gone_is_said_to_be(model: Model) -> None:
+    add(model, "a")
+    model.storage.delete("models/mnist/versions/a/metadata.json")
+    with pytest.raises(NotFound, match=r"metadata\.json of version a of mnist is gone") as raised:
+        model.version("a")
+    assert "podium models verify mnist" in str(raised.value.hint)
+
+
 def test_an_alias_of_your_own_resolves_and_moves(model: Model) -> None:
     add(model, "a")
     add(model, "b")

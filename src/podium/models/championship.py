@@ -190,6 +190,12 @@ class Championship:
             return NotFound(f"there is no model {self.name} in {url}", f"models there: {names}")
         if version == CHAMPION:
             return self.no_champion()
+        if version in state.versions:
+            checks = command(f"models verify {self.name}", self.storage)
+            return NotFound(
+                f"metadata.json of version {version} of {self.name} is gone in {url}",
+                f"restore it from a backup; all that is lost: {checks}",
+            )
         versions = ", ".join([*state.versions][-5:]) or "none"
         aliases = ", ".join(state.aliases) or "none"
         return NotFound(

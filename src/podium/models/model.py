@@ -395,7 +395,7 @@ class Model(Championship):
             dry_run: As for promote.
 
         Raises:
-            NotFound: There is no champion, no previous one, or it was deleted.
+            NotFound: There is no champion, no previous one, or it was deleted or lost.
             Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have; the champion
                 stays.
             Damaged: The version to return to is damaged; the champion stays.
@@ -409,17 +409,36 @@ class Model(Championship):
         if target is None:
             raise NotFound(
                 f"{current.version} is the first champion of {self.name}",
-                "name a version: --to VERSION",
+                f"name a version: {command(f'models rollback {self.name} --to VERSION', self.storage)}",
             )
         if to is None:
             self._require_kept(target, state)
-        self.require_intact(target)
+        try:
+            self.require_intact(target)
+        except (Damaged, NotFound) as error:
+            if another := self._former_champion(state, target, current.version):
+                words = f"models rollback {self.name} --to {another}"
+                back = command(words, self.storage)
+                hint = f"restore the file from a backup, or return to another champion: {back}"
+                raise type(error)(error.message, hint) from error
+            raise
         expect = (current.version,)
         model = self._dry_run() if dry_run else self
         record = model.ledger.move(
             "rollback", CHAMPION, target, evidence={"reason": reason}, expect=expect
         )
         return model._moved(Promotion(record=record), tracking)
+
+    def _former_champion(self, state: State, *others: str) -> str | None:
+        """Return the last champion that is there and none of these; None without one."""
+        return next(
+            (
+                record.version
+                for record in reversed(self.ledger.records(state))
+                if record.alias == CHAMPION and record.version in state.versions.keys() - others
+            ),
+            None,
+        )
 
     def _require_kept(self, target: str, state: State) -> None:
         """Refuse a former champion that was deleted: other files may have its id since."""

@@ -338,7 +338,7 @@ class Version:
         back = command(f"models rollback {self.name}", self.storage)
         return Damaged(
             f"{self.storage.join(self.prefix)}/{file} {problem}",
-            f"restore the file from a backup, or return to another champion: {back}",
+            f"restore the file from a backup; if this is the champion, return to the one before: {back}",
         )
 
     def checksums(self) -> dict[str, str]:
