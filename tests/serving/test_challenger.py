@@ -3,10 +3,11 @@
 import asyncio
 import errno
 import json
+import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 from handmade import TABLE, rows_model, save
 from onnx import TensorProto, helper, numpy_helper
+from s3servers import KEYS, Application, moto
 from servers import Running, serving, tensor, upload_gated
 
 from podium.cli.serve import _beside
@@ -26,6 +28,7 @@ from podium.models.recorded import Recording, digest_of
 from podium.models.task import spellings
 from podium.serving.challenger import Answered, Challenger
 from podium.serving.served import Loaded, find_models
+from podium.storage import connect
 
 pytestmark = pytest.mark.whole
 
@@ -645,6 +648,39 @@ def test_a_server_that_ends_records_what_waits_for_the_writer(churn: Model, tmp_
     asyncio.run(ends_while_a_segment_is_written())
     assert [each.id for each in Recording(tmp_path / "answers", "churn")] == ["a"]
     assert (second.recorded, second.record_failures) == (1, 0)
+
+
+def test_a_store_that_is_silent_holds_up_no_servers_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    speaks = threading.Event()
+    speaks.set()
+
+    def silent(application: Application) -> Application:
+        def answer(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
+            speaks.wait(150)
+            return application(environ, start)
+
+        return answer
+
+    with moto(around=silent, threads=True) as url:
+        for name, value in {**KEYS, "AWS_ENDPOINT_URL": url}.items():
+            monkeypatch.setenv(name, value)
+        place = connect("s3://podium-silent", create=True).url
+        model = open_registry(place).model("churn")
+        for name in ("v1", "v2"):
+            model.upload({"model.onnx": rows_model()}, {"run_id": name})
+        model.set_champion("v1", {}, expect=None)
+        words = ("churn", "--storage", place, "--follow", "0.1", "--shadow", "v2")
+        with serving(*words, "--record", f"{place}/answers") as server:
+            speaks.clear()
+            ask(server, items(1)[0])
+            until(lambda: compared(server)["v2", "shadow", "answered"] == 1)
+            began = time.monotonic()
+            server.process.send_signal(signal.SIGTERM)
+            ended = server.process.wait(200)
+            took = time.monotonic() - began
+            speaks.set()
+    assert (ended, took < 60) == (143, True), took
+    assert "the last answers of churn@v2 could not be recorded within 20 s" in "".join(server.said)
 
 
 def test_what_is_no_recorded_answer_is_said(churn: Model, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from podium.models.recorded import Recording
 from podium.models.split import Split
 from podium.scoring.families import Array
 from podium.serving.served import Loaded, Served
-from podium.system.background import Tries
+from podium.system.background import DaemonThread, Tries
 
 _MOST_PENDING, _MOST_PENDING_BYTES = 64, 64 << 20
 """Requests that wait for the second answer, and what they hold; those beyond are dropped."""
@@ -35,6 +35,9 @@ _THREADS = 2
 
 _LAST_SECONDS = 3.0
 """For second answers once the server ends; those that are not there then are lost."""
+
+_LAST_WRITE_SECONDS = 20.0
+"""To record what is left once the server ends: less than a pod has."""
 
 _log = logging.getLogger("podium")
 
@@ -82,7 +85,7 @@ class Challenger:
         self._held = 0
         self._threads = ThreadPoolExecutor(_THREADS, "podium-shadow")
         self._lines, self._size = list[bytes](), 0
-        self._writer = ThreadPoolExecutor(1, "podium-record")
+        self._writer = DaemonThread("podium-record")
 
     async def answer(
         self,
@@ -276,7 +279,15 @@ class Challenger:
             _log.warning(
                 "the server ended before %s came beside a client's", plural(lost, "answer")
             )
-        await asyncio.gather(self.flush(last=True), return_exceptions=True)
+        write = asyncio.create_task(self.flush(last=True))
+        if not (await asyncio.wait([write], timeout=_LAST_WRITE_SECONDS))[0]:
+            _log.warning(
+                "the last answers of %s could not be recorded within %g s",
+                self.served.name,
+                _LAST_WRITE_SECONDS,
+            )
+            write.cancel()
+        await asyncio.gather(write, return_exceptions=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._writer.shutdown()
 

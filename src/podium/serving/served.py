@@ -21,6 +21,7 @@ from podium.scoring import OnnxModel
 from podium.scoring.families import Array
 from podium.serving.batcher import Batcher
 from podium.serving.tensors import NAMES
+from podium.system.background import DaemonThread
 
 if TYPE_CHECKING:
     from podium.serving.challenger import Challenger
@@ -197,6 +198,7 @@ class Served:
         """By version, the last few that answered."""
 
         self._now: Loaded | None = None
+        self._looks = DaemonThread(f"podium-follow-{name}")
         self._replaced: Loaded | None = None
         """The version before, until it has answered what it was asked."""
 
@@ -310,7 +312,7 @@ class Served:
         """
         if self.opening:
             return
-        look = asyncio.create_task(asyncio.to_thread(self.load))
+        look = asyncio.get_running_loop().run_in_executor(self._looks, self.load)
         try:
             if not (await asyncio.wait([look], timeout=SLOW_LOOK))[0]:
                 self.trouble = f"looking for its champion has taken more than {SLOW_LOOK:g} s"
@@ -321,6 +323,8 @@ class Served:
         except Exception as error:
             self.trouble = f"{type(error).__name__}: {error}"
             raise
+        finally:
+            look.cancel()
         self.trouble = ""
         if loaded:
             before, self._now = self._now, loaded

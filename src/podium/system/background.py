@@ -2,11 +2,18 @@
 see it."""
 
 import logging
+import queue
 import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor, Future
+from functools import partial
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _log = logging.getLogger("podium")
 
@@ -116,3 +123,38 @@ class Background:
                 self.tries.well()
             return self.tries.failed(error)
         return None
+
+
+class DaemonThread(Executor):
+    """One thread that does work in order. Unlike those of a pool it keeps no process from ending:
+    a store may never answer it.
+
+    Args:
+        name: Of the thread, which the first work starts.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
+        self._work = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        self._work.put((future, partial(fn, *args, **kwargs)))
+        if not self._thread.ident:
+            self._thread.start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Let the thread end after the work that it has; nobody waits for it."""
+        self._work.put(None)
+
+    def _run(self) -> None:
+        while item := self._work.get():
+            future, work = item
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except BaseException as error:
+                    future.set_exception(error)
+            del item, future, work  # a result may be large
