@@ -272,12 +272,12 @@ def test_numbers_in_the_first_line_are_no_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "how"),
-    [("x,y\r\n1,2,\r\n3,4,\r\n", "$/,&/"), ('"x";"y"\n"1";1;2\n"2";3;4\n', "s/^/;/")],
+    [("x,year\r\n1,2,\r\n3,4,\r\n", '",&"'), ('"x";"y"\n"1";1;2\n"2";3;4\n', '/^/, ";"')],
 )
 def test_rows_of_one_value_more_are_mended_by_the_hint(
     content: str, how: str, tmp_path: Path
 ) -> None:
-    path = write(tmp_path / "a.csv", content)
+    path = write(tmp_path / "it's a.csv", content)
     with pytest.raises(
         InvalidInput, match="row 1: has 3 values, but the header names 2"
     ) as refused:
@@ -285,7 +285,9 @@ def test_rows_of_one_value_more_are_mended_by_the_hint(
     command = str(refused.value.hint).partition("so must the header: ")[2]
     assert how in command
     subprocess.run(command, shell=True, check=True)
-    assert values(path)["x"] == ["1", "3"]
+    mended = values(tmp_path / "it's a-header.csv")
+    assert mended["x"] == ["1", "3"]
+    assert content.startswith("x,y") is ("year" in mended)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +379,7 @@ def test_an_archive_is_to_be_unpacked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["hive", "folder", "json", "array.jsonl", "feather", "db"])
 def test_a_table_of_another_kind_is_converted_by_the_hint(kind: str, tmp_path: Path) -> None:
     table = pa.table({"zip": ["01067", "53113"], "year": [2025, 2026]})
-    source = tmp_path / f"a.{kind}"
+    source = tmp_path / f"a b $x.{kind}"
     if kind == "hive":
         parquet.write_to_dataset(table, source, partition_cols=["year"])
     elif kind == "folder":

@@ -679,7 +679,7 @@ def test_of_many_columns_the_first_are_shown(
     shown = [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
     assert "  g199: number (integer)" in shown
     assert "  g200: number (integer)" not in shown
-    assert "  and further columns: 100 of kind number" in shown
+    assert "  and more: 100 numbers, 0 categories" in shown
 
 
 def panel(shops: int, weeks: int, noise: float) -> str:
@@ -720,3 +720,27 @@ def test_a_cluster_beside_a_group_is_refused(people: Path, tmp_path: Path) -> No
 def test_a_cluster_that_no_column_has_is_refused(people: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="town"):
         read(people, tmp_path, cluster="town")
+
+
+def test_a_remote_file_is_converted_in_a_copy_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "a b.feather"
+    file.touch()
+    with pytest.raises(InvalidInput) as refused:
+        open_rows(file, name="s3://lake/raw/a b.feather")
+    hint = str(refused.value.hint)
+    assert hint.startswith("in a copy of it here: write it as Parquet: python -c ")
+    assert hint.endswith(" 'a b.feather' 'a b.parquet'")
+
+
+@pytest.mark.parametrize(
+    ("options", "warned"), [({}, True), ({"numbers": ["day"]}, False), ({"categories": ["day"]}, False)]
+)  # fmt: skip
+def test_dates_in_one_number_are_named_unless_said(
+    options: dict[str, Any], warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [f"202601{at + 10},{at},{'ab'[at % 2]}" for at in range(20)]
+    (tmp_path / "a.csv").write_text("\n".join(["day,x,label", *rows]) + "\n")
+    read(tmp_path / "a.csv", tmp_path, **options)
+    said = "day looks like dates, but is read as numbers, such as 20260110: write it as 2026-01-31"
+    assert (said in caplog.text) is warned
+    assert ("if these are numbers: numbers=[day]" in caplog.text) is warned

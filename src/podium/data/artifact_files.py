@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from podium.data import artifact
 from podium.data.artifact import describe, test_uri
 from podium.data.blocks import Selection, are_numbers, blocks, mean_and_std
+from podium.data.option_text import written
 from podium.data.profile import Profile
 from podium.data.schema import (
     INPUT_NAME,
@@ -241,12 +242,16 @@ def _dataset_directory(target: Path) -> Iterator[Path]:
 
 
 def _write_info(info: DatasetInfo, *directories: Path) -> None:
-    wide = len(info.preprocessing.get("columns", ())) > _MOST_INDENTED
-    text = json.dumps(info.to_json(), indent=None if wide else 1, allow_nan=False) + "\n"
+    columns = [column for each in info.inputs.values() for column in each.columns]
+    indent = 1 if len(columns) <= _MOST_INDENTED else None
+    text = json.dumps(info.to_json(), indent=indent, allow_nan=False) + "\n"
     if len(text) > MAX_JSON:
+        largest = max(columns, key=lambda column: len(column.categories), default=None)
         raise InvalidInput(
             f"the description of {info.name} has {len(text):,} bytes, but {MAX_JSON:,} are allowed",
-            "leave out columns, or categories of them: --option max_categories=100",
+            f"leave out columns, first those of many categories: {written('drop', largest.name)}"
+            if largest
+            else None,
         )
     for directory in directories:
         (directory / "dataset.json").write_text(text)

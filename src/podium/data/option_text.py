@@ -56,6 +56,21 @@ def changed(option: str, value: Any) -> dict[str, Any]:
     return {"data_options": {**options, option: more}}
 
 
+def typed(hint: str, name: str, new: str) -> str:
+    """Return a hint whose words FILE and NEW are paths as they are typed in a shell; those of a
+    remote file are of a copy in the working directory.
+
+    Args:
+        name: Path or URI.
+        new: That of the file to be made.
+    """
+    if "://" in name:
+        hint = f"in a copy of it here: {hint}"
+        name, new = (path.rpartition("/")[2] for path in (name, new))
+    paths = {"FILE": shlex.quote(name), "NEW": shlex.quote(new)}
+    return re.sub("FILE|NEW", lambda word: paths[word[0]], hint)
+
+
 def written(option: str, value: Any) -> str:
     """Return an option as it is typed in a shell: ``drop=[id]``, or of a pipeline
     ``data_options='{"drop": ["id"]}'``.

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv, parquet
 
-from podium.data.option_text import changed, written
+from podium.data.option_text import changed, typed, written
 from podium.data.rows import OnProblem, Problem, RowFile, Rows
 from podium.data.values import AFTER, BEFORE, GROUPS
 from podium.display.text import plural
@@ -67,12 +67,13 @@ _PANDAS = {
 
 _JSON_LINES = (
     "write a line for each object: "
-    'python -c "import json; [print(json.dumps(row)) for row in json.load(open({!r}))]" > {}'
+    'python -c "import json, sys; [print(json.dumps(row)) for row in json.load(open(sys.argv[1]))]" '
+    "FILE > NEW"
 )
 _FLAT_JSON = (
     'a line is an object of plain values, for example {"age": 31, "city": "Bonn"}; jq makes a.b of '
     """nested ones: jq -c '[paths(type != "object" and type != "array") as $p | {key: ($p | """
-    """map(tostring) | join(".")), value: getpath($p)}] | from_entries' """
+    """map(tostring) | join(".")), value: getpath($p)}] | from_entries' FILE > NEW"""
 )
 _MAGIC = {
     b"PK\x03\x04": ("a spreadsheet or an archive", "save it as CSV"),
@@ -170,11 +171,12 @@ def _joined_by(path: Path, name: str) -> str | None:
     """Say how the files in a directory become one table; a folder year=2026 is a column year."""
     name = name.rstrip("/")
     if any(path.rglob("*.parquet")):
-        read = f"parquet.read_table({name!r})"
-        write = f"parquet.write_table({read}, {name + '.parquet'!r})"
-        return f'make it one file: python -c "from pyarrow import parquet; {write}"'
+        read, write = "parquet.read_table(sys.argv[1])", "parquet.write_table"
+        code = f"import sys; from pyarrow import parquet; {write}({read}, sys.argv[2])"
+        return typed(f'make it one file: python -c "{code}" FILE NEW', name, f"{name}.parquet")
     if any(path.glob("*.csv")):
-        return f"join its files: awk 'FNR > 1 || NR == 1' {name}/*.csv > {name}.csv"
+        join = "join its files, if all have one header: awk 'FNR > 1 || NR == 1' FILE/*.csv > NEW"
+        return typed(join, name, f"{name}.csv")
     return None
 
 
@@ -183,12 +185,14 @@ def _converted_by(name: str, suffix: str) -> str:
     stem = name[: len(name) - len(suffix)]
     kind = next((kind for endings, kind in _PANDAS.items() if suffix in endings), "")
     if kind:
-        read = f"pandas.read_{kind}({name!r}).to_parquet({stem + '.parquet'!r})"
-        return f'write it as Parquet: python -c "import pandas; {read}"'
+        code = f"import sys, pandas; pandas.read_{kind}(sys.argv[1]).to_parquet(sys.argv[2])"
+        write = f'write it as Parquet: python -c "{code}" FILE NEW'
+        return typed(write, name, f"{stem}.parquet")
     if suffix == ".json":
-        return _JSON_LINES.format(name, stem + ".jsonl")
+        return typed(_JSON_LINES, name, f"{stem}.jsonl")
     if suffix in (".db", ".sqlite", ".sqlite3"):
-        return f'write it as CSV: sqlite3 -header -csv {name} "SELECT * FROM TABLE" > {stem}.csv'
+        select = 'write it as CSV: sqlite3 -header -csv FILE "SELECT * FROM TABLE" > NEW'
+        return typed(select, name, f"{stem}.csv")
     hints = dict.fromkeys(_SPREADSHEETS, "save it as CSV") | dict.fromkeys(_ARCHIVES, "unpack it")
     return hints.get(suffix, "rename it after what it is")
 
@@ -480,17 +484,19 @@ def _csv_batches(
 ) -> Iterator[Rows]:
     bad: list[Problem] = []
     refused: list[InvalidInput] = []
+    packed = path.suffix.lower() == ".gz"
 
     def judge(row: Any) -> str:
         reason = f"has {plural(row.actual_columns, 'value')}, but the header names {row.expected_columns}"
         bad.append(_problem(name, row.number - 1 - above, reason))
         if on_bad is None:
             hint = "remove the line if it is a note; else is the delimiter right, and are texts with it quoted?"
-            if bad[-1].row == 1 and row.actual_columns == row.expected_columns + 1:
+            if bad[-1].row == 1 and row.actual_columns == row.expected_columns + 1 and not packed:
                 ends = row.text.rstrip().endswith(delimiter)
-                how = rf"\r*$/{delimiter}&" if ends else f"^/{delimiter}"
+                how = rf'/\r?$/, "{delimiter}&"' if ends else f'/^/, "{delimiter}"'
                 rows = "rows end with a delimiter" if ends else "rows begin with names, as R's do"
-                hint = f"if {rows}, so must the header: sed -i '{above + 1}s/{how}/' {name}"
+                add = f"if {rows}, so must the header: awk 'NR == {above + 1} {{sub({how})}} 1' FILE > NEW"
+                hint = typed(add, name, f"{name.removesuffix(path.suffix)}-header{path.suffix}")
             refused.append(InvalidInput(str(bad[-1]), hint))
             return "error"
         on_bad(bad[-1])
@@ -703,9 +709,8 @@ def _json_lines(path: Path, name: str, on_bad: OnProblem | None) -> Iterator[tup
 def _json_by_line(path: Path, name: str) -> str:
     """Say how a file of an array, or of nested or longer objects, becomes one of plain ones."""
     to = f"{name.removesuffix(path.suffix)}-lines.jsonl"
-    if next(_filled_lines(path, name), b"").lstrip().startswith(b"["):
-        return _JSON_LINES.format(name, to)
-    return f"{_FLAT_JSON}{name} > {to}"
+    is_array = next(_filled_lines(path, name), b"").lstrip().startswith(b"[")
+    return typed(_JSON_LINES if is_array else _FLAT_JSON, name, to)
 
 
 def _filled_lines(path: Path, name: str) -> Iterator[bytes]:

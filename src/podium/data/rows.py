@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from podium.data.option_text import typed
 from podium.errors import InvalidInput
 
 
@@ -120,7 +121,8 @@ class RowFile:
                 meant = "the first line has to name the columns; "
             if len(self.columns) == 1 and column in self.columns[0].split():
                 to = f"{self.name.rpartition('.')[0]}-commas.csv"
-                more = f"; if blanks divide values: sed 's/^ *//; s/ *$//; s/  */,/g' {self.name} > {to}"
+                divide = "if blanks divide values: sed 's/^ *//; s/ *$//; s/  */,/g' FILE > NEW"
+                more = f"; {typed(divide, self.name, to)}"
             raise InvalidInput(
                 f"{self.name} has no column {column!r}, which is {role}",
                 f"{meant}its columns ({self.note}): {', '.join(self.columns[:20])}{more}",

@@ -37,8 +37,8 @@ _MOST_NAMED = 9
 MAX_CATEGORIES = 1000
 """Most categories of a column, unless asked for more."""
 
-_FEW_ROWS = 1000
-"""Of so many rows, columns are read together."""
+_FEW_ROWS, _MOST_JOINED = 1000, 1 << 20
+"""Of so many rows, columns are read together, and so many values at a time."""
 
 _JOINED = (pa.string(), pa.float64(), pa.int64())
 """Types of columns that are read together: each value of them is read by itself."""
@@ -264,13 +264,18 @@ def _read(
         if field.kind == "number" and field.type not in DATES and of in _JOINED:
             alike.setdefault(of, []).append(field)
     joined = dict[str, tuple[Values, pa.Array]]()
+    step = _MOST_JOINED // max(1, count)
     for of, group in alike.items():
-        cells = pa.chunked_array([rows.columns[field.name] for field in group], of)
-        numbers, bad = replace(group[0], loose=False).read(cells.combine_chunks(), missing_values)
-        for at, field in enumerate(group):
-            start = at * count
-            texts = pa.nulls(count, pa.string()) if field.loose else bad.slice(start, count)
-            joined[field.name] = numbers[start : start + count], texts
+        for first in range(0, len(group), step):
+            some = group[first : first + step]
+            cells = pa.chunked_array([rows.columns[field.name] for field in some], of)
+            numbers, bad = replace(some[0], loose=False).read(
+                cells.combine_chunks(), missing_values
+            )
+            for at, field in enumerate(some):
+                start = at * count
+                texts = pa.nulls(count, pa.string()) if field.loose else bad.slice(start, count)
+                joined[field.name] = numbers[start : start + count], texts
     for field in fields:
         read = joined.get(field.name)
         yield field, *(read or field.read(rows.columns[field.name], missing_values))

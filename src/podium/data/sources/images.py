@@ -4,6 +4,7 @@ height, width, 3]."""
 import logging
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from podium.data.blocks import Selection, hash_bytes
 from podium.data.hashes import key_pictures
 from podium.data.hidden_groups import find_beginning
-from podium.data.option_text import changed, written
+from podium.data.option_text import changed, typed, written
 from podium.data.options import COMMON, DataOptions
 from podium.data.pictures import ENDINGS, INSTALL_HEIF, Look, is_hidden, is_picture
 from podium.data.preprocessing.image import FOLDER, PICTURE, ImagePreprocessing
@@ -301,12 +302,12 @@ def _how_to_divide(folder: Path, location: str) -> str:
     how = "put the pictures of each class into a folder with its name"
     if not (lists := sorted(folder.glob("*.csv"))):
         return how
-    to = f"{location}-classes"
-    return (
-        f"{how}; if the first columns of {lists[0].name} are file and class: tail -n +2 "
-        f"{location}/{lists[0].name} | tr -d '\\r' | while IFS=, read -r file class _; do "
-        f'mkdir -p "{to}/$class"; cp "{location}/$file" "{to}/$class/"; done'
+    copy = (
+        f"if the first columns of {lists[0].name} are file and class: tail -n +2 "
+        f"FILE/{shlex.quote(lists[0].name)} | tr -d '\\r' | while IFS=, read -r file class _; do "
+        'mkdir -p NEW/"$class"; cp FILE/"$file" NEW/"$class"/; done'
     )
+    return f"{how}; {typed(copy, location, f'{location}-classes')}"
 
 
 def _warn_of_loose(folder: Path, location: str) -> None:

@@ -272,8 +272,7 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
                 written("drop", name),
             )
     if more := Counter(field.kind for field in fields[_MOST_SHOWN:]):
-        kinds = " and ".join(f"{count:,} of kind {kind}" for kind, count in more.items())
-        _log.info("  and further columns: %s", kinds)
+        _log.info("  and more: %d numbers, %d categories", more["number"], more["category"])
     if broken := broken_text("the name of a column", seen.file.columns):
         _log.warning(broken)
     _warn_of_second_header([seen.guesses[name] for name in chosen])
@@ -282,19 +281,22 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
     _warn_of_groups_of_digits(seen, {*chosen, options.target})
     _warn_of_words([seen.guesses[name] for name in chosen])
     _warn_of_dates(fields, options)
-    _warn_of_whole_dates([seen.guesses[name] for name in chosen])
+    _warn_of_whole_dates(seen, fields, options)
 
 
-def _warn_of_whole_dates(guesses: Sequence[Guess]) -> None:
+def _warn_of_whole_dates(seen: Survey, fields: Sequence[Field], options: DataOptions) -> None:
     """Warn of whole numbers of which the first, the last and the lowest are dates such as 20260131
     or 202601."""
-    for guess in guesses:
+    numbers = {field.name for field in fields if field.kind == "number"} - {*options.numbers}
+    for guess in map(seen.guesses.__getitem__, sorted(numbers)):
         some = (guess.first, guess.last, f"{guess.lowest:.0f}")
         if guess.exact == "integer" and all(_WHOLE_DATE.fullmatch(at or "") for at in some):
             _log.warning(
-                "column %s looks like dates, but is read as numbers, such as %s: write it as 2026-01-31",
+                "column %s looks like dates, but is read as numbers, such as %s: write it as 2026-01-31; "
+                "if these are numbers: %s",
                 guess.name,
                 guess.first,
+                written("numbers", guess.name),
             )
 
 
