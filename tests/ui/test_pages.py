@@ -21,6 +21,7 @@ import pytest
 from handmade import TABLE, shapes_model
 from pages import running
 from PIL import Image
+from s3servers import KEYS
 
 import podium
 from podium.errors import Failed
@@ -96,6 +97,21 @@ def test_a_cookie_alone_changes_nothing(models: None, visitor: httpx.Client) -> 
         )
         assert answer.status_code == 403
     assert open_registry(None)["shapes"].champion.version == "v1"
+
+
+def test_a_store_that_is_silent_holds_up_no_end(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        for name, value in {**KEYS, "AWS_ENDPOINT_URL": url}.items():
+            monkeypatch.setenv(name, value)
+        with (
+            running("--storage", "s3://models") as address,  # which waits 60 s for its end
+            httpx.Client(follow_redirects=True, timeout=3) as client,
+            pytest.raises(httpx.ReadTimeout),
+        ):
+            client.get(address)
 
 
 def test_pages_may_load_nothing_from_elsewhere(visitor: httpx.Client) -> None:

@@ -22,7 +22,7 @@ from podium.models.recorded import Recording
 from podium.models.split import Split
 from podium.scoring.families import Array
 from podium.serving.served import Loaded, Served
-from podium.system.background import DaemonThread, Tries
+from podium.system.background import DaemonThreads, Tries
 
 _MOST_PENDING, _MOST_PENDING_BYTES = 64, 64 << 20
 """Requests that wait for the second answer, and what they hold; those beyond are dropped."""
@@ -85,7 +85,7 @@ class Challenger:
         self._held = 0
         self._threads = ThreadPoolExecutor(_THREADS, "podium-shadow")
         self._lines, self._size = list[bytes](), 0
-        self._writer = DaemonThread("podium-record")
+        self._writer = DaemonThreads("podium-record")
 
     async def answer(
         self,

@@ -21,7 +21,7 @@ from podium.scoring import OnnxModel
 from podium.scoring.families import Array
 from podium.serving.batcher import Batcher
 from podium.serving.tensors import NAMES
-from podium.system.background import DaemonThread
+from podium.system.background import DaemonThreads
 
 if TYPE_CHECKING:
     from podium.serving.challenger import Challenger
@@ -198,7 +198,7 @@ class Served:
         """By version, the last few that answered."""
 
         self._now: Loaded | None = None
-        self._looks = DaemonThread(f"podium-follow-{name}")
+        self._looks = DaemonThreads(f"podium-follow-{name}")
         self._replaced: Loaded | None = None
         """The version before, until it has answered what it was asked."""
 

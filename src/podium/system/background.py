@@ -125,29 +125,33 @@ class Background:
         return None
 
 
-class DaemonThread(Executor):
-    """One thread that does work in order. Unlike those of a pool it keeps no process from ending:
-    a store may never answer it.
+class DaemonThreads(Executor):
+    """Threads that take work in order. Unlike those of a pool they keep no process from ending: a
+    store may never answer them.
 
     Args:
-        name: Of the thread, which the first work starts.
+        name: Of the threads.
+        count: How many there may be; each of the first works starts one.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, count: int = 1) -> None:
         self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
         self._work = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._threads = [
+            threading.Thread(target=self._run, name=name, daemon=True) for _ in range(count)
+        ]
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
         self._work.put((future, partial(fn, *args, **kwargs)))
-        if not self._thread.ident:
-            self._thread.start()
+        if new := next((thread for thread in self._threads if not thread.ident), None):
+            new.start()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Let the thread end after the work that it has; nobody waits for it."""
-        self._work.put(None)
+        """Let the threads end after the work that they have; nobody waits for them."""
+        for _ in self._threads:
+            self._work.put(None)
 
     def _run(self) -> None:
         while item := self._work.get():

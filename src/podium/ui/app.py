@@ -9,7 +9,6 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
@@ -33,6 +32,7 @@ from podium.files.documents import load_json
 from podium.reports.page import embedded, plotly
 from podium.serving.raw import predict_raw, read_raw
 from podium.serving.service import GONE, Refused
+from podium.system.background import DaemonThreads
 from podium.ui.actions import ACTIONS, Action
 from podium.ui.contents import FILES, VIEWS
 from podium.ui.sources import Sources
@@ -64,7 +64,7 @@ class _Looks:
     """The last look at each page; of one event loop."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_AT_ONCE, "podium-ui-look")
+        self._threads = DaemonThreads("podium-ui-look", _AT_ONCE)
         self._last: dict[str, asyncio.Future[_Look]] = {}
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -214,6 +214,8 @@ class Pages:
                 except OSError as error:  # a full disk, a file of another user's
                     refused = of_this_machine(error) or PodiumError(str(error))
                     response = _trouble(request, refused)
+                except asyncio.CancelledError:
+                    response = PlainTextResponse("podium ui has been stopped\n", 503)
                 except ClientDisconnect:
                     response = Response(status_code=GONE)
             for name, value in _HEADERS.items():
@@ -234,7 +236,7 @@ class Pages:
                 changes = _changes(lambda: look(request, pause), pause)
                 return StreamingResponse(changes, media_type="text/event-stream")
             seen = await look(request, LOOK_SECONDS)
-            return HTMLResponse(await asyncio.to_thread(_whole, request, seen.view))
+            return HTMLResponse(await self._looks.run(_whole, request, seen.view))
 
         return answer
 
@@ -258,7 +260,7 @@ class Pages:
             predictor = self._sources.registry.predictor(request.path_params["name"])
             return predict_raw(predictor, kind, content)
 
-        return JSONResponse({"predictions": await asyncio.to_thread(predict)})
+        return JSONResponse({"predictions": await self._looks.run(predict)})
 
 
 def _trouble(request: Request, error: PodiumError) -> Response:
