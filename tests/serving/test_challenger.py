@@ -514,6 +514,21 @@ def test_a_promoted_challenger_is_asked_once(churn: Model, tmp_path: Path) -> No
         assert sum(compared(server).values()) == before
 
 
+def test_few_answers_share_an_object_unless_somebody_removes_it(tmp_path: Path) -> None:
+    recording, folder = Recording(tmp_path, "churn"), tmp_path / "churn"
+    for _ in range(3):
+        recording.add(b"a\n")
+    (first,) = folder.iterdir()
+    assert first.read_bytes() == b"a\na\na\n"
+    first.unlink()
+    recording.add(b"b\n")
+    (second,) = folder.iterdir()
+    assert second.read_bytes() == b"b\n"
+    recording.add((1 << 20) * b"c")
+    recording.add(b"d\n")
+    assert [len(file.read_bytes()) for file in sorted(folder.iterdir())] == [2, 1 << 20, 2]
+
+
 def test_recorded_bytes_are_bounded(tmp_path: Path) -> None:
     recording, answer = Recording(tmp_path, "churn", most=1000), {"predicted": [0], "items": ["1"]}
     (tmp_path / "churn").mkdir()

@@ -29,6 +29,9 @@ from podium.storage import Entry, connect
 MOST_BYTES = 256 << 20
 """Bytes that are kept of a model's answers; the oldest are deleted beyond."""
 
+_HOUR = 3600.0
+"""Seconds that a server writes into the same object: one a minute would be half a million a year."""
+
 _ENDING = ".jsonl"
 _SEGMENT = re.compile(r"\d{20}-\d+-[0-9a-f]{8}\.jsonl")
 """Name of an object that a server wrote; others in the folder are somebody else's."""
@@ -115,6 +118,7 @@ class Recording:
         self._storage, self._most = connect(url), most
         self._prefix = f"{check_name('model name', model)}/"
         self._writer = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._key, self._written, self._until = "", b"", 0.0
         self.url = self._storage.join(self._prefix.rstrip("/"))
 
     def check_writable(self) -> None:
@@ -135,16 +139,24 @@ class Recording:
             ) from None
 
     def add(self, lines: bytes) -> None:
-        """Write lines as an object, after deleting the oldest ones, of any writer, beyond the size:
-        who adds them again after an error has not written them before."""
+        """Write lines, after deleting the oldest objects, of any writer, beyond the size: who adds
+        them again after an error has not written them before.
+
+        An object takes the lines of an hour, if they are few and nobody has removed it.
+        """
         entries = self._segments()
         excess = sum(entry.size for entry in entries) + len(lines) - self._most
-        for entry in entries:  # in the order of their times
-            if excess <= 0:
-                break
-            self._storage.delete(entry.key)
-            excess -= entry.size
-        self._storage.put(f"{self._prefix}{time.time_ns():020d}-{self._writer}{_ENDING}", lines)
+        while entries and excess > 0:
+            oldest = entries.pop(0)
+            self._storage.delete(oldest.key)
+            excess -= oldest.size
+        is_mine = (self._key, len(self._written)) in {(each.key, each.size) for each in entries}
+        is_full = len(self._written) + len(lines) > self._most >> 8
+        if not is_mine or is_full or time.monotonic() > self._until:
+            self._key = f"{self._prefix}{time.time_ns():020d}-{self._writer}{_ENDING}"
+            self._written, self._until = b"", time.monotonic() + _HOUR
+        self._storage.put(self._key, self._written + lines)
+        self._written += lines
 
     def __iter__(self) -> Iterator[Exchange]:
         """Yield what is recorded, oldest first.
