@@ -26,6 +26,10 @@ def test_a_crontab_of_five_fields_is_caught_and_converted() -> None:
         ("0 0 0 29 2 *", "2028-02-29 00:00:00"),
         ("5/20 0 12 * * *", "2026-11-21 12:00:05"),
         ("0 0 0 13 * 5", "2026-11-27 00:00:00"),  # day or weekday where both are given
+        ("0 0 0 2-22,* * 3", "2026-11-25 00:00:00"),  # a star anywhere in a list restricts nothing
+        ("0 0 0 25 * 1-3,?", "2026-11-25 00:00:00"),
+        ("0 0 0 24-30 * */7", "2026-11-29 00:00:00"),
+        ("0 0 0 * * 2/5", "2026-11-24 00:00:00"),  # Saturday is the last day of a week
         ("@daily", "2026-11-22 00:00:00"),
         ("  @Hourly ", "2026-11-21 13:00:00"),
     ],

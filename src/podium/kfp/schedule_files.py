@@ -75,14 +75,21 @@ def _iterator(text: str, after: datetime):  # type: ignore[no-untyped-def]  # cr
     from cronsim import CronSim, CronSimError
 
     day, weekday = text.split()[3], text.split()[5].upper()
-    supported = not re.search(r"[LW#]", day.upper()) and not re.search(r"#|\dL|7", weekday)
+    supported = not re.search(r"[LW#]", day.upper()) and not re.search(r"#|\dL|(?<!/)7", weekday)
     if not supported:
         raise InvalidInput(
             f"the scheduler does not support L, W, # or day-of-week 7, but got {text!r}",
             "Sunday is 0",
         )
+    # A star anywhere in a list restricts nothing; CronSim sees only one at its beginning. The steps
+    # from a weekday on end with Saturday; CronSim's go on to 7, a Sunday.
+    *others, weekdays = text.replace("?", "*").split()
+    lists = [
+        ",".join(sorted(each.split(","), key=lambda item: not item.startswith("*")))
+        for each in (*others, re.sub(r"(^|,)(\w+)/", r"\1\2-6/", weekdays))
+    ]
     try:
-        return CronSim(text.replace("?", "*"), after.astimezone(UTC))
+        return CronSim(" ".join(lists), after.astimezone(UTC))
     except CronSimError as error:
         fields = f"fields are {FIELDS}; * any, 1-5 range, */10 step, 1,15 list"
         raise InvalidInput(f"not a cron expression: {text!r}: {error}", fields) from error
