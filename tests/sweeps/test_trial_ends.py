@@ -123,7 +123,8 @@ def test_what_a_shell_printed_is_in_its_pods_log(
     work = job(["sh", "-c", f"{{ echo loss=0.5 ${{trialParameters.x}}; {count}; }}"])
     pod = work["spec"]["template"]["spec"]
     setup = {**pod["containers"][0], "name": "setup", "command": ["true"]}
-    pod["initContainers"] = [] if tries else [setup]
+    if not tries:
+        pod["initContainers"] = [setup]
     work["spec"]["backoffLimit"] = tries
     cluster.create(typed(write_experiment(work, maxTrialCount=1, parallelTrialCount=1)))
     (*_, ended) = cluster.watch("Experiment", "e")

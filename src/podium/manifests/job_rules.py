@@ -302,11 +302,11 @@ UNKNOWN_FIELDS = Rules[Workload]()
 )
 def _unknown_field(job: Workload) -> Iterator[Violation]:
     if job.kind == "Job":
-        yield from unknown_fields(job.spec, _model("V1JobSpec"), f"{job.path}spec")
+        yield from unknown_fields(job.spec, model("V1JobSpec"), f"{job.path}spec")
     if job.operator:
         yield from _of_operator(job)
         for pod in (replica.pod for replica in job.replicas):
-            yield from unknown_fields(pod.manifest, _model("V1PodTemplateSpec"), pod.path)
+            yield from unknown_fields(pod.manifest, model("V1PodTemplateSpec"), pod.path)
 
 
 def _of_operator(job: Workload) -> Iterator[Violation]:
@@ -325,13 +325,15 @@ def _of_operator(job: Workload) -> Iterator[Violation]:
 
 
 @cache
-def _model(name: str) -> Schema:
+def model(name: str) -> Schema:
+    """Return the fields of an object of Kubernetes as its client knows them, such as V1Job; the
+    client says no types."""
     from kubernetes import client
 
     schema = {}
-    model = getattr(client, name)
-    for field, kind in model.openapi_types.items():
+    known = getattr(client, name)
+    for field, kind in known.openapi_types.items():
         inner = re.search(r"V1\w+", kind)
-        fields = _model(inner[0]) if inner else OBJECT
-        schema[model.attribute_map[field]] = [fields] if kind.startswith("list[") else fields
+        fields = model(inner[0]) if inner else OBJECT
+        schema[known.attribute_map[field]] = [fields] if kind.startswith("list[") else fields
     return schema

@@ -134,7 +134,8 @@ def _default_strategies(objective: dict[str, Any]) -> None:
 
 def _default_collector(spec: dict[str, Any]) -> None:
     collecting = spec["metricsCollectorSpec"] = spec.get("metricsCollectorSpec") or {}
-    collecting["collector"] = collecting.get("collector") or {"kind": "StdOut"}
+    if collecting.get("collector") is None:
+        collecting["collector"] = {"kind": "StdOut"}
     defaults = {
         "File": {"kind": "File", "path": "/var/log/katib/metrics.log", "format": "TEXT"},
         "TensorFlowEvent": {"kind": "Directory", "path": "/var/log/katib/tfevent/"},

@@ -9,6 +9,7 @@ from typing import Any
 
 from podium.errors import InvalidInput, suggestion
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.lost_fields import lost_fields
 from podium.manifests.experiment.space import LISTED, NUMERIC, OBJECTIVE, SPACE, TEMPLATE
 from podium.manifests.experiment.template import fill, meta_key
 from podium.manifests.fields import items, mapping, text
@@ -149,6 +150,12 @@ def _template(experiment: Experiment) -> Iterator[Violation]:
     if fixed:
         hint = "remove them: each trial gets a name of its own"
         yield broken(f"{path}.trialSpec.metadata", "must leave out name and namespace", fixed, hint)
+
+
+@refused
+def _lost_fields(experiment: Experiment) -> Iterator[Violation]:
+    if experiment.template.workload.kind == "Job":
+        yield from lost_fields(experiment.template.workload)
 
 
 @refused

@@ -1,0 +1,75 @@
+"""Fields of a trial's Job that Katib's webhook would lose.
+
+It reads the Job into Kubernetes' own type, writes that, and refuses the Experiment unless all
+comes back (katib 0.19, validatePatchJob): a field that a Job does not have is lost, and so is an
+empty value that is left out as it is written. Other kinds of jobs are not looked at.
+
+Source of the tables: the types of k8s.io/api 0.34, which Katib 0.19 is built with.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from podium.manifests.admission import schema_of
+from podium.manifests.job_rules import model
+from podium.manifests.rules import Violation, broken
+from podium.manifests.structure import TEXT, unknown_fields
+from podium.manifests.workload import Workload
+
+_KEPT_LISTS = {"containers", "monitors", "nodeSelectorTerms", "rules", "sources", "values"}
+_LOST: Mapping[str, Any] = {
+    "annotations": {}, "labels": {}, "limits": {}, "matchLabels": {}, "nodeSelector": {}, "overhead": {},
+    "requests": {}, "volumeAttributes": {},
+    "hostIPC": False, "hostNetwork": False, "hostPID": False, "readOnly": False, "stdin": False, "stdinOnce": False,
+    "tty": False,
+    "failureThreshold": 0, "hostPort": 0, "initialDelaySeconds": 0, "periodSeconds": 0, "successThreshold": 0,
+    "timeoutSeconds": 0,
+    "dnsPolicy": "", "effect": "", "fsType": "", "hostIP": "", "hostname": "", "image": "", "imagePullPolicy": "",
+    "medium": "", "nodeName": "", "priorityClassName": "", "protocol": "", "restartPolicy": "", "schedulerName": "",
+    "secretName": "", "serviceAccount": "", "serviceAccountName": "", "subPath": "", "subPathExpr": "", "subdomain": "",
+    "terminationMessagePath": "", "terminationMessagePolicy": "", "workingDir": "",
+}  # fmt: skip
+"""Empty values that are left out, as null and nearly all empty lists are; a pointer to one stays."""
+
+_NEWER = {
+    "exitCodes", "fileKeyRef", "hostnameOverride", "image", "podCertificate", "pullPolicy", "reference",
+    "resources", "restartPolicyRules", "seLinuxChangePolicy", "stopSignal", "supplementalGroupsPolicy",
+}  # fmt: skip
+"""Fields that Katib knows and the client of Kubernetes 1.30 does not."""
+
+_KINDS = {"apiVersion": TEXT, "kind": TEXT}
+
+
+def lost_fields(job: Workload) -> Iterator[Violation]:
+    """Yield the fields of a batch/v1 Job that Katib's webhook would lose."""
+    path = job.path.rstrip(".")
+    yield from _empty(job.manifest, path)
+    if any(unknown_fields(job.manifest, {**schema_of("Job"), **_KINDS}, path)):
+        # Only then: to import the client takes longer than all else that an Experiment needs.
+        for unknown in unknown_fields(job.manifest, model("V1Job"), path):
+            name = unknown.where.rpartition(".")[2]
+            if name not in _NEWER:
+                yield broken(unknown.where, "must be a field of a Job", name, unknown.hint)
+
+
+def _empty(value: Any, path: str) -> Iterator[Violation]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _empty(item, f"{path}[{index}]")
+    elif isinstance(value, Mapping):
+        for field, inner in value.items():
+            where = f"{path}.{field}"
+            if _is_lost(inner, field, path):
+                hint = f"remove {field}: it is empty without it, too"
+                yield broken(where, "must be left out of a Job where it is empty", inner, hint)
+            elif _LOST.get(field) != {}:
+                yield from _empty(inner, where)
+
+
+def _is_lost(value: Any, field: str, path: str) -> bool:
+    if value is None or (value == [] and field not in _KEPT_LISTS):
+        return True
+    if field == "value" and ".env[" in path:
+        return value == ""
+    lost = _LOST.get(field)
+    return value == lost and type(value) is type(lost) and not path.endswith(".csi")
