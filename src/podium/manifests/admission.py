@@ -9,7 +9,7 @@ replicated job ``node`` with a container ``node``; what another has is known in 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from podium.errors import suggestion
@@ -24,9 +24,17 @@ from podium.manifests.fields import (
     text,
     unshared,
 )
-from podium.manifests.kinds import JOB_KINDS, LEADERS, MPIJOB, OPERATOR_KINDS, TRAINJOB, or_list
+from podium.manifests.kinds import (
+    JOB_KINDS,
+    LEADERS,
+    MPIJOB,
+    OPERATOR_KINDS,
+    TRAINJOB,
+    OperatorKind,
+    or_list,
+)
 from podium.manifests.labels import TRAINER_API, TRAINJOB_MANAGERS
-from podium.manifests.names import is_dns_1035, is_dns_1123
+from podium.manifests.names import is_dns_1035, is_dns_1123, is_label
 from podium.manifests.rules import (
     BrokenRules,
     Finding,
@@ -38,7 +46,17 @@ from podium.manifests.rules import (
     one_of,
     raise_for,
 )
-from podium.manifests.structure import BOOL, INT, OBJECT, TEXT, Schema, wrong_types
+from podium.manifests.structure import (
+    BOOL,
+    INT,
+    OBJECT,
+    TEXT,
+    Schema,
+    kubernetes_schema,
+    texts_by_name,
+    unknown_fields,
+    wrong_types,
+)
 from podium.manifests.trainjob import (
     MPI_RESERVED,
     NODE,
@@ -51,10 +69,13 @@ from podium.manifests.trainjob import (
 )
 from podium.manifests.workload import Replica, Workload, role_of
 
+_EXACT = ("JAXJob", "PaddleJob", "PyTorchJob", "XGBoostJob")
+"""Kinds whose webhook takes the roles only as they are."""
+
 _RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
 _CLEAN_POD_POLICIES = ("Running", "All", "None")
 
-_ENV: Schema = [{"name": TEXT, "value": TEXT, "valueFrom": OBJECT}]
+_ENV: Schema = [{"name": TEXT, "value": TEXT}]
 _RESOURCES: Schema = {"requests": OBJECT, "limits": OBJECT}
 _CONTAINER: Schema = {
     "name": TEXT,
@@ -63,13 +84,11 @@ _CONTAINER: Schema = {
     "args": [TEXT],
     "workingDir": TEXT,
     "env": _ENV,
-    "envFrom": [OBJECT],
     "volumeMounts": [{"name": TEXT, "mountPath": TEXT, "subPath": TEXT}],
     "resources": _RESOURCES,
-    "securityContext": OBJECT,
 }
 _POD_TEMPLATE: Schema = {
-    "metadata": {"labels": OBJECT, "annotations": OBJECT},
+    "metadata": {"labels": texts_by_name, "annotations": texts_by_name},
     "spec": {
         "containers": [_CONTAINER],
         "initContainers": [_CONTAINER],
@@ -78,13 +97,10 @@ _POD_TEMPLATE: Schema = {
         "terminationGracePeriodSeconds": INT,
         "serviceAccountName": TEXT,
         "imagePullSecrets": [{"name": TEXT}],
-        "securityContext": OBJECT,
-        "nodeSelector": OBJECT,
-        "affinity": OBJECT,
-        "tolerations": [OBJECT],
-        "schedulingGates": [OBJECT],
+        "nodeSelector": texts_by_name,
     },
 }
+"""What pods mostly have; the types of all else are those of Kubernetes' client."""
 
 
 def _amounts(path: str, resources: Any, kind: str) -> Iterator[Violation]:
@@ -119,8 +135,8 @@ _METADATA: Schema = {
     "name": TEXT,
     "generateName": TEXT,
     "namespace": TEXT,
-    "labels": OBJECT,
-    "annotations": OBJECT,
+    "labels": texts_by_name,
+    "annotations": texts_by_name,
     "ownerReferences": [OBJECT],
 }
 _REPLICA: Schema = {"replicas": INT, "restartPolicy": TEXT, "template": _POD_TEMPLATE}
@@ -208,13 +224,17 @@ def refusals(manifest: Mapping[str, Any]) -> list[Finding]:
 
 
 def _ordered(manifest: Mapping[str, Any]) -> Manifest:
-    """Copy a manifest; the operator accepts master and WORKER too. Roles come in the order in which
-    they start."""
+    """Copy a manifest; the operator takes the roles of kinds whose webhook does not look at them in
+    any case. Roles come in the order in which they start."""
     copy: Manifest = unshared(manifest)
     spec, operator = copy.get("spec"), OPERATOR_KINDS.get(text(copy.get("kind")))
     specs = spec.get(operator.replica_specs) if operator and isinstance(spec, dict) else None
     if operator and isinstance(spec, dict) and isinstance(specs, dict):
-        replicas = {role_of(str(role), operator): replica or {} for role, replica in specs.items()}
+        exact = text(copy.get("kind")) in _EXACT
+        replicas = {
+            str(role) if exact else role_of(str(role), operator): replica or {}
+            for role, replica in specs.items()
+        }
         ordered = {role: replicas[role] for role in operator.roles if role in replicas}
         spec[operator.replica_specs] = ordered | replicas
     return copy
@@ -264,6 +284,23 @@ def _well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
         if manifest.get(part) is None:
             yield broken(part, "must be an object", None)
     yield from wrong_types(manifest, schema_of(kind))
+    if kind in _EXACT:
+        yield from _roles(manifest, OPERATOR_KINDS[kind])
+    for pod in (replica.pod for replica in Workload.parse(manifest).replicas):
+        if kind != TRAINJOB and any(unknown_fields(pod.manifest, _POD_TEMPLATE, pod.path)):
+            yield from wrong_types(pod.manifest, kubernetes_schema("V1PodTemplateSpec"), pod.path)
+
+
+def _roles(manifest: Mapping[str, Any], operator: OperatorKind) -> Iterator[Violation]:
+    """Yield what a webhook says of the roles before defaults are set."""
+    path = f"spec.{operator.replica_specs}"
+    specs = mapping(mapping(manifest.get("spec")).get(operator.replica_specs))
+    for role, replica in specs.items():
+        right = role_of(str(role), operator)
+        if right != role:
+            yield broken(f"{path}.{role}", f"must be written {right}", role, f"write {right}")
+        if role == "Master" and mapping(replica).get("replicas") is None:
+            yield broken(f"{path}.{role}.replicas", "must be given", None, "replicas: 1")
 
 
 def schema_of(kind: str) -> Schema:
@@ -371,6 +408,9 @@ def _containers(job: Workload) -> Iterator[Violation]:
                 yield broken(f"{container.path}.image", "must be given", container.image, hint)
             if not container.name:
                 yield broken(f"{container.path}.name", "must be given", container.name)
+            elif not (is_dns_1123(container.name) and "." not in container.name):
+                must = "must be lower case letters, digits and -"
+                yield broken(f"{container.path}.name", must, container.name, "choose such a name")
             yield from _variables(f"{container.path}.env", container.manifest.get("env"))
             volumes = [volume.name for volume in pod.volumes]
             for at, mount in enumerate(container.mounts):
@@ -380,6 +420,47 @@ def _containers(job: Workload) -> Iterator[Violation]:
                     yield broken(where, "must be a volume of the pod", mount.volume, hint)
             resources = container.manifest.get("resources")
             yield from _amounts(f"{container.path}.resources", resources, job.kind)
+
+
+@refused
+def _repeated(job: Workload) -> Iterator[Violation]:
+    for pod in (replica.pod for replica in job.replicas):
+        names = [
+            (f"{each.path}.name", each.name) for each in (*pod.containers, *pod.init_containers)
+        ]
+        yield from _again(names)
+        yield from _again(_values(f"{pod.path}.spec.volumes", pod.spec.get("volumes"), "name"))
+        for each in (*pod.containers, *pod.init_containers):
+            mounts = each.manifest.get("volumeMounts")
+            yield from _again(_values(f"{each.path}.volumeMounts", mounts, "mountPath"))
+            if job.operator:  # their CRDs say so; a Job's last one counts
+                yield from _again(_values(f"{each.path}.env", each.manifest.get("env"), "name"))
+
+
+def _values(path: str, entries: Any, field: str) -> list[tuple[str, str]]:
+    return [(f"{where}.{field}", text(each.get(field))) for where, each in numbered(path, entries)]
+
+
+def _again(values: Iterable[tuple[str, str]]) -> Iterator[Violation]:
+    """Yield each place whose value, unless it is empty, has come before."""
+    seen = set[str]()
+    for where, value in values:
+        if value and value in seen:
+            yield broken(where, "must be there once", value, "remove one, or name it otherwise")
+        seen.add(value)
+
+
+@refused
+def _labels(job: Workload) -> Iterator[Violation]:
+    holders = [("metadata", job.manifest.get("metadata"))]
+    holders += [
+        (f"{each.pod.path}.metadata", each.pod.manifest.get("metadata")) for each in job.replicas
+    ]
+    for path, metadata in holders:
+        for name, value in mapping(mapping(metadata).get("labels")).items():
+            if value is not None and not is_label(str(name), value):
+                must = "must be a label's name and value: at most 63 letters, digits, -, _ and ."
+                yield broken(f"{path}.labels.{name}", must, value, "an annotation takes any text")
 
 
 @refused

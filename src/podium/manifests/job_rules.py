@@ -8,7 +8,6 @@ kubernetes-sigs/kueue#12606.
 
 import re
 from collections.abc import Iterator
-from functools import cache
 
 from podium.errors import suggestion
 from podium.manifests.admission import schema_of
@@ -17,7 +16,7 @@ from podium.manifests.kinds import MIGRATED_KINDS, TRAINJOB
 from podium.manifests.labels import ISTIO_INJECT, QUEUE
 from podium.manifests.pod_security import violations, with_security
 from podium.manifests.rules import Rules, Violation
-from podium.manifests.structure import OBJECT, Schema, unknown_fields
+from podium.manifests.structure import kubernetes_schema, unknown_fields
 from podium.manifests.torchrun import launches, with_torchrun
 from podium.manifests.trainjob import NODE, OTHER_RUNTIMES
 from podium.manifests.workload import Container, Workload
@@ -302,11 +301,13 @@ UNKNOWN_FIELDS = Rules[Workload]()
 )
 def _unknown_field(job: Workload) -> Iterator[Violation]:
     if job.kind == "Job":
-        yield from unknown_fields(job.spec, model("V1JobSpec"), f"{job.path}spec")
+        yield from unknown_fields(job.spec, kubernetes_schema("V1JobSpec"), f"{job.path}spec")
     if job.operator:
         yield from _of_operator(job)
         for pod in (replica.pod for replica in job.replicas):
-            yield from unknown_fields(pod.manifest, model("V1PodTemplateSpec"), pod.path)
+            yield from unknown_fields(
+                pod.manifest, kubernetes_schema("V1PodTemplateSpec"), pod.path
+            )
 
 
 def _of_operator(job: Workload) -> Iterator[Violation]:
@@ -322,18 +323,3 @@ def _of_operator(job: Workload) -> Iterator[Violation]:
         if field not in policy:
             where, hint = f"{job.run_policy_path}.{field}", suggestion(str(field), policy)
             yield Violation(f"runPolicy has no field {field}", where, hint)
-
-
-@cache
-def model(name: str) -> Schema:
-    """Return the fields of an object of Kubernetes as its client knows them, such as V1Job; the
-    client says no types."""
-    from kubernetes import client
-
-    schema = {}
-    known = getattr(client, name)
-    for field, kind in known.openapi_types.items():
-        inner = re.search(r"V1\w+", kind)
-        fields = model(inner[0]) if inner else OBJECT
-        schema[known.attribute_map[field]] = [fields] if kind.startswith("list[") else fields
-    return schema

@@ -2,18 +2,20 @@
 
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from podium.errors import suggestion
 from podium.manifests.rules import Violation, broken
 
 Schema = Any
-"""TEXT, INT, NUMBER, BOOL or OBJECT; a list of one schema; a dict of field to schema; a function
+"""TEXT, INT, NUMBER, BOOL, OBJECT or ANY; a list of one schema; a dict of field to schema; a function
 that returns the schema of a value."""
 
 TEXT, INT, NUMBER, BOOL, OBJECT = "text", "an integer", "a number", "true or false", "an object"
+ANY = "anything"
 
-_TYPES = {TEXT: str, BOOL: bool, OBJECT: Mapping}
+_TYPES = {TEXT: str, BOOL: bool, OBJECT: Mapping, ANY: object}
 _HINTS = {
     TEXT: "one word or line; put numbers, yes and no in quotes",
     INT: "digits without quotes, below 2^31",
@@ -36,6 +38,9 @@ def wrong_types(value: Any, schema: Schema, path: str = "") -> Iterator[Violatio
         schema = schema(value)
     if isinstance(schema, dict):
         if isinstance(value, Mapping):
+            for name in schema.required if isinstance(schema, _Fields) else ():
+                if value.get(name) is None:
+                    yield broken(f"{path}.{name}", "must be given", None, f"add {name}")
             for name, inner in schema.items():
                 yield from wrong_types(value.get(name), inner, f"{path}.{name}" if path else name)
         else:
@@ -73,6 +78,51 @@ def unknown_fields(value: Any, schema: Schema, path: str, then: str = "") -> Ite
             else:
                 hint = suggestion(str(field), schema)
                 yield Violation(f"{path} has no field {field}{then}", where, hint)
+
+
+def texts_by_name(value: Any) -> Schema:
+    """Return the schema of an object whose fields may have any name and hold text, as labels do."""
+    return dict.fromkeys(value, TEXT) if isinstance(value, Mapping) else OBJECT
+
+
+_CLIENT_TYPES: dict[str, Schema] = {
+    "str": TEXT,
+    "int": INT,
+    "float": NUMBER,
+    "bool": BOOL,
+    "datetime": TEXT,
+    "dict(str, str)": texts_by_name,
+}
+_AMOUNTS = {"divisor", "limits", "overhead", "requests", "sizeLimit"}
+"""Fields that the client takes for text, and that may be numbers."""
+
+
+class _Fields(dict[str, Schema]):
+    """The schema of an object of Kubernetes."""
+
+    required: tuple[str, ...] = ()
+
+
+@cache
+def kubernetes_schema(name: str) -> Schema:
+    """Return the schema of an object of Kubernetes, such as V1Job. It takes the client, whose import
+    takes longer than all else that an Experiment needs."""
+    from kubernetes import client
+
+    schema, model, checks = _Fields(), getattr(client, name), client.Configuration()
+    checks.client_side_validation = False
+    empty = model(local_vars_configuration=checks)
+    checks.client_side_validation = True
+    for attribute, kind in model.openapi_types.items():
+        field, item = model.attribute_map[attribute], kind.removeprefix("list[").removesuffix("]")
+        inner = kubernetes_schema(item) if item.startswith("V1") else _CLIENT_TYPES.get(item, ANY)
+        inner = ANY if field in _AMOUNTS else inner
+        schema[field] = inner if item == kind else [inner]
+        try:
+            setattr(empty, attribute, None)
+        except ValueError:
+            schema.required += (field,)
+    return schema
 
 
 def _fits(value: Any, schema: str) -> bool:

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podium.manifests.admission import schema_of
-from podium.manifests.job_rules import model
 from podium.manifests.rules import Violation, broken
-from podium.manifests.structure import TEXT, unknown_fields
+from podium.manifests.structure import TEXT, kubernetes_schema, unknown_fields
 from podium.manifests.workload import Workload
 
 _KEPT_LISTS = {"containers", "monitors", "nodeSelectorTerms", "rules", "sources", "values"}
@@ -46,7 +45,7 @@ def lost_fields(job: Workload) -> Iterator[Violation]:
     yield from _empty(job.manifest, path)
     if any(unknown_fields(job.manifest, {**schema_of("Job"), **_KINDS}, path)):
         # Only then: to import the client takes longer than all else that an Experiment needs.
-        for unknown in unknown_fields(job.manifest, model("V1Job"), path):
+        for unknown in unknown_fields(job.manifest, kubernetes_schema("V1Job"), path):
             name = unknown.where.rpartition(".")[2]
             if name not in _NEWER:
                 yield broken(unknown.where, "must be a field of a Job", name, unknown.hint)
