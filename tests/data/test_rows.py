@@ -508,12 +508,28 @@ def test_lines_above_the_header_are_no_rows(above: str, sign: str, tmp_path: Pat
         "a;b\n1,5;2,5\n1,6;2,6\n",
         "a,b,c,d\n1,,,\n2,,,\n",
         "# a,b\n1,2\n3,4\n",
+        "text\nfine; good\nbad; worse\nso; so\nwell; done\n",
+        "text\nfine, good\nbad, worse\nso, so\nwell, done\n",
+        "customer review\nfine, 5 stars\nbad, 1 star\nso, 3 stars\n",
+        "tags\nred,blue\nred,green\nblue,black\n",
+        "born\nJan 3, 2020\nJan 4, 2020\nMay 5, 2021\n",
+        "address\n1 Main St, Ulm, BW\n2 Main St, Bonn, NW\n3 Rue X, Metz, F\n",
     ],
 )
 def test_a_first_line_of_names_is_the_header(content: str, tmp_path: Path) -> None:
     file = open_rows(write(tmp_path / "a.csv", content))
     assert "below" not in file.note
     assert content.startswith(file.columns[0])
+
+
+@pytest.mark.parametrize("above", ["All reviews", "Reviews"])
+def test_names_below_a_title_are_above_numbers_or_many(above: str, tmp_path: Path) -> None:
+    tables = ["text,stars\ngood,5\nbad,1\nso,3\n", "id,text,place\na,good,Ulm\nb,bad,Bonn\n"]
+    tables += ["text,label\ngood,yes\nbad,no\n"] if " " in above else []
+    for table in tables:
+        file = open_rows(write(tmp_path / "a.csv", f"{above}\n{table}"))
+        assert file.columns == tuple(table.split("\n")[0].split(","))
+        assert file.note.endswith(", below 1 line")
 
 
 def test_a_column_has_one_name_with_either_accent(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ _MOST_TITLES, _LEAST_ALIKE = 50, 0.8
 """Lines above a header that are looked through, and the share of rows below it that have as many
 cells."""
 
+_NUMBER = re.compile(r"\s*[-+]?[\d.,]*\d\s*")
 _HUNDREDS = re.compile(rf"{BEFORE}\d{{1,3}}{AFTER}")
 _LEAST_GROUPED, _LEAST_SMALL = 3, 2
 """Cells of a column with one group of digits, and different whole numbers from 1 to 999 beside
@@ -420,8 +421,23 @@ def _count_titles(lines: Sequence[str], delimiter: str) -> int:
             r"[^\W\d]", lines[above]
         )
         if filled > 1 and 2 * filled > median(usual or [0]) and (not above or certain):
-            return above
+            return above if _are_names(header, rows, lines[:above]) else 0
     return 0
+
+
+def _are_names(header: Sequence[str], rows: Sequence[Sequence[str]], titles: Sequence[str]) -> bool:
+    """Return whether a line below titles has names of columns, not the first of the texts with
+    commas that an only column holds: one stands above numbers, or else there are three or a title
+    of several words, and no blank begins one as it does after a comma in a text."""
+    columns = zip(header, zip_longest(*rows, fillvalue=""), strict=False)
+    if not titles or any(
+        not _NUMBER.fullmatch(name)
+        and 2 * sum(map(bool, map(_NUMBER.fullmatch, cells))) > len(rows)
+        for name, cells in columns
+    ):
+        return True
+    several = len(header) > 2 or " " in titles[0].strip()
+    return several and not any(name.startswith(" ") for name in header[1:])
 
 
 def _check_quotes(head: str, delimiter: str, name: str) -> None:
