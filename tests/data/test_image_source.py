@@ -222,7 +222,7 @@ def test_a_list_of_classes_is_made_folders_by_the_hint(tmp_path: Path) -> None:
     for path in sorted((tmp_path / "pets").glob("*/*.png")):
         shutil.copy(path, flat / f"{path.parent.name}{path.name}")
         lines.append(f"{path.parent.name}{path.name},{path.parent.name}")
-    (flat / "labels.csv").write_text("\r\n".join(lines) + "\r\n")
+    (flat / "NEW labels.csv").write_text("\r\n".join(lines) + "\r\n")
     with pytest.raises(InvalidInput, match="0 folders of pictures") as refused:
         read(flat, tmp_path)
     command = str(refused.value.hint).partition("are file and class: ")[2]

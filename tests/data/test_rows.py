@@ -272,8 +272,9 @@ def test_numbers_in_the_first_line_are_no_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "how"),
-    [("x,year\r\n1,2,\r\n3,4,\r\n", '",&"'), ('"x";"y"\n"1";1;2\n"2";3;4\n', '/^/, ";"')],
-)
+    [("x,year\r\n1,2,\r\n3,4,\r\n", '",&"'), ('"x";"y"\n"1";1;2\n"2";3;4\n', '/^/, ";"'),
+     ("x\tyear\n1\t2\t\n3\t4\t\n", r'"\t&"')],
+)  # fmt: skip
 def test_rows_of_one_value_more_are_mended_by_the_hint(
     content: str, how: str, tmp_path: Path
 ) -> None:
@@ -287,7 +288,41 @@ def test_rows_of_one_value_more_are_mended_by_the_hint(
     subprocess.run(command, shell=True, check=True)
     mended = values(tmp_path / "it's a-header.csv")
     assert mended["x"] == ["1", "3"]
-    assert content.startswith("x,y") is ("year" in mended)
+    assert ("year" in content) is ("year" in mended)
+
+
+def test_a_sentence_with_a_comma_is_told_to_be_quoted(tmp_path: Path) -> None:
+    for content in ("text\nwell, done\nbad, worse\n", "text,place\nwell, done,Ulm\n"):
+        with pytest.raises(InvalidInput) as refused:
+            values(write(tmp_path / "a.csv", content))
+        assert "quoted?" in str(refused.value.hint)
+        assert ("as R's do" in str(refused.value.hint)) is ("place" in content)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv.gz", "x,y\n1,2,\n3,4,\n"),
+        ("a.txt.gz", " x y\n 1  2\n 3 4\n"),
+        ("a.jsonl.gz", '[\n{"x": 1}, {"x": 3}\n]'),
+    ],
+)
+def test_a_packed_file_is_unpacked_first_by_the_hint(
+    name: str, content: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / name, gzip.compress(content.encode()))
+
+    def read() -> None:
+        open_rows(path).require("x", role="the target")
+        values(path)
+
+    with pytest.raises(InvalidInput) as refused:
+        read()
+    before, _, after = str(refused.value.hint).partition("once gunzip has unpacked it: ")
+    assert after, before
+    subprocess.run(["gunzip", str(path)], check=True)
+    subprocess.run(after.partition(": ")[2] or after, shell=True, check=True)
+    assert values(next(tmp_path.glob("*-*.*")))["x"] in (["1", "3"], [1, 3])
 
 
 @pytest.mark.parametrize(

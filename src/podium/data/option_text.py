@@ -56,19 +56,22 @@ def changed(option: str, value: Any) -> dict[str, Any]:
     return {"data_options": {**options, option: more}}
 
 
-def typed(hint: str, name: str, new: str) -> str:
-    """Return a hint whose words FILE and NEW are paths as they are typed in a shell; those of a
-    remote file are of a copy in the working directory.
+def typed(hint: str, name: str, new: str, part: str = "") -> str:
+    """Return a hint whose words FILE, NEW and PART are paths as they are typed in a shell; those of
+    a remote file are of a copy in the working directory, and those of a .gz file of what is in it.
 
     Args:
         name: Path or URI.
         new: That of the file to be made.
+        part: Name of a file in a directory.
     """
     if "://" in name:
         hint = f"in a copy of it here: {hint}"
         name, new = (path.rpartition("/")[2] for path in (name, new))
-    paths = {"FILE": shlex.quote(name), "NEW": shlex.quote(new)}
-    return re.sub("FILE|NEW", lambda word: paths[word[0]], hint)
+    if name.lower().endswith(".gz"):
+        hint, name, new = f"once gunzip has unpacked it: {hint}", name[:-3], new.removesuffix(".gz")
+    paths = {"FILE": name, "NEW": new, "PART": part}
+    return re.sub("FILE|NEW|PART", lambda word: shlex.quote(paths[word[0]]), hint)
 
 
 def written(option: str, value: Any) -> str:

@@ -500,19 +500,21 @@ def _csv_batches(
 ) -> Iterator[Rows]:
     bad: list[Problem] = []
     refused: list[InvalidInput] = []
-    packed = path.suffix.lower() == ".gz"
 
     def judge(row: Any) -> str:
         reason = f"has {plural(row.actual_columns, 'value')}, but the header names {row.expected_columns}"
         bad.append(_problem(name, row.number - 1 - above, reason))
         if on_bad is None:
             hint = "remove the line if it is a note; else is the delimiter right, and are texts with it quoted?"
-            if bad[-1].row == 1 and row.actual_columns == row.expected_columns + 1 and not packed:
-                ends = row.text.rstrip().endswith(delimiter)
-                how = rf'/\r?$/, "{delimiter}&"' if ends else f'/^/, "{delimiter}"'
+            ends = row.text.rstrip("\r\n").endswith(delimiter)
+            more = row.actual_columns == row.expected_columns + 1
+            if bad[-1].row == 1 and more and (ends or len(names) > 1):
+                sign = r"\t" if delimiter == "\t" else delimiter
+                how = rf'/\r?$/, "{sign}&"' if ends else f'/^/, "{sign}"'
                 rows = "rows end with a delimiter" if ends else "rows begin with names, as R's do"
                 add = f"if {rows}, so must the header: awk 'NR == {above + 1} {{sub({how})}} 1' FILE > NEW"
-                hint = typed(add, name, f"{name.removesuffix(path.suffix)}-header{path.suffix}")
+                added = typed(add, name, f"{name.removesuffix(path.suffix)}-header.csv")
+                hint = f"are texts with a delimiter quoted? {added}"
             refused.append(InvalidInput(str(bad[-1]), hint))
             return "error"
         on_bad(bad[-1])

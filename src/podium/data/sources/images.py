@@ -4,7 +4,6 @@ height, width, 3]."""
 import logging
 import os
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -303,11 +302,11 @@ def _how_to_divide(folder: Path, location: str) -> str:
     if not (lists := sorted(folder.glob("*.csv"))):
         return how
     copy = (
-        f"if the first columns of {lists[0].name} are file and class: tail -n +2 "
-        f"FILE/{shlex.quote(lists[0].name)} | tr -d '\\r' | while IFS=, read -r file class _; do "
+        "if the first columns of PART are file and class: tail -n +2 FILE/PART "
+        "| tr -d '\\r' | while IFS=, read -r file class _; do "
         'mkdir -p NEW/"$class"; cp FILE/"$file" NEW/"$class"/; done'
     )
-    return f"{how}; {typed(copy, location, f'{location}-classes')}"
+    return f"{how}; {typed(copy, location, f'{location}-classes', lists[0].name)}"
 
 
 def _warn_of_loose(folder: Path, location: str) -> None:
