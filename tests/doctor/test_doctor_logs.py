@@ -117,6 +117,7 @@ def test_a_column_of_a_table_is_no_metric(table: str) -> None:
         ("metrics: loss, accuracy", "epoch 1, 3 batches"),
         ("  loss  accuracy", "  Adam  SGD"),
         ("accuracy  0.9", "loss  0.1"),
+        ("    accuracy     0.93   20", "   macro avg   0.93   0.93   0.93   20"),
         ("epoch  accuracy", "1  0.9", "accuracy=0.9"),
     ],
 )

@@ -23,6 +23,7 @@ rule = NAME_RULES.rule
 # No pattern takes more than a few looks at each character of a line, however long: quantifiers that
 # could share what they match are possessive, as in \s*+.
 _NUMBER = r"[+-]?(?:\d|\.\d|nan|inf)"
+_PLAIN = re.compile(rf"{_NUMBER}[\d.e+-]*")
 _CODE = COLOR.pattern
 _COLORED = re.compile(r"\d+m(?!_)")
 """Names as 32maccuracy, in which a color ends; 30m_mae is one of thirty minutes."""
@@ -137,7 +138,7 @@ def _column_of_a_table(log: Log) -> Iterator[Violation]:
     wanted = log.reader.objective
     for at, head in enumerate(log.lines if wanted in log.silent() else ()):
         names = _cells(head.text.lower())
-        if len(names) < 2 or wanted.lower() not in names:
+        if len(names) < 2 or wanted.lower() not in names or any(map(_PLAIN.fullmatch, names)):
             continue
         column = names.index(wanted.lower())
         for row in log.lines[at + 1 : at + 3]:
