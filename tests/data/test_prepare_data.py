@@ -3,6 +3,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from podium.data import artifact
 from podium.data.held_out import HeldOut
 from podium.data.seen import unseen
 from podium.data.sources.known import DATASETS, FILES
-from podium.errors import Damaged, Failed, InvalidInput
+from podium.errors import Conflict, Damaged, Failed, InvalidInput
 from podium.steps.prepare_data import DataSettings, prepare_data
 
 pytestmark = pytest.mark.usefixtures("known")
@@ -209,3 +210,19 @@ def test_rows_of_a_cluster_count_together_and_divide_nothing(tmp_path: Path) -> 
     held_out = HeldOut.open(tmp_path / "dshop")
     fresh, _ = unseen(held_out.as_prepared(), held_out.groups, seen)
     assert fresh.all()
+
+
+def test_other_clusters_are_another_dataset_of_a_bucket(tmp_path: Path, bucket: str) -> None:
+    rows = [f"{at % 9},{at % 5},{at * 37 % 101}" for at in range(90)]
+    (tmp_path / "sales.csv").write_text("\n".join(["shop,city,sales", *rows]) + "\n")
+    for cluster in ("", "", "shop", "city"):
+        options = {"kind": "regression", "allow_duplicates": True, "cluster": cluster}
+        settings = DataSettings(
+            dataset=f"table:{tmp_path}/sales.csv", target="sales", data_options=options
+        )
+        prepared = partial(prepare_data, settings, f"{bucket}/sales")
+        if cluster:
+            with pytest.raises(Conflict, match="holds another dataset already"):
+                prepared()
+        else:
+            prepared()

@@ -204,7 +204,8 @@ def _upload(directory: Path, info: DatasetInfo, uri: str, test: str) -> None:
             continue
         storage = connect(home)
         if storage.head("dataset.json"):
-            if describe(home).digest == info.digest:
+            there = describe(home)
+            if there.digest == info.digest and _groups(there) == _groups(info):
                 continue
             raise Conflict(
                 f"{home} holds another dataset already",
@@ -215,6 +216,11 @@ def _upload(directory: Path, info: DatasetInfo, uri: str, test: str) -> None:
         storage.put(
             "dataset.json", source / "dataset.json"
         )  # last: a dataset without it does not exist
+
+
+def _groups(info: DatasetInfo) -> dict[str, FileInfo | None]:
+    """Return which items count together, by part: options say so of the same data."""
+    return {name: part.groups for name, part in info.parts.items()}
 
 
 def _copy(target: Path, files: Mapping[str, Path], info: DatasetInfo) -> None:
