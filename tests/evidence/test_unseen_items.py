@@ -219,6 +219,25 @@ def test_a_version_of_unknown_training_is_said_to_be(nights: Nights) -> None:
     )
 
 
+@pytest.mark.parametrize("metric", ["f1_macro", "balanced_accuracy", "roc_auc"])
+def test_a_jump_shows_where_a_test_part_lacks_a_class(nights: Nights, metric: str) -> None:
+    dataset = noise(nights.place, 800)
+    file = Path(dataset.removeprefix("table:"))
+    rare = "".join(f"0.{at}5,0.5,0.5,0.5,rare\n" for at in range(2))
+    file.write_text(file.read_text() + rare)
+    nights.prepare(dataset, "label")
+    nights.train(BY_HEART, metric=metric)
+    model = open_registry(nights.storage).model("real")
+    kept = [name for name in model.version().files if name != "seen.npz"]
+    files = {name: model.version().read(name) for name in kept}
+    model.upload(files, {**model.version().metadata, "run_id": "old"}, "old")
+    model.set_champion("old", {}, expect=model.version().version)
+    nights.prepare(dataset, "label", split_seed=9)
+    assert 0 in artifact.describe(nights.data).parts["test"].class_counts
+    reasons = nights.train(CONSTANT, metric=metric)["reasons"]
+    assert any(f"no: the {metric} of real old jumps from" in reason for reason in reasons), reasons
+
+
 def classes_of(place: Path, rows: int, count: int) -> str:
     """Write half a table of two classes that are easy to tell, and half of others that nothing tells."""
     random = np.random.default_rng(5)

@@ -201,9 +201,12 @@ def _jumped(
     upload by far more than their intervals shows items that it does know, in a form that nothing
     recognizes. Of the earlier ones only the classes count that the other items have.
     """
-    facts, now = champion.facts.dataset, figures.get("champion_interval")
-    if not now or PREDICTIONS not in champion.files or facts.test_part == describe(data).test_part:
+    compared, stored = "champion_interval" in figures, PREDICTIONS in champion.files
+    if not (compared and stored) or champion.facts.dataset.test_part == describe(data).test_part:
         return ""
+    now = figures["champion_interval"] or figure_interval(
+        metric, seen.target, seen.of(metric)[1], seen.groups, present=True
+    )
     try:
         items = TestItems.stored([champion])
     except InvalidInput:  # its labels are encrypted with the key of another machine
@@ -219,8 +222,10 @@ def _jumped(
             predicted[kept],
             None if groups is None else groups[kept],
         )
-    before = figure_interval(metric, target, predicted, groups) if len(target) else None
-    if before is None:
+    before = (
+        figure_interval(metric, target, predicted, groups, present=True) if len(target) else None
+    )
+    if not (before and now):
         return ""
     value, earlier = figures["champion_value"], metric.value(target, predicted)
     if not _jumps(metric, (earlier, *before), (value, *now)):

@@ -85,7 +85,12 @@ class Precision:
 
 
 def figure_interval(
-    metric: Metric, target: Array, predictions: Array, groups: Array | None = None
+    metric: Metric,
+    target: Array,
+    predictions: Array,
+    groups: Array | None = None,
+    *,
+    present: bool = False,
 ) -> _Interval | None:
     """Return the 95 % interval of the metric of one model: Agresti and Coull's for accuracy of
     single items.
@@ -93,15 +98,17 @@ def figure_interval(
     Args:
         target: As in Metric.value, ``n`` items.
         groups: The group of each item [n], an integer; None if every item is on its own.
+        present: Whether it is the interval of the figure of the classes that occur.
 
     Returns:
         None with fewer than _LEAST_UNITS items or groups, where they show no spread, and where a
-        metric that looks at classes one by one lacks one.
+        metric of all classes that looks at them one by one lacks one.
     """
     groups = numbered(groups, len(target))
     if metric.counts_hits and groups is None:
         return share_interval(int((class_indices(predictions) == target).sum()), len(target))
-    if _lacks_units(metric, target, groups) or _lacks_classes(metric, target, predictions):
+    lacks_classes = not present and _lacks_classes(metric, target, predictions)
+    if lacks_classes or _lacks_units(metric, target, groups):
         return None
     if isinstance(metric, FunctionMetric):
         units = unit_count(len(target), groups)
