@@ -546,6 +546,7 @@ def test_lines_above_the_header_are_no_rows(above: str, sign: str, tmp_path: Pat
         "text\nfine; good\nbad; worse\nso; so\nwell; done\n",
         "text\nfine, good\nbad, worse\nso, so\nwell, done\n",
         "customer review\nfine, 5 stars\nbad, 1 star\nso, 3 stars\n",
+        "id,label\nx1,red,Ulm,good,yes\nx2,blue,Bonn,bad,no\nx3,red,Metz,bad,no\n",
         "tags\nred,blue\nred,green\nblue,black\n",
         "born\nJan 3, 2020\nJan 4, 2020\nMay 5, 2021\n",
         "address\n1 Main St, Ulm, BW\n2 Main St, Bonn, NW\n3 Rue X, Metz, F\n",

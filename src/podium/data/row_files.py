@@ -411,6 +411,7 @@ def _first_lines(
 def _count_titles(lines: Sequence[str], delimiter: str) -> int:
     """Return how many lines stand above the header, as titles do that fill one cell, or half of
     those of a usual row. Only in the first line may what looks like a header be any names."""
+    first = 0
     for above in range(min(_MOST_TITLES, len(lines) // 2)):
         header, *rows = csv.reader(
             lines[above:], delimiter=delimiter or _find_delimiter(lines[above:])
@@ -421,23 +422,28 @@ def _count_titles(lines: Sequence[str], delimiter: str) -> int:
             r"[^\W\d]", lines[above]
         )
         if filled > 1 and 2 * filled > median(usual or [0]) and (not above or certain):
-            return above if _are_names(header, rows, lines[:above]) else 0
+            title = lines[0].strip() if first == 1 else ""
+            return above if above and _are_names(header, rows, title) else 0
+        first = first or filled
     return 0
 
 
-def _are_names(header: Sequence[str], rows: Sequence[Sequence[str]], titles: Sequence[str]) -> bool:
-    """Return whether a line below titles has names of columns, not the first of the texts with
+def _are_names(header: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> bool:
+    """Return whether a line below others has names of columns, not the first of the texts with
     commas that an only column holds: one stands above numbers, or else there are three or a title
-    of several words, and no blank begins one as it does after a comma in a text."""
-    columns = zip(header, zip_longest(*rows, fillvalue=""), strict=False)
-    if not titles or any(
+    of several words, and no blank begins one as it does after a comma in a text.
+
+    Args:
+        title: The first line, if it is one cell.
+    """
+    if any(
         not _NUMBER.fullmatch(name)
         and 2 * sum(map(bool, map(_NUMBER.fullmatch, cells))) > len(rows)
-        for name, cells in columns
+        for name, cells in zip(header, zip_longest(*rows, fillvalue=""), strict=False)
     ):
         return True
-    several = len(header) > 2 or " " in titles[0].strip()
-    return several and not any(name.startswith(" ") for name in header[1:])
+    several = len(header) > 2 or " " in title
+    return bool(title) and several and not any(name.startswith(" ") for name in header[1:])
 
 
 def _check_quotes(head: str, delimiter: str, name: str) -> None:
