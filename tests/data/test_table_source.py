@@ -710,6 +710,9 @@ def test_shops_week_by_week_are_to_count_together(
     assert raw.groups is None
     assert "shop" in [column.name for column in fitted(raw).descriptions["table"].columns]
     assert "cluster=shop" not in caplog.text
+    file.write_text(panel(25, 30, noise).replace("\n103,7,", "\n,7,"))
+    read(file, tmp_path, target="sales", time="week")
+    assert "cluster=shop" not in caplog.text, "it would be refused"
 
 
 def test_a_cluster_beside_a_group_is_refused(people: Path, tmp_path: Path) -> None:

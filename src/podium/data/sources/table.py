@@ -401,7 +401,9 @@ def _warn_of_series(seen: Survey, options: DataOptions, target: Array) -> None:
     columns: dict[str, list[str | None]] = {
         name: []
         for name, guess in seen.guesses.items()
-        if guess.type in ("text", "integer") and name not in options.roles.values()
+        if guess.type in ("text", "integer")
+        and not guess.missing
+        and name not in options.roles.values()
     }
     few = np.arange(min(seen.count, MOST_NAMES, _MOST_CELLS // max(1, len(columns))))
     moments = to_text(seen.kept[options.time].slice(0, len(few))).dictionary_encode()
