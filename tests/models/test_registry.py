@@ -297,6 +297,17 @@ def test_a_rollback_that_fails_names_another_champion(model: Model, lost: str) -
     assert model.rollback("a").version == "a"
 
 
+def test_a_rollback_names_no_damaged_champion_instead(model: Model) -> None:
+    for version, expect in (("a", None), ("b", "a"), ("c", "b"), ("d", "c")):
+        add(model, version)
+        model.set_champion(version, {}, expect=expect)
+    for version in "bc":
+        model.storage.delete(f"models/mnist/versions/{version}/model.onnx")
+    with pytest.raises((Damaged, NotFound)) as raised:
+        model.rollback()
+    assert "podium models rollback mnist --to a" in str(raised.value.hint)
+
+
 def test_a_version_whose_files_are_gone_is_said_to_be(model: Model) -> None:
     add(model, "a")
     model.storage.delete("models/mnist/versions/a/metadata.json")

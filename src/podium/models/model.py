@@ -1,6 +1,7 @@
 """A model of a registry: its versions, its champion, and how it became champion."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +12,7 @@ import podium.models.upkeep as upkeep
 from podium.display.notebook import data_frame, table
 from podium.display.terminal import echo, warn_once
 from podium.display.text import figure, plural, size, when
-from podium.errors import Damaged, InvalidInput, NotFound
+from podium.errors import Damaged, InvalidInput, NotFound, PodiumError
 from podium.models.championship import Championship
 from podium.models.decision import NotPromoted, Promotion
 from podium.models.document import check_name, command
@@ -430,15 +431,15 @@ class Model(Championship):
         return model._moved(Promotion(record=record), tracking)
 
     def _former_champion(self, state: State, *others: str) -> str | None:
-        """Return the last champion that is there and none of these; None without one."""
-        return next(
-            (
-                record.version
-                for record in reversed(self.ledger.records(state))
-                if record.alias == CHAMPION and record.version in state.versions.keys() - others
-            ),
-            None,
-        )
+        """Return the last champion that is intact and none of these; None without one."""
+        records = reversed(self.ledger.records(state))
+        former = dict.fromkeys(record.version for record in records if record.alias == CHAMPION)
+        for version in former:
+            if version in state.versions.keys() - others:
+                with suppress(PodiumError):
+                    self.require_intact(version)
+                    return version
+        return None
 
     def _require_kept(self, target: str, state: State) -> None:
         """Refuse a former champion that was deleted: other files may have its id since."""
