@@ -413,19 +413,26 @@ def _count_titles(lines: Sequence[str], delimiter: str) -> int:
     those of a usual row. Only in the first line may what looks like a header be any names."""
     first = 0
     for above in range(min(_MOST_TITLES, len(lines) // 2)):
-        header, *rows = csv.reader(
-            lines[above:], delimiter=delimiter or _find_delimiter(lines[above:])
-        )
-        filled, *usual = (sum(cell.strip() != "" for cell in row) for row in (header, *rows))
+        records = csv.reader(lines[above:], delimiter=delimiter or _find_delimiter(lines[above:]))
+        header = next(records)
+        filled = _count_filled(header)
+        first = first or filled
+        if filled < 2:  # it is a title, or a text of an only column: many long ones take seconds
+            continue
+        rows = list(records)
         alike = sum(len(row) == len(header) for row in rows)
         certain = alike > max(_LEAST_ALIKE * len(rows), above) and re.search(
             r"[^\W\d]", lines[above]
         )
-        if filled > 1 and 2 * filled > median(usual or [0]) and (not above or certain):
+        wide = 2 * filled > median(map(_count_filled, rows or [[]]))
+        if wide and (not above or certain):
             title = lines[0].strip() if first == 1 else ""
             return above if above and _are_names(header, rows, title) else 0
-        first = first or filled
     return 0
+
+
+def _count_filled(cells: Sequence[str]) -> int:
+    return sum(cell.strip() != "" for cell in cells)
 
 
 def _are_names(header: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> bool:
