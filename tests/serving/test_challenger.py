@@ -28,6 +28,7 @@ from podium.models.recorded import Recording, digest_of
 from podium.models.task import spellings
 from podium.serving.challenger import Answered, Challenger
 from podium.serving.served import Loaded, find_models
+from podium.serving.service import Limits, Service
 from podium.storage import connect
 
 pytestmark = pytest.mark.whole
@@ -663,6 +664,42 @@ def test_a_server_that_ends_records_what_waits_for_the_writer(churn: Model, tmp_
     asyncio.run(ends_while_a_segment_is_written())
     assert [each.id for each in Recording(tmp_path / "answers", "churn")] == ["a"]
     assert (second.recorded, second.record_failures) == (1, 0)
+
+
+def test_challengers_end_together_and_leave_no_thread(
+    churn: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = set(threading.enumerate())
+    monkeypatch.setattr("podium.serving.challenger._LAST_WRITE_SECONDS", 2)
+    (model,) = find_models(["churn"], str(tmp_path / "store"))
+    model.open()
+    service = Service([model], token="", limits=Limits(), follow=0.1)
+    service._challengers = [
+        Challenger(model.beside("v2"), 0.0, Recording(tmp_path / f"answers{at}", "churn"), 60)
+        for at in range(3)
+    ]
+    written = threading.Event()
+
+    async def ends() -> None:
+        async with service.running():
+            await asyncio.sleep(1)
+            for challenger in service._challengers:
+                challenger._writer.submit(written.wait, 30)
+
+    began = time.monotonic()
+    asyncio.run(ends())
+    assert time.monotonic() - began < 5
+    written.set()
+    ours = ("podium-record", "podium-follow")
+    until(
+        lambda: (
+            not [
+                one
+                for one in threading.enumerate()
+                if one not in before and one.name.startswith(ours)
+            ]
+        )
+    )
 
 
 def test_a_store_that_is_silent_holds_up_no_servers_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -336,7 +336,8 @@ class Served:
                 self._replaced = None
 
     async def close(self) -> None:
-        """End what answers; nobody waits for an answer any more."""
+        """End what answers and looks; nobody waits for an answer any more."""
+        self._looks.shutdown()
         for loaded in (self._replaced, self._now):
             if loaded:
                 await loaded.close(at_once=True)

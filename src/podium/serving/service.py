@@ -114,7 +114,7 @@ class Service:
         self._every = [*models, *(challenger.served for challenger in self._challengers)]
         self._token, self._follow = token, follow
         self._under_way = 0
-        # Of their own: what follows the champion takes the loop's, and waits for no request.
+        # Of their own: what follows a champion has one too, and waits for no request.
         self._threads = ThreadPoolExecutor(cores() + 4, "podium-request")
         self._tries = {
             model.name: Tries(f"following the champion of {model.name}") for model in self._every
@@ -136,8 +136,7 @@ class Service:
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
-        for challenger in self._challengers:
-            await challenger.close()
+        await asyncio.gather(*(challenger.close() for challenger in self._challengers))
         self._threads.shutdown(wait=False, cancel_futures=True)
         for model in self._every:
             await model.close()
