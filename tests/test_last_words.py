@@ -11,6 +11,18 @@ def test_the_error_is_taken_and_not_its_hint() -> None:
     assert last_said(["", " "]) == ""
 
 
+def test_the_hint_of_hydra_is_no_last_word() -> None:
+    said = [
+        "Could not override 'optim.lrr'.",
+        "Key 'lrr' is not in struct",
+        "    full_key: optim.lrr",
+        "    object_type=dict",
+        "",
+        "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.",
+    ]
+    assert last_said(said) == "Key 'lrr' is not in struct"
+
+
 def test_the_border_of_a_box_is_no_last_word() -> None:
     box = ["╭─ Error ──────╮", "│ No such option: --hidden_size │", "╰───────────────╯"]
     assert last_said(box) == "No such option: --hidden_size"

@@ -258,6 +258,7 @@ def test_a_loss_may_grow_a_hundredfold() -> None:
         ("number-cut-short", "0x10"),  # stored as 0
         ("number-cut-short", "0.5.5"),
         ("number-cut-short", "0,95"),
+        ("number-cut-short", "1:30"),
         ("number-cut-short", "1.e-05"),
         ("number-cut-short", "1.5D-05"),
     ],
@@ -286,6 +287,14 @@ def test_percent_is_dropped() -> None:
     found = examine("accuracy=96.59%")
     assert found["percent"].level == "warn"
     assert "'96.59'" in found["percent"].what
+
+
+def test_a_sweep_warns_of_a_fraction_cut_at_the_slash() -> None:
+    line = "accuracy=8950/10000 (90%)"
+    assert examine(line)["fraction-cut"].level == "warn"
+    finding = misread(read("random"), [line])
+    assert finding
+    assert finding.what == "`accuracy=8950/10000` is stored as '8950'"
 
 
 def test_a_line_of_many_readings_is_looked_at_once() -> None:

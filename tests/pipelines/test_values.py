@@ -283,6 +283,18 @@ def test_a_missing_script_is_refused_before_a_run(
     assert not (tmp_path / "home").exists()
 
 
+def test_a_package_of_another_name_is_installed_by_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip install hydra brings a Bloom filter."""
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("import hydra\nfrom sklearn_of_nobody import tree\n")
+    values = values_of("train_and_promote", 'command=["python","train.py"]', tmp_path / "home")
+    with pytest.raises(PodiumError) as caught:
+        check_here(values)
+    assert str(caught.value.hint).startswith("pip install hydra-core sklearn_of_nobody, or")
+
+
 @pytest.mark.parametrize("beside", [True, False], ids=["a module beside it", "the script itself"])
 def test_a_script_without_its_packages_is_refused_before_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool

@@ -22,6 +22,14 @@ _SEQUENCE = re.compile(
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNPAIRED = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+_BEHIND = (
+    "hint: ",
+    "full_key: ",
+    "object_type=",
+    "Set the environment variable HYDRA_FULL_ERROR=1 ",
+)
+"""Begin what podium, OmegaConf and Hydra say behind an error."""
+
 _BOX = string.whitespace + "".join(map(chr, range(0x2500, 0x2580)))
 
 
@@ -163,9 +171,9 @@ def relative(path: str) -> str:
 
 def last_said(lines: Iterable[str]) -> str:
     """Return the last line that says something, on one line, without the box that rich draws around
-    it; podium's own hint follows the error that counts."""
+    it; podium's own hint and what Hydra adds follow the error that counts."""
     said = [line.strip(_BOX) for line in lines if line.strip(_BOX)]
-    errors = [line for line in said if not line.startswith("hint: ")]
+    errors = [line for line in said if not line.startswith(_BEHIND)]
     return one_line((errors or said or [""])[-1])
 
 

@@ -24,6 +24,7 @@ _MISREAD = (
     "bar-of-batches",
     "minus-sign",
     "number-cut-short",
+    "fraction-cut",
     "exponent-cut",
 )
 """Rules about an objective that is another one than the program meant."""
@@ -119,7 +120,7 @@ def why_unavailable(
 def misread(experiment: Experiment, lines: Iterable[str]) -> Finding | None:
     """Return what doctor says where a trial's objective is not what it printed, by its first lines:
     read from several stages, as `train accuracy=1.0 val accuracy=0.9`, or processes, in shares and
-    percentages, or cut short, as 1,234 is 1; None where it is."""
+    percentages, or cut short, as 1,234 is 1 and 89/100 is 89; None where it is."""
     reader = Reader.of(experiment)
     if reader.collector.kind != "StdOut":
         return None

@@ -84,7 +84,7 @@ def _rest(pattern: str) -> Callable[[_Printed], Any]:
 
 _CROWNED = "Katib stores an empty text and lets the trial succeed; it can be named the best (kubeflow/katib#2723)."
 _EXPONENT = r"[eE][+-]?\d"
-_WRONG = r"[,_]\d|\.\d|[xX][0-9a-fA-F]|\.?[dD][+-]?\d|\.[eE][+-]?\d"
+_WRONG = r"[,_:]\d|\.\d|[xX][0-9a-fA-F]|\.?[dD][+-]?\d|\.[eE][+-]?\d"
 _NOT_FINITE = r"[+-]?(nan|inf)"
 _TENSOR = r"(\w+\.)*(tensor|array|float\d*|int\d*)\("
 
@@ -127,7 +127,7 @@ for _trap in (
     ),
     _Trap(
         "number-cut-short",
-        "The value ends where Katib's pattern no longer matches: 1,234, 1_000, 1.e-5 are 1; 0x10, 0,95 are 0.",
+        "The value ends where Katib's pattern no longer matches: 1,234, 1_000, 1:30, 1.e-5 are 1; 0x10, 0,95 are 0.",
         _rest(_WRONG),
         "print plain decimals, for example f'{{x:.4f}}': no separators, no decimal comma",
     ),
@@ -136,6 +136,13 @@ for _trap in (
         "The % is dropped: 96.59% is 96.59, so a goal of 0.95 is reached at once and scales get mixed.",
         _rest("%"),
         "print a fraction, 0.9659, and set the goal on the same scale",
+        level="warn",
+    ),
+    _Trap(
+        "fraction-cut",
+        "The value ends at the slash: 9812/10000 is 9812, whatever the goal's scale.",
+        _rest(r"/\d"),
+        "print the quotient, f'{{hits / total:.4f}}'",
         level="warn",
     ),
     _Trap(

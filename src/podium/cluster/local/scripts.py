@@ -127,10 +127,22 @@ _PARSING = threading.Lock()
 (python/cpython#106905)."""
 
 _DISTRIBUTIONS = {
-    "cv2": "opencv-python-headless",
     "PIL": "pillow",
+    "absl": "absl-py",
+    "attr": "attrs",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv",
+    "faiss": "faiss-cpu",
+    "git": "gitpython",
+    "hydra": "hydra-core",
+    "ignite": "pytorch-ignite",
+    "imblearn": "imbalanced-learn",
+    "mpl_toolkits": "matplotlib",
     "skimage": "scikit-image",
     "sklearn": "scikit-learn",
+    "umap": "umap-learn",
     "yaml": "pyyaml",
 }
 """Packages that are installed under another name than they are imported."""
