@@ -363,6 +363,8 @@ parser.parse_known_args()
         ("os.environ.get('LR', 1)", "--as env --lr 0..1", "train.py reads the variable LR, not lr"),
         ("os.environ.get('LR', 1)", "--as env --LR 0..1", ""),
         ("Settings()", "--as env --lr 0..1", ""),
+        ("@hydra.main()", "--lr 0..1", "name=value: add --as hydra"),
+        ("@hydra.main()", "--as hydra --lr 0..1", ""),
     ],
 )
 def test_a_parameter_that_the_script_passes_over_is_told(
@@ -372,6 +374,14 @@ def test_a_parameter_that_the_script_passes_over_is_told(
     said = podium(f"tune train.py {words} --save a.yaml --no-run").err
     assert ("warning: " in said) is bool(warning)
     assert warning in said
+
+
+def test_hydras_words_in_the_command_are_no_flags(
+    podium: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("@hydra.main()")
+    said = podium("tune --lr 0..1 --save a.yaml --no-run -- python train.py 'lr=${lr}'").err
+    assert "warning: " not in said
 
 
 @pytest.mark.parametrize("script", [SWITCH, CLICK])

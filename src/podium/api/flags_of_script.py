@@ -72,6 +72,10 @@ def unread(words: Sequence[str], way: str, names: Sequence[str]) -> str:
     text = (
         script.read_text("utf-8", "replace") if script.suffix == ".py" and script.is_file() else ""
     )
+    line = " ".join(words)
+    places = all(f"${{{name}}}" in line for name in names)
+    if way == "flags" and "hydra.main(" in text and not places:
+        return f"{script} takes parameters as Hydra does, name=value: add --as hydra"
     quoted = {*re.findall(r"""["']([\w.-]+)["']""", text)}
     for name in names:
         variable = name.replace("-", "_")
