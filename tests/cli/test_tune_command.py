@@ -263,6 +263,8 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
         ("tune", "podium tune takes one script, or the command after --, but got none"),
         ("tune train.py other.py --lr 1..2", "but got train.py other.py"),
         ("tune train.py --lr 1..2 -- python train.py", "but got train.py -- python train.py"),
+        ("tune -m package --lr 1..2", "hint: podium tune --lr 1..2 -- python -m package"),
+        ("tune sh -e run --lr 1..2 --trials 3", "podium tune --lr 1..2 --trials 3 -- sh -e run"),
         ("tune train.py --lr", "--lr has no value"),
         ("tune train.py --verbose --lr 1..2", "--verbose has no value"),
         ("tune train.py --set lr=.1..1", "a parameter is an option of its own name"),
@@ -314,6 +316,31 @@ def test_what_makes_no_sense_is_refused(
     said = podium(words, code=2)
     assert message in said.err
     assert not (tmp_path / "podium-home").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "mended"),
+    [("#!/bin/sh\r\necho accuracy=0.5\r\n", 1), ("echo accuracy=0.5\n", 1), ("#!/bin/sh\n", 0)],
+    ids=["from Windows", "without a first line", "fit"],
+)
+def test_a_shell_script_that_cannot_start_is_mended(
+    podium: Callable[..., Any], tmp_path: Path, text: str, mended: int
+) -> None:
+    script = tmp_path / "my run.sh"
+    script.write_bytes(text.encode())
+    script.chmod(0o755)
+    words = "tune 'my run.sh' --lr 0..1 --save a.yaml --no-run"
+    if mended:
+        hint = podium(words, code=2).err.partition("hint: ")[2]
+        subprocess.run(hint, shell=True, check=True, cwd=tmp_path)
+    podium(words)
+    assert subprocess.run(script).returncode == 0
+
+
+def test_a_package_is_named_as_python_runs_it(podium: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "__main__.py").touch()
+    assert "-- python -m net" in podium("tune net --lr 0..1", code=2).err
 
 
 SWITCH = """

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -209,9 +210,10 @@ def script_words(path: Path) -> list[str]:
         InvalidInput: There is none, or it cannot be run.
     """
     if not os.path.isfile(path):  # also of a text that is too long for a path
+        run = f"-m {path}" if os.path.isfile(path / "__main__.py") else "train.py"
         hint = (
             "a path, a function, or a command as a list of words; "
-            "in a shell podium tune --lr 1e-4..1e-1 -- python train.py"
+            f"in a shell podium tune --lr 1e-4..1e-1 -- python {run}"
         )
         raise InvalidInput(f"there is no script {path}", hint)
     if path.suffix == ".py":
@@ -221,6 +223,14 @@ def script_words(path: Path) -> list[str]:
         return ["papermill", "--log-output", "--no-progress-bar", str(path), kept]
     if not os.access(path, os.X_OK):
         raise InvalidInput(f"{path} is neither a Python file nor executable", f"chmod +x {path}")
+    with path.open("rb") as file:
+        first = file.readline(200)
+    quoted = shlex.quote(str(path))
+    if first.startswith(b"#!") and first.endswith(b"\r\n"):
+        problem = f"the lines of {path} end as on Windows, where the system takes #! for no program"
+        raise InvalidInput(problem, f"sed -i 's/\\r$//' {quoted}")
+    if path.suffix == ".sh" and not first.startswith(b"#!"):
+        raise InvalidInput(f"{path} does not begin with #!", f"sed -i '1i #!/bin/sh' {quoted}")
     return [str(path) if "/" in str(path) else f"./{path}"]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -329,6 +330,8 @@ def _read(
     ]
     if bool(typed) == bool(command) or unfit:
         hint = "podium tune train.py --lr 1e-4..1e-1, or podium tune --lr 1e-4..1e-1 -- python train.py"
+        if typed and not command and (typed[0] == "-m" or which(typed[0])):
+            hint = _behind_dashes(["python", *typed] if typed[0] == "-m" else typed, typed)
         named = " ".join([*typed, *(["--", *command] if command else [])]) or "none"
         raise InvalidInput(
             f"podium tune takes one script, or the command after --, but got {named}", hint
@@ -343,6 +346,14 @@ def _read(
     if command or len(typed) == 1:
         return command or typed[0], space
     return [*script_words(Path(typed[0])), *typed[1:]], space
+
+
+def _behind_dashes(program: Sequence[str], typed: Sequence[str]) -> str:
+    """Return the command as it was typed, with its program after --."""
+    left = list(click.get_current_context().meta[TYPED])
+    for word in typed:
+        left.remove(word)
+    return shlex.join(["podium", "tune", *left, "--", *program])
 
 
 def _refuse_twice(name: str) -> None:
