@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -411,6 +412,25 @@ def test_wrong_words_are_usage_errors(
 ) -> None:
     code, out, err = typed("models", "upload", *words)
     assert (code, out, problem in err) == (2, "", True), err
+
+
+def test_a_graph_of_another_name_is_told_where_it_belongs(
+    files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my net.onnx").touch()
+    Path("a.csv").touch()
+    for words in (
+        ("models", "upload", "wine", "my net.onnx"),
+        ("serve", "./my net.onnx"),
+        ("predict", "a.csv", "--file", "my net.onnx"),
+    ):
+        code, _, err = typed(*words)
+        assert (code, "my net.onnx is a file, but a model is a directory" in err) == (2, True), err
+        make = err.partition("hint: ")[2].partition(", and name ")[0]
+        subprocess.run(make, shell=True, check=True)
+        Path("my net/model.onnx").unlink()
+        Path("my net").rmdir()
 
 
 def test_a_directory_predicts_without_being_changed(

@@ -1,6 +1,8 @@
 """A model directory where a trainer left it: its files, read, fetched and checked."""
 
 import hashlib
+import os
+import shlex
 import tempfile
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
@@ -23,6 +25,22 @@ _LARGE = 8 << 20
 the server."""
 
 
+def refuse_file(uri: str) -> None:
+    """Refuse a file in the place of a model directory.
+
+    Raises:
+        InvalidInput: It is one.
+    """
+    path = local_path(uri)
+    if path and os.path.isfile(path):
+        hint = f"its directory is {path.parent}"
+        if path.name not in MODELS and path.suffix == ".onnx":
+            folder, file = shlex.quote(path.stem), shlex.quote(str(path))
+            hint = f"mkdir {folder} && cp {file} {folder}/{ONNX}, and name {folder}/"
+        problem = f"{uri} is a file, but a model is a directory with {' or '.join(MODELS)} in it"
+        raise InvalidInput(problem, hint)
+
+
 class ModelDirectory:
     """A model directory, opened once and handed on.
 
@@ -35,6 +53,7 @@ class ModelDirectory:
 
     def __init__(self, uri: str | Path) -> None:
         self.uri = str(uri)
+        refuse_file(self.uri)
         self._storage = connect(self.uri)
 
     @cached_property

@@ -28,7 +28,7 @@ from podium.models.task import Task
 from podium.models.upload import require_no_reserved
 from podium.models.version import METADATA, PREDICTIONS, TARGET, TEST_ITEMS
 from podium.prediction.command import FILE as COMMAND, ONNX, CommandModel, PredictCommand
-from podium.prediction.directory import ModelDirectory
+from podium.prediction.directory import ModelDirectory, refuse_file
 from podium.prediction.predictor import (
     PREPROCESSING,
     PROFILE,
@@ -69,6 +69,7 @@ class ModelSource:
                 f"{self.metric} is measured on a test part, but no dataset is given",
                 "add --data URI",
             )
+        refuse_file(self.uri)
         if "://" not in self.uri and not os.path.isdir(self.uri):
             raise InvalidInput(
                 f"there is no directory {self.uri}", "name a model directory, or the URI of one"
