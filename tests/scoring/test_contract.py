@@ -167,7 +167,7 @@ def test_a_model_takes_two_inputs_by_their_names() -> None:
     assert (predicted.argmax(1) == labels).all()
     with pytest.raises(
         InvalidInput,
-        match=r"takes mask \(int64 \[n, 6\]\), but the dataset has tokens \(int64 \[n, 6",
+        match=r"takes mask \(int64 \[n, 6\]\), but got tokens \(int64 \[n, 6",
     ):
         OnnxModel(two_inputs()).predict({"tokens": tokens}, classes=2)
 

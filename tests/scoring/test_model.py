@@ -191,7 +191,7 @@ def test_a_model_that_takes_other_inputs_is_refused(options: dict[str, Any], giv
     images = np.zeros((4, 28, 28), np.uint8)
     with pytest.raises(
         InvalidInput,
-        match=rf"the model takes {given}, but the dataset has images \(uint8 \[n, 28, 28",
+        match=rf"the model takes {given}, but got images \(uint8 \[n, 28, 28",
     ):
         model.predict({"images": images}, classes=10)
 
@@ -200,9 +200,9 @@ def test_inputs_that_do_not_fit_are_refused(
     three_classes: tuple[bytes, np.ndarray, np.ndarray],
 ) -> None:
     model = OnnxModel(three_classes[0])
-    with pytest.raises(InvalidInput, match=r"the dataset has images \(float32 \[n, 28, 28\]\)"):
+    with pytest.raises(InvalidInput, match=r"but got images \(float32 \[n, 28, 28\]\)"):
         model.predict({"images": np.zeros((1, 28, 28), np.float32)}, classes=3)
-    with pytest.raises(InvalidInput, match=r"the dataset has images \(uint8 \[n, 784\]\)"):
+    with pytest.raises(InvalidInput, match=r"but got images \(uint8 \[n, 784\]\)"):
         model.predict({"images": np.zeros((1, 784), np.uint8)}, classes=3)
     with pytest.raises(InvalidInput, match="no items to run"):
         model.predict({"images": np.zeros((0, 28, 28), np.uint8)}, classes=3)

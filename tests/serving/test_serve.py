@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import gc
+import gzip
 import io
 import json
 import re
@@ -1051,6 +1052,22 @@ def test_too_large_a_request_is_refused(tmp_path: Path) -> None:
             413,
             "a request has at most 1048576 bytes",
         )
+        for path in ("infer", "predict"):
+            head = f"POST /v2/models/trained/{path} HTTP/1.1\r\nContent-Length: {1 << 40}\r\n"
+            with _connected(server) as held:
+                held.sendall(f"{head}Expect: 100-continue\r\n\r\n".encode())
+                assert held.recv(12) == b"HTTP/1.1 413", "before any of the body is sent"
+
+
+@pytest.mark.parametrize("path", ["infer", "predict"])
+def test_a_compressed_request_is_refused_by_its_name(server: Running, path: str) -> None:
+    body, form = gzip.compress(asked()), {"Content-Type": "application/json"}
+    for encoding, code in (("gzip", 415), ("identity", 400)):
+        headers = {**form, "Content-Encoding": encoding}
+        answer = server.http.post(f"/v2/models/shapes/{path}", content=body, headers=headers)
+        assert answer.status_code == code
+        told = "Content-Encoding 'gzip' is not read: send the request as it is"
+        assert (answer.json()["error"] == told) is (code == 415)
 
 
 @pytest.mark.parametrize("width", [1000, "any"])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from podium.errors import InvalidInput
-from podium.serving.tensors import MOST_JSON, InferRequest
+from podium.serving.tensors import MOST_JSON, InferRequest, TensorForm
 
 ONE: dict[str, Any] = {"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [0.5]}
 
@@ -102,6 +102,15 @@ def test_parameters_that_are_null_count_as_not_given() -> None:
     given = {"outputs": wanted, "parameters": {"binary_data_output": None}}
     request = InferRequest.read(asked(given), None)
     assert (request.outputs, request.binary) == ({"y": False}, False)
+
+
+def test_bytes_that_are_no_booleans_are_refused() -> None:
+    """numpy takes any byte for true, and a graph may compute with a 2."""
+    form = TensorForm.read("x", "BOOL", [3])
+    assert form.from_bytes(b"\0\1\1").tolist() == [False, True, True]
+    assert TensorForm.read("x", "BOOL", [0]).from_bytes(b"").size == 0
+    with pytest.raises(InvalidInput, match="BOOL of input 'x' are bytes of 0 or 1"):
+        form.from_bytes(b"\0\1\2")
 
 
 def test_each_output_comes_as_it_was_asked_for() -> None:

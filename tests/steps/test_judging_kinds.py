@@ -245,7 +245,7 @@ def test_a_model_of_another_table_is_refused_by_its_shape(
     (model / "metrics.json").write_text(json.dumps(facts))
     with pytest.raises(
         InvalidInput,
-        match=r"takes table \(float32 \[n, 10\]\), but the dataset has table \(float32 \[n, 30",
+        match=r"takes table \(float32 \[n, 10\]\), but got table \(float32 \[n, 30",
     ):
         kinds.evaluate(model)
 

@@ -99,7 +99,7 @@ class OnnxModel:
                 )
                 there = listing or "no inputs"
                 raise InvalidInput(
-                    f"{self.name} takes {wanted}, but the dataset has {there}", _hint(wanted, array)
+                    f"{self.name} takes {wanted}, but got {there}", _hint(wanted, array)
                 )
         if len({len(array) for array in inputs.values()}) > 1:
             counts = ", ".join(f"{name} {len(array)}" for name, array in inputs.items())

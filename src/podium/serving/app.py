@@ -200,7 +200,7 @@ class Server:
                 name, version, key, called, request.inputs, len(body), limit, request.answer
             )
 
-        return await service.limited(lambda: name, partial(self._body, receive), answer)
+        return await service.limited(lambda: name, partial(self._body, receive, headers), answer)
 
     async def _predict(self, asked: Asked) -> Response:
         service, named = self.service, asked.path_params
@@ -240,10 +240,17 @@ class Server:
             service.figures.note_values(name, seen)  # a second version's are the same rows
             return cast("Response", response)
 
-        return await service.limited(lambda: name, partial(self._body, asked.receive), answer)
+        body = partial(self._body, asked.receive, headers)
+        return await service.limited(lambda: name, body, answer)
 
-    async def _body(self, receive: Receive) -> bytes:
+    async def _body(self, receive: Receive, headers: Mapping[bytes, bytes]) -> bytes:
         most = self.service.limits.body
+        if encoding := _header(headers, b"content-encoding").removeprefix("identity"):
+            raise Refused(
+                415, f"Content-Encoding {encoding!r} is not read: send the request as it is"
+            )
+        if int(headers.get(b"content-length", 0)) > most:  # before anything of it came
+            raise Refused(413, f"a request has at most {most} bytes")
         pieces, size, more = list[bytes](), 0, True
         while more:
             message = await receive()

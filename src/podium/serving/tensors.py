@@ -295,6 +295,8 @@ class TensorForm:
                 f"has {self.count * self.dtype.itemsize} bytes, but {len(content)} came"
             )
         flat = np.frombuffer(content, _LITTLE[self.dtype]).astype(self.dtype, copy=False)
+        if self.dtype.kind == "b" and flat.view(np.uint8).max(initial=0) > 1:
+            raise InvalidInput(f"BOOL of input {self.name!r} are bytes of 0 or 1")
         return flat.reshape(self.shape)
 
     def _texts(self, view: memoryview) -> list[str]:
