@@ -135,6 +135,10 @@ def _open(location: str, scratch: Path) -> Arrays:
             array = np.asarray(np.lib.format.open_memmap(file, mode="r"))
             arrays[file.stem] = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
         except (ValueError, OSError) as error:
+            if "Python objects" in str(error):  # what pandas has for a column of texts
+                problem = f"{location}: the array {file.stem} holds Python objects"
+                kinds = f"{file.stem}.astype(str), or {file.stem}.astype(float)"
+                raise InvalidInput(problem, f"save texts or numbers: {kinds}") from None
             raise InvalidInput(
                 f"{location}: {file.name} is not an array of numbers or text: {error}"
             ) from error
