@@ -40,6 +40,30 @@ def test_of_a_long_line_only_the_beginning_is_held(tmp_path: Path) -> None:
     assert list(growing.lines()) == ["the end, really"]
 
 
+def test_the_last_states_of_a_long_progress_bar_count(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    bar = "".join(f"\r{number / 3_000:7.2%} [{'#' * 99}] loss={number}" for number in range(3_000))
+    log.write_text(f"{bar}\nthe end")
+    lines = [*(growing := GrowingFile(log)).lines(), growing.last()]
+    values = [reading.value for reading in text_readings(lines, ["loss"])]
+    assert (values, lines[-1]) == (list(map(str, range(3_000))), "the end")
+    printed = f"2026-01-02T03:04:05Z {bar}\n".encode()
+    chunks = (printed[at : at + 50_000] for at in range(0, len(printed), 50_000))
+    stamped = list(_split(chunks))
+    assert {line.partition(" ")[0] for line in stamped} == {"2026-01-02T03:04:05Z"}
+    assert [reading.value for reading in text_readings(stamped, ["loss"])] == values
+
+
+def test_what_precedes_a_progress_bar_is_cut_alone(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    for parts in (["x" * (2 << 20), "loss=1"], ["loss=1", "x" * (2 << 20), "loss=2"]):
+        log.write_text("\r".join(parts) + "\n")
+        lines = list(GrowingFile(log).lines())
+        read = [reading.value for reading in text_readings(lines, ["loss"])]
+        assert read == [part[5:] for part in parts if part.startswith("loss")]
+        assert max(map(len, lines)) <= MOST_LINE
+
+
 def test_a_file_begun_anew_is_read_from_its_start(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("loss=0.5\nloss=0.4\nlo")

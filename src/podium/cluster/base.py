@@ -26,7 +26,26 @@ KINDS = (*JOB_KINDS, "Experiment", "Trial")
 """Kinds that a cluster supports. Trials are created by Experiments and are read only."""
 
 MOST_LINE = 1 << 16
-"""Bytes of a line of a log that are read."""
+"""Bytes of a line of a log that are read at once."""
+
+
+def divided(line: bytes, *, stamped: bool = False) -> list[bytes]:
+    """Divide a line of more than MOST_LINE bytes at carriage returns, as a progress bar has one
+    before each state: the last states count as the first do. Of what has none the beginning is
+    left.
+
+    Args:
+        stamped: Whether the line begins with its time, which each part then has.
+    """
+    parts = list[bytes]()
+    stamp = line[: line.find(b" ") + 1] if stamped else b""
+    while len(line) > MOST_LINE:
+        end = line.rfind(b"\r", len(stamp) + 1, MOST_LINE)
+        parts.append(line[: end if end > 0 else MOST_LINE])
+        if end < 0 and (end := line.find(b"\r", MOST_LINE)) < 0:
+            return parts
+        line = stamp + line[end + 1 :]
+    return [*parts, line]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from podium.cluster.base import MOST_LINE
+from podium.cluster.base import divided
 from podium.cluster.kubernetes.api import Api, is_passing
 from podium.cluster.kubernetes.pods import JobPods, Trouble, by_replica, statuses_of
 from podium.errors import Denied, NotFound, Unavailable
@@ -87,13 +87,14 @@ def _is_coming(pod: Any | None) -> bool:
 
 
 def _split(chunks: Iterator[bytes]) -> Iterator[str]:
-    """Join chunks and cut them into lines, of which the beginning is kept; the last one needs no
-    line end."""
+    """Join chunks and cut them into lines, which are divided where they are too long; the last one
+    needs no line end."""
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
-        rest = rest[:MOST_LINE]
-        yield from (line[:MOST_LINE].decode(errors="replace") for line in lines)
+        *states, rest = divided(rest, stamped=True)
+        parts = [part for line in lines for part in divided(line, stamped=True)]
+        yield from (part.decode(errors="replace") for part in [*parts, *states])
     if rest:
         yield rest.decode(errors="replace")
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from podium.cluster.base import MOST_LINE
+from podium.cluster.base import divided
 from podium.cluster.local.store import Store, read_json
 from podium.display.text import last_said
 from podium.errors import NotFound
@@ -158,7 +158,7 @@ class Logs:
 
 
 class GrowingFile:
-    """The lines of a file, in bounded memory whatever it holds: long lines are cut.
+    """The lines of a file, in bounded memory whatever it holds: long lines are divided, or cut.
 
     Args:
         start: Offset to begin at.
@@ -170,7 +170,8 @@ class GrowingFile:
         self._holding = [text.encode() for text in holding]
 
     def lines(self) -> Iterator[str]:
-        """Yield the whole lines that were written since the last call."""
+        """Yield the whole lines that were written since the last call, and states of a progress bar
+        that is too long for one."""
         if not self._path.is_file():
             return
         with self._path.open("rb") as file:
@@ -180,10 +181,11 @@ class GrowingFile:
             while chunk := file.read(_CHUNK):
                 self._at += len(chunk)
                 whole, newline, rest = (self._rest + chunk).rpartition(b"\n")
-                self._rest = rest[:MOST_LINE]
+                *states, self._rest = divided(rest)
                 if newline and (not self._holding or any(text in whole for text in self._holding)):
                     for line in whole.split(b"\n"):
-                        yield line[:MOST_LINE].decode(errors="replace")
+                        yield from (part.decode(errors="replace") for part in divided(line))
+                yield from (state.decode(errors="replace") for state in states)
 
     def last(self) -> str:
         """Return the text after the last line end."""
