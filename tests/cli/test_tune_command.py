@@ -616,16 +616,37 @@ def test_a_scripts_own_flag_gets_the_place_of_its_model(
     (tmp_path / "train.py").write_text(
         "import os, pathlib, sys\n"
         "file = pathlib.Path(sys.argv[1].partition('=')[2])\n"
-        "assert file.parent == pathlib.Path(os.environ['PODIUM_OUTPUT'])\n"
+        "assert file.absolute().parent == pathlib.Path(os.environ['PODIUM_OUTPUT'])\n"
         "file.write_text(sys.argv[2])\n"
         "print('accuracy=0.5')\n"
     )
     said = podium(
         "tune train.py --lr 1,2 --model '${podium.output}/weights.txt' --algorithm grid --trials 2"
     )
-    assert "train with them: python train.py --model=output/weights.txt --lr=" in said.out
+    command = said.out.partition("train with them: ")[2].partition("\n")[0]
+    assert "python train.py --model=output/weights.txt --lr=" in command
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    assert (tmp_path / "output/weights.txt").is_file()
     kept = {file.read_text() for file in tmp_path.glob("podium-home/trials/*/weights.txt")}
     assert kept == {"--lr=1", "--lr=2"}
+
+
+def test_the_best_command_has_the_variables_of_a_trial(
+    podium: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "my data").mkdir()
+    (tmp_path / "train.py").write_text(
+        "import os, pathlib, sys\n"
+        "os.chdir('/')\n"
+        "output = pathlib.Path(os.environ['PODIUM_OUTPUT'])\n"
+        "output.mkdir(exist_ok=True, parents=True)\n"
+        "(output / 'x').write_text(os.environ['PODIUM_DATA'])\n"
+        "print('accuracy=0.5')\n"
+    )
+    said = podium("tune train.py --lr 1,2 --data 'my data' --algorithm grid --trials 2")
+    command = said.out.partition("train with them: ")[2].partition("\n")[0]
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    assert (tmp_path / "output/x").read_text() == str(tmp_path / "my data")
 
 
 def test_a_script_above_the_directory_is_refused_with_a_way(podium: Callable[..., Any]) -> None:

@@ -546,6 +546,9 @@ class TunePlan(SweepPlan):
     fixed: Mapping[str, str]
     """Parameters that are the same in all trials."""
 
+    before: str = ""
+    """What precedes the command where a shell runs it as a trial did."""
+
     def summary(self) -> dict[str, Any]:
         """Return in plain values what starts: the command of each trial, and the search."""
         experiment = self.experiment
@@ -565,7 +568,7 @@ class TunePlan(SweepPlan):
     def command_line(self, parameters: Mapping[str, Any]) -> str:
         """Return a line that says how the program runs with a trial's parameters."""
         values = {name: str(value) for name, value in parameters.items()}
-        return self.passing.shown(self.words, {**self.fixed, **values})
+        return self.before + self.passing.shown(self.words, {**self.fixed, **values})
 
     def checked_name(self) -> str:
         """Check that it can start now, and return the name that the Experiment would get.
@@ -654,10 +657,30 @@ def plan(
         passing=passing,
         words=tuple(word.replace(OUTPUT, "output") for word in program.words),
         fixed={name: text.replace(OUTPUT, "output") for name, text in texts.items()},
+        before=_before([*program.words, *texts.values()], location),
         output=output,
         data=data,
         exact=name is not None,
     )
+
+
+def _before(named: Sequence[str], data: str | None) -> str:
+    """Return what precedes a command that trains as a trial did: the directory of the model and the
+    variables, where the command or its script mentions them.
+
+    Args:
+        named: Words of the command.
+        data: Directory or URI of the dataset.
+    """
+    files = [word for word in named if word.endswith((".py", ".sh")) and os.path.isfile(word)]
+    said = [*named, *(Path(file).read_text("utf-8", "replace") for file in files)]
+    places = {"PODIUM_OUTPUT": '"$PWD"/output'}
+    places |= {"PODIUM_DATA": shlex.quote(data)} if data else {}
+    variables = [
+        f"{name}={place}" for name, place in places.items() if any(name in text for text in said)
+    ]
+    made = any(OUTPUT in word for word in named) or "PODIUM_OUTPUT=" in " ".join(variables)
+    return " ".join([*(["mkdir -p output &&"] if made else []), *variables, ""]).lstrip()
 
 
 def _arguments(
