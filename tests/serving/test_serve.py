@@ -173,6 +173,7 @@ def test_raw_items_are_prepared_as_the_training_data_were(server: Running, tmp_p
         ("text/csv", b"y,color\n1,red\n", "items.csv has no column 'x'"),
         ("text/csv", b"x,color", "items.csv cannot be read as CSV"),
         ("image/png", b"abc", "this file is items.png"),
+        ("application/json", b'{"rows": [{"x": [1], "color": "red"}]}', "x is [1]"),
     ],
 )
 def test_errors_of_raw_items_name_no_path_of_the_server(
@@ -198,6 +199,17 @@ def test_values_that_training_did_not_have_are_counted(server: Running) -> None:
         "podium-unknown-values"
         not in server.http.post("/v2/models/rows/predict", json={"rows": rows}).headers
     )
+
+
+def test_errors_of_tensors_name_no_path_of_the_server(tmp_path: Path) -> None:
+    (tmp_path / "trained").mkdir()
+    (tmp_path / "trained/model.onnx").write_bytes(constant(7))
+    with serving(tmp_path / "trained") as server:
+        for name in ("table", "tables"):
+            body = {"inputs": [tensor(np.zeros((1, 1), np.int64), name, "INT64")]}
+            said = server.infer("trained", body).json()["error"]
+            assert said.startswith("trained takes "), said
+            assert str(tmp_path) not in said
 
 
 ONE = tensor(np.stack([WIDE]), "images", "UINT8")

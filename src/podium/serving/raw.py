@@ -134,6 +134,8 @@ def _items(media: str, body: bytes) -> Iterator[Path]:
             yield file
         except PodiumError as error:
             error.message = error.message.replace(f"{scratch}/", "")
+            if scratch in (error.hint or ""):  # a command for a file that no client has
+                error.hint = None
             if isinstance(error, Damaged):  # what a client sent is its own fault
                 raise InvalidInput(error.message, error.hint) from None
             raise

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,6 +69,10 @@ class Loaded:
         model = predictor.model
         predictor.load()
         predictor.seen = watch.note if watch else None
+        if "/" in predictor.name:  # a directory of this machine, which is no client's business
+            predictor.name = PurePath(predictor.name).name
+            if isinstance(model, OnnxModel):
+                model.name = predictor.name
         if not isinstance(model, OnnxModel):
             settings = processes or Processes()
             predictor.model = CommandPool(name=model.name, fetch=model.fetch, processes=settings)
