@@ -13,6 +13,7 @@ from podium.cluster.local.logs import GrowingFile
 from podium.metrics import Reading, parse_line, text_readings
 from podium.sweeps.metrics_collector import MOST_READINGS, observe, shortened
 from podium.sweeps.pod_trial import _LogReader
+from podium.training.follow import epochs_of
 
 pytestmark = pytest.mark.whole
 
@@ -47,6 +48,7 @@ def test_the_last_states_of_a_long_progress_bar_count(tmp_path: Path) -> None:
     lines = [*(growing := GrowingFile(log)).lines(), growing.last()]
     values = [reading.value for reading in text_readings(lines, ["loss"])]
     assert (values, lines[-1]) == (list(map(str, range(3_000))), "the end")
+    assert epochs_of(lines, ["loss"], []) == [{"loss": 2999}], "one line is one epoch"
     printed = f"2026-01-02T03:04:05Z {bar}\n".encode()
     chunks = (printed[at : at + 50_000] for at in range(0, len(printed), 50_000))
     stamped = list(_split(chunks))

@@ -41,11 +41,16 @@ def divided(line: bytes, *, stamped: bool = False) -> list[bytes]:
     stamp = line[: line.find(b" ") + 1] if stamped else b""
     while len(line) > MOST_LINE:
         end = line.rfind(b"\r", len(stamp) + 1, MOST_LINE)
-        parts.append(line[: end if end > 0 else MOST_LINE])
+        parts.append(line[: end + 1 if end > 0 else MOST_LINE])
         if end < 0 and (end := line.find(b"\r", MOST_LINE)) < 0:
             return parts
         line = stamp + line[end + 1 :]
     return [*parts, line]
+
+
+def goes_on(line: str) -> bool:
+    """Return whether a line is a part of a progress bar, as divided makes them, but the last."""
+    return line.endswith("\r") and len(line) > MOST_LINE // 8
 
 
 @dataclass(frozen=True, kw_only=True)

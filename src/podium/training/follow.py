@@ -4,7 +4,7 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 
-from podium.cluster.base import Cluster
+from podium.cluster.base import Cluster, goes_on
 from podium.errors import Failed, PodiumError
 from podium.manifests.conditions import State
 from podium.metrics import PACE, RESUMED, number, parse_line
@@ -103,16 +103,19 @@ def epochs_of(
         metrics: As of show_log, and formats too.
         most: How many lines at most; of more some are left out, evenly.
     """
-    epochs, every, at = list[dict[str, float]](), 1, 0
+    epochs, every, at, more = list[dict[str, float]](), 1, 0, False
     for line in lines:
         if line.startswith(RESUMED):
             epochs, every, at = [], 1, 0
         elif values := read_metrics(line, metrics, formats):
-            if at % every == 0:
-                epochs.append(values)
-            at += 1
+            if more and epochs:  # of one progress bar the last state counts
+                epochs[-1] |= values
+            else:
+                epochs += [values] if at % every == 0 else []
+                at += 1
             if len(epochs) > most:
                 epochs, every = epochs[::2], 2 * every
+        more = goes_on(line)
     return epochs
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from podium.cluster.base import divided
+from podium.cluster.base import divided, goes_on
 from podium.cluster.kubernetes.api import Api, is_passing
 from podium.cluster.kubernetes.pods import JobPods, Trouble, by_replica, statuses_of
 from podium.errors import Denied, NotFound, Unavailable
@@ -138,7 +138,7 @@ class _Tail:
                     continue
                 self.last, self._heard = _moment(stamp), time.monotonic()
                 if previous is None or self.last > previous:
-                    yield line.rstrip("\r")
+                    yield line if goes_on(line) else line.rstrip("\r")
         finally:
             response.close()
             response.release_conn()
