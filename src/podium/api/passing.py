@@ -1,20 +1,22 @@
 """Ways in which a program takes its parameters: flags, Hydra's or papermill's words, variables, a
 file, or places in its command."""
 
+import ast
 import json
 import math
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from podium.api.notebook import check_notebook, papermill_options
 from podium.api.space import Choice, Dimension, Float, Switch, Value, read_value
 from podium.errors import InvalidInput, PodiumError, suggestion
-from podium.files.documents import load_yaml
+from podium.files.documents import load_yaml, read_json
+from podium.manifests.fields import mapping, objects
 
 WAYS = ("flags", "hydra", "papermill", "env", "config")
 
@@ -87,8 +89,8 @@ class Passing:
         ):
             raise InvalidInput(f"a variable cannot be named {unfit[0]}", "letters, digits and _")
         if way == "papermill":
-            check_notebook(command, left)
-            options = papermill_options(command, {**searched, **fixed})
+            _check_notebook(command, left)
+            options = _papermill_options(command, {**searched, **fixed})
             passing = replace(passing, options=options)
         return passing._with_file(command, searched, fixed, left) if file else passing
 
@@ -241,3 +243,81 @@ def _tagged(text: str, names: Sequence[str]) -> str:
     return re.sub(
         rf"(?m)((?:[:,\[]|^\s*-)\s+|\[)({place})(?=\s*(?:[,\]}}#]|$))", r"\1!!float \2", text
     )
+
+
+_YAML = re.compile(r"[\[{].*|true|false")
+"""Texts that papermill's -p hands on as text."""
+
+_ANY_NAME = re.compile(r"%run\b|\bimport\s*\*|\b(?:globals|locals|exec)\(")
+"""Code that may use a name which it does not mention."""
+
+_TAGGED = re.compile(r'"tags"\s*:\s*\[[^\]]*"parameters"')
+
+
+def _papermill_options(
+    words: Sequence[str], parameters: Mapping[str, Dimension | Value]
+) -> dict[str, str]:
+    """Return the option of papermill by parameter, where it is not -p: -r for one whose default in
+    the notebook is text, -y for one with a list, a dict or ``true`` among its values.
+
+    Args:
+        words: Command that runs papermill.
+    """
+    texts = {
+        name: value.texts if isinstance(value, Choice) else [str(value)]
+        for name, value in parameters.items()
+    }
+    options = {name: "-y" for name in texts if any(map(_YAML.fullmatch, texts[name]))}
+    return options | {name: "-r" for name in _text_names(words) if name in texts}
+
+
+def _text_names(words: Sequence[str]) -> Iterator[str]:
+    """Yield the names that the cell with the tag parameters gives a text."""
+    for cell in _code_cells(words):
+        if not _TAGGED.search(json.dumps(cell)):
+            continue
+        with suppress(SyntaxError):  # of IPython's own
+            for line in ast.parse("".join(cell.get("source") or [])).body:
+                if not isinstance(line, ast.Assign | ast.AnnAssign):
+                    continue
+                named = line.targets if isinstance(line, ast.Assign) else [line.target]
+                value = line.value.value if isinstance(line.value, ast.Constant) else None
+                if isinstance(value, str) and value:  # an empty one may stand for anything
+                    yield from (each.id for each in named if isinstance(each, ast.Name))
+
+
+def _code_cells(words: Sequence[str]) -> list[Mapping[str, Any]]:
+    file = _notebook(words)
+    cells = objects(mapping(read_json(file)).get("cells")) if file else []
+    return [cell for cell in cells if cell.get("cell_type") == "code"]
+
+
+def _notebook(words: Sequence[str]) -> Path | None:
+    files = [Path(word) for word in words if word.endswith(".ipynb")]
+    return files[0] if files and files[0].is_file() else None
+
+
+def _check_notebook(words: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse parameters that a notebook never uses, or that it sets itself behind papermill's cell.
+
+    Args:
+        words: Command that runs papermill.
+        names: Its parameters.
+
+    Raises:
+        InvalidInput: There is such a parameter.
+    """
+    file = _notebook(words)
+    if file is None:
+        return
+    text = "\n".join("".join(cell.get("source") or []) for cell in _code_cells(words))
+    tagged = _TAGGED.search(file.read_text("utf-8", errors="replace"))
+    mentioned = {*re.findall(r"[A-Za-z_]\w*", text)}
+    for name in names:
+        word = re.escape(name)
+        if name not in mentioned and not _ANY_NAME.search(text):
+            problem = f"no cell of {file} mentions {name}"
+            raise InvalidInput(problem, suggestion(name, sorted(mentioned)) or "use it in a cell")
+        if not tagged and re.search(rf"(?m)^{word}\s*(?::[^=\n]+)?=(?!=|.*\b{word}\b)", text):
+            problem = f"{file} sets {name} itself, and no cell has the tag parameters"
+            raise InvalidInput(problem, "give that cell the tag parameters, which papermill knows")

@@ -3,9 +3,8 @@ files, sentences."""
 
 from podium.prediction.command import MODELS, ONNX
 from podium.prediction.directory import ModelDirectory
-from podium.prediction.opening import open_model
 from podium.prediction.predictions import Outcome, Predictions
-from podium.prediction.predictor import PREPROCESSING, PROFILE, Predictor
+from podium.prediction.predictor import PREPROCESSING, PROFILE, Predictor, open_model
 
 __all__ = [
     "MODELS",

@@ -21,12 +21,15 @@ from podium.data.rows import Problem
 from podium.data.schema import DatasetInfo
 from podium.data.split import Split
 from podium.display.notebook import say
-from podium.errors import Damaged, InvalidInput, PodiumError
-from podium.files.documents import parse
-from podium.prediction.command import CommandModel
+from podium.errors import Damaged, InvalidInput, NotFound, PodiumError
+from podium.files.documents import load_json, parse
+from podium.prediction.command import MODELS, ONNX, CommandModel
+from podium.prediction.directory import ModelDirectory
 from podium.prediction.predictions import Outcome, Predictions, UnknownValues, decided
 from podium.scoring import OnnxModel
 from podium.scoring.threshold import THRESHOLD, Threshold
+from podium.storage import absolute
+from podium.system.arguments import checked
 
 PREPROCESSING = "preprocessing.json"
 """File of a model directory or a version: the preprocessing, and the target's name and classes."""
@@ -337,6 +340,44 @@ class Predictor:
                 for batch in gathered:
                     yield batch, results[at : at + len(batch.names)]
                     at += len(batch.names)
+
+
+@checked
+def open_model(uri: str | Path) -> Predictor:
+    """Open the model directory that a trainer wrote.
+
+    Args:
+        uri: A directory or a URI with ``model.onnx``, or ``model.json`` with a predict command; or
+            such a file in it.
+
+    Raises:
+        NotFound: There is no model.
+
+    Example:
+        >>> import podium
+        >>> model = podium.open_model(storage / "models/digits/versions/v1")
+        >>> len(model.predict(images))
+        2
+    """
+    where, file = absolute(uri), ""
+    if where.rpartition("/")[2] in MODELS:
+        where, _, file = where.rpartition("/")
+    directory = ModelDirectory(where)
+    directory.require_model()
+    file = file or next(name for name in MODELS if name in directory.files)
+    if file not in directory.files:
+        raise NotFound(f"there is no {file} in {where}")
+
+    def model() -> OnnxModel | CommandModel:
+        if file == ONNX:
+            return OnnxModel(directory.path / file)
+        return CommandModel(name=str(uri), fetch=ModelDirectory(directory.path).fetch)
+
+    def beside(name: str) -> Any:
+        document = directory.path / name
+        return load_json(document.read_bytes(), str(document)) if document.is_file() else {}
+
+    return Predictor(str(uri), model, beside)
 
 
 def _joined(filled: Sequence[Mapping[str, NDArray[Any]]]) -> Mapping[str, NDArray[Any]]:

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput
 from podium.search.algorithm import COUNT, COUNT_0, POSITIVE, SEED, Algorithm, Setting, one_of
-from podium.search.history import BEST
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
+
+BEST = 25
+"""The best trials are always seen: TPE, by Optuna's rule and by hyperopt's, takes no more of them
+for good ones."""
 
 
 def _tpe(

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from podium.search.algorithm import Algorithm, PastTrial, Plan
 from podium.search.algorithms import ALGORITHMS
+from podium.search.bayesian import BEST
 from podium.search.distributions import Columns
-from podium.search.history import History
 from podium.search.in_order import InOrder, Sampled
-from podium.search.pareto import Value, tell
+from podium.search.pareto import Value, fronts, tell
 from podium.search.space import Parameter
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Search:
         }
         by_hand = [trial.params for trial in trials if trial.user_attrs.get("by hand")]
         self._first = [point for point in first if self._columns.encode(point) not in by_hand]
-        self._history: History | None = None
+        self._history: _History | None = None
         warm = [trial for trial in trials if "from" in trial.user_attrs]
         recalled = self._past(trials)
         if lag and begun is not None:
@@ -203,7 +203,7 @@ class Search:
         # A resumed search must not draw its first points again.
         draw = random.Random(None if seed is None else f"{seed}/{count}")
         if chosen.history:
-            self._history = History(self._study, chosen.history, self._columns, draw, make)
+            self._history = _History(self._study, chosen.history, self._columns, draw, make)
         else:
             self._study.sampler = make(draw.getrandbits(31), 0)
 
@@ -304,6 +304,80 @@ class Search:
     def _add(self, attributes: dict[str, Any], past: PastTrial) -> None:
         columns, running = self._columns.encode(past.point), past.running
         self._columns.add(self._study, columns, past.value, running=running, attributes=attributes)
+
+
+class _History:
+    """A study in memory, that a sampler is asked on: all trials up to a limit, then half as many
+    and the newest.
+
+    That half is the best trials and a sample of the others, drawn anew from the whole record each
+    time the limit is reached: a suggestion costs the same after ten thousand trials as after a few.
+    The record on disk stays whole. Trials are known by their numbers in it.
+
+    Args:
+        record: The study on disk.
+        limit: Maximum number of trials, beside running ones.
+        draw: Random numbers for the sampler's seed and the sample.
+        sampler: Returns the sampler for a seed and the number of trials it does not see.
+    """
+
+    def __init__(
+        self,
+        record: "Study",
+        limit: int,
+        columns: Columns,
+        draw: random.Random,
+        sampler: "Callable[[int, int], BaseSampler]",
+    ) -> None:
+        self._record, self._limit, self._draw = record, limit, draw
+        self._columns, self._sampler = columns, sampler
+        self._fill()
+
+    def ask(self, number: int) -> dict[str, Any]:
+        """Return the values of the trial that gets this number."""
+        if len(self._places) >= self._limit:
+            self._fill()
+        asked = self._columns.suggest(self._study)
+        self._places[number] = asked.number
+        return asked.params
+
+    def give(self, number: int, values: "Mapping[str, Any]") -> None:
+        self._places[number] = self._columns.add_running(self._study, values)
+
+    def tell(self, number: int, value: float | None) -> None:
+        """Report the end of a trial; None: it failed."""
+        if (place := self._places.get(number)) is None:
+            return  # it ended before, and is out of sight
+        tell(self._study, place, value)
+
+    def _fill(self) -> None:
+        import optuna
+        from optuna.trial import TrialState
+
+        seed = self._draw.getrandbits(31)
+        trials = self._record.get_trials(
+            deepcopy=False, states=(TrialState.COMPLETE, TrialState.RUNNING)
+        )
+        seen = trials if len(trials) < self._limit else self._choose(trials)
+        sampler = self._sampler(seed, len(trials) - len(seen))
+        self._study = optuna.create_study(directions=self._record.directions, sampler=sampler)
+        self._study.add_trials(seen)
+        self._places = {trial.number: place for place, trial in enumerate(seen)}
+
+    def _choose(self, trials: "list[FrozenTrial]") -> "list[FrozenTrial]":
+        running = [trial for trial in trials if not trial.state.is_finished()]
+        ended = [trial for trial in trials if trial.state.is_finished()]
+        maximize = [direction.name == "MAXIMIZE" for direction in self._record.directions]
+        scored = [(trial, value) for trial in ended if (value := Value.read(trial)) is not None]
+        costs = [value.costs(maximize) for _, value in scored]
+        ranks = fronts(costs) if len(maximize) > 1 else costs
+        ranked = sorted(
+            zip(scored, ranks, strict=True), key=lambda row: (not row[0][1].feasible, row[1])
+        )
+        ended = [trial for (trial, _), _ in ranked]
+        others = ended[BEST:]
+        sample = self._draw.sample(others, min(self._limit // 2 - BEST, len(others)))
+        return sorted(ended[:BEST] + sample + running, key=lambda trial: trial.number)
 
 
 @contextlib.contextmanager
