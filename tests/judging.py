@@ -14,7 +14,7 @@ from skl2onnx.common.data_types import FloatTensorType, Int64TensorType
 from podium.data import artifact
 from podium.models import open_registry
 from podium.prediction import ModelDirectory
-from podium.steps.evaluate import EvaluationResult, evaluate
+from podium.steps.evaluate import _EvaluationResult, evaluate
 from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.steps.process import current_run
 from podium.steps.promote import promote
@@ -75,7 +75,7 @@ class Judge:
 
     def evaluate(
         self, *models: Path, metric: str = "", trials: Path | None = None
-    ) -> tuple[EvaluationResult, dict[str, Any]]:
+    ) -> tuple[_EvaluationResult, dict[str, Any]]:
         found = evaluate(
             self.step, self.data, [str(model) for model in models], self.place / "evaluation", self.place / "predictions",
             trials=trials, metric=metric, jobs=self.jobs,

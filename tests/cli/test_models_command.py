@@ -11,7 +11,7 @@ from handmade import npy
 
 from podium.cli import model_view as view
 from podium.models import Model, Registry, open_registry
-from podium.models.difference import difference
+from podium.models.difference import _difference
 from podium.models.shared_items import SharedItems
 from podium.scoring import METRICS
 
@@ -179,7 +179,7 @@ def test_pictures_that_flipped_are_drawn_side_by_side(monkeypatch: pytest.Monkey
         classes=("T-shirt", "Bag"),
         inputs={},
     )
-    lines = view.difference(difference(seen, METRICS["accuracy"]), ("a", "b"), 5, pictures, 2)
+    lines = view.difference(_difference(seen, METRICS["accuracy"]), ("a", "b"), 5, pictures, 2)
     at = next(number for number, line in enumerate(lines) if "#0 T-shirt, not Bag  " in line)
     assert "#1 Bag, not T-shirt" in lines[at]
     assert [line.split() for line in lines[at + 4 : at + 7]] == [["███", "▒" * 28], ["███"], []]
@@ -197,7 +197,7 @@ def test_diff_of_few_numbers_says_what_would_undo_it() -> None:
         classes=(),
         inputs={},
     )
-    said = " ".join(view.difference(difference(seen, METRICS["rmse"]), ("a", "b"), 5, None, 0))
+    said = " ".join(view.difference(_difference(seen, METRICS["rmse"]), ("a", "b"), 5, None, 0))
     assert "neither is reliable: 100 items are few, and 3 that may be missing, with rmse " in said
     assert "more than chance" not in said
 

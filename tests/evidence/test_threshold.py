@@ -21,7 +21,7 @@ from podium.errors import InvalidInput
 from podium.kfp.values import check_values
 from podium.models import PromotionRule, open_registry
 from podium.models.comparison import chosen_metric
-from podium.models.difference import difference
+from podium.models.difference import _difference
 from podium.models.shared_items import predictions
 from podium.models.task import decision_threshold
 from podium.scoring import METRICS, OnnxModel, find_metric
@@ -146,7 +146,7 @@ def test_each_model_is_compared_by_its_own_threshold(nights: Nights) -> None:
 
     versions = [model.version(name) for name in (worse["version"], "champion")]
     seen = predictions(versions, None)
-    change = difference(seen, METRICS["f1_macro"])
+    change = _difference(seen, METRICS["f1_macro"])
     assert change.metrics["f1_macro"] == pytest.approx((worse["value"], worse["champion_value"]))
     assert change.comparison.first == pytest.approx(worse["champion_value"])
     assert change.changes.gained

@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from podium.errors import InvalidInput
 from podium.models import Decision, PromotionRule, decide, open_registry
 from podium.models.decision import Earlier
-from podium.models.fresh import LEVEL, STAKES, Bets, NewItems, bet
+from podium.models.fresh import LEVEL, STAKES, Bets, NewItems, _bet
 from podium.models.record import Record
 from podium.scoring import METRICS
 
@@ -113,7 +113,7 @@ def test_rare_large_losses_are_not_cut() -> None:
         before = Bets()
         for _ in range(30):
             gains = 1 - random.exponential(1, 1000) ** 2 / 2
-            before, _, lead = bet(before, gains, np.arange(1000), 0.0, exact=False)
+            before, _, lead = _bet(before, gains, np.arange(1000), 0.0, exact=False)
             if before.capital >= 1 / LEVEL and lead > 0:
                 won += 1
                 break
@@ -161,7 +161,7 @@ def test_equal_models_win_in_at_most_one_season_of_20(margin: float) -> None:
         nights = random.choice([1.0, -1.0, 0.0], p=shares, size=(50, 100))
         bets, won = Bets(margin=margin), False
         for gains in nights:
-            bets, _, lead = bet(bets, gains, np.arange(100), margin, exact=True)
+            bets, _, lead = _bet(bets, gains, np.arange(100), margin, exact=True)
             won |= bets.capital >= 1 / LEVEL and lead > margin
         ever += won
     assert ever <= 150 * LEVEL
@@ -169,7 +169,7 @@ def test_equal_models_win_in_at_most_one_season_of_20(margin: float) -> None:
 
 def test_bets_on_other_items_are_not_forgotten() -> None:
     units = np.arange(2000).astype(np.uint64) << np.uint64(32)
-    bets, *_ = bet(Bets(), np.full(1000, -0.01), np.arange(1000), 0.0, exact=True)
+    bets, *_ = _bet(Bets(), np.full(1000, -0.01), np.arange(1000), 0.0, exact=True)
     evidence = {"champion": "c", "metric": {"name": "accuracy"}, "fresh": asdict(bets)}
     records = [Record.new("refusal", "m", "v", evidence=evidence)]
 

@@ -20,7 +20,7 @@ from podium.reports import (
     render_sweep,
 )
 from podium.reports.leaderboard import Leaderboard
-from podium.reports.page import versions
+from podium.reports.page import _versions
 
 
 def report(**test: Any) -> str:
@@ -179,14 +179,14 @@ def test_steps_and_command_complete_the_report_of_a_run() -> None:
 
 def test_versions_of_training_and_evaluation_stand_side_by_side() -> None:
     trained = {"torch": "2.9", "threads": 4, "podium": "1", "nested": {"a": 1}}
-    rows = versions(trained, {"podium": "2", "numpy": "2.4"})
+    rows = _versions(trained, {"podium": "2", "numpy": "2.4"})
     assert rows == [
         ("podium", "1", "2"),
         ("torch", "2.9", ""),
         ("numpy", "", "2.4"),
         ("threads", "4", ""),
     ]
-    assert versions({}, {}) == []
+    assert _versions({}, {}) == []
 
 
 def run(name: str, value: float, **parameters: str) -> Compared:

@@ -23,9 +23,9 @@ from podium.prediction import ModelDirectory
 from podium.prediction.predictor import PREPROCESSING
 from podium.scoring import find_metric
 from podium.steps.candidate import Candidate
-from podium.steps.evaluate import PREDICTIONS, TARGET, EvaluationResult, evaluate, per_class
+from podium.steps.evaluate import PREDICTIONS, TARGET, _EvaluationResult, evaluate, per_class
 from podium.steps.process import current_run
-from podium.steps.promote import PromoteResult, promote
+from podium.steps.promote import _PromoteResult, promote
 from podium.steps.upload_model import upload_model
 from podium.storage import connect, transfer
 from podium.training.identity import RunIdentity, StepContext, code_version
@@ -47,7 +47,7 @@ def jobs(tmp_path: Path) -> PredictJobs:
 
 def judge(
     data: Path, tmp_path: Path, *models: Path, trials: Path | None = None
-) -> EvaluationResult:
+) -> _EvaluationResult:
     uris = [str(model) for model in models]
     return evaluate(
         step(tmp_path),
@@ -63,7 +63,7 @@ def judge(
 @pytest.fixture
 def judged(
     tiny_dataset: Path, candidates: dict[str, Path], sweep_table: Path, tmp_path: Path
-) -> tuple[EvaluationResult, dict[str, Any]]:
+) -> tuple[_EvaluationResult, dict[str, Any]]:
     found = judge(
         tiny_dataset, tmp_path, candidates["weak"], candidates["strong"], trials=sweep_table
     )
@@ -131,7 +131,7 @@ def test_folds_that_kept_classes_alone_are_judged_on_validation(
 
 def challenge(
     data: Path, tmp_path: Path, version: str, rule: str = "better"
-) -> tuple[PromoteResult, dict[str, Any]]:
+) -> tuple[_PromoteResult, dict[str, Any]]:
     ended = promote(
         step(tmp_path), data, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html", version=version,
         model_name="tiny", rule=rule, jobs=jobs(tmp_path),
@@ -140,7 +140,7 @@ def challenge(
 
 
 def test_the_candidate_that_is_better_on_the_validation_part_wins(
-    judged: tuple[EvaluationResult, dict[str, Any]],
+    judged: tuple[_EvaluationResult, dict[str, Any]],
 ) -> None:
     _, reported = judged
     assert reported["winner"]["name"] == "train-1"
@@ -217,7 +217,7 @@ def test_what_a_model_says_of_its_inputs_is_kept(
 
 
 def test_what_is_reported_is_what_the_models_bytes_do(
-    judged: tuple[EvaluationResult, dict[str, Any]],
+    judged: tuple[_EvaluationResult, dict[str, Any]],
     tiny_dataset: Path,
     candidates: dict[str, Path],
     tmp_path: Path,
@@ -257,7 +257,7 @@ def test_a_model_changed_after_its_evaluation_is_not_uploaded(
 
 
 def test_an_evaluation_holds_data_and_versions(
-    judged: tuple[EvaluationResult, dict[str, Any]],
+    judged: tuple[_EvaluationResult, dict[str, Any]],
 ) -> None:
     _, reported = judged
     parts = {part["name"]: part for part in reported["data"]["parts"]}
@@ -362,7 +362,7 @@ def test_precision_recall_and_f1_follow_from_the_confusion_matrix() -> None:
 
 
 def test_a_version_says_how_it_came_about(
-    judged: tuple[EvaluationResult, dict[str, Any]], tmp_path: Path
+    judged: tuple[_EvaluationResult, dict[str, Any]], tmp_path: Path
 ) -> None:
     version = stored(tmp_path)
     assert version.version == RUN
@@ -463,7 +463,7 @@ def test_promoting_a_missing_version_names_those_there_are(
 
 
 def test_a_choice_that_differs_from_katibs_is_reported(
-    judged: tuple[EvaluationResult, dict[str, Any]], tiny_dataset: Path, tmp_path: Path
+    judged: tuple[_EvaluationResult, dict[str, Any]], tiny_dataset: Path, tmp_path: Path
 ) -> None:
     challenge(tiny_dataset, tmp_path, uploaded(tmp_path))
     page = (tmp_path / "report.html").read_text().replace("&#39;", "'")
@@ -493,7 +493,7 @@ def test_a_candidates_field_of_another_type_is_named(
 )  # fmt: skip
 def test_an_evaluations_field_of_another_type_is_named(
     tmp_path: Path,
-    judged: tuple[EvaluationResult, dict[str, Any]],
+    judged: tuple[_EvaluationResult, dict[str, Any]],
     path: tuple[Any, ...],
     value: Any,
 ) -> None:
@@ -509,7 +509,7 @@ def test_an_evaluations_field_of_another_type_is_named(
 
 @pytest.mark.parametrize("of", ["winner", "candidates"])
 def test_an_evaluations_missing_field_is_named(
-    of: str, tmp_path: Path, judged: tuple[EvaluationResult, dict[str, Any]]
+    of: str, tmp_path: Path, judged: tuple[_EvaluationResult, dict[str, Any]]
 ) -> None:
     document = judged[1]
     where = "winner" if of == "winner" else "candidates[0]"
@@ -522,7 +522,7 @@ def test_an_evaluations_missing_field_is_named(
 
 
 def test_a_winner_that_is_not_a_candidate_is_refused(
-    judged: tuple[EvaluationResult, dict[str, Any]], tmp_path: Path
+    judged: tuple[_EvaluationResult, dict[str, Any]], tmp_path: Path
 ) -> None:
     document = judged[1]
     document["winner"]["uri"] = "elsewhere"

@@ -20,7 +20,7 @@ from podium.models import open_registry
 from podium.models.shared_items import predictions
 from podium.prediction import ModelDirectory
 from podium.prediction.command import CommandModel
-from podium.steps.evaluate import PREDICTIONS, EvaluationResult, evaluate
+from podium.steps.evaluate import PREDICTIONS, _EvaluationResult, evaluate
 from podium.steps.promote import promote
 from podium.steps.upload_model import upload_model
 from podium.training.identity import RunIdentity, StepContext
@@ -84,7 +84,7 @@ def jobs(tmp_path: Path) -> PredictJobs:
     return PredictJobs(step=step(tmp_path), target=target)
 
 
-def judge(data: Path, tmp_path: Path, model: Path) -> EvaluationResult:
+def judge(data: Path, tmp_path: Path, model: Path) -> _EvaluationResult:
     return evaluate(
         step(tmp_path),
         data,

@@ -26,7 +26,7 @@ from podium.manifests.experiment import Experiment
 from podium.manifests.labels import RUN, RUN_NAMESPACE
 from podium.manifests.options import annotation
 from podium.manifests.typed import typed
-from podium.steps.sweep import announce
+from podium.steps.sweep import _announce
 from podium.storage import connect as open_storage
 from podium.sweeps import connect
 from podium.sweeps.file_documents import StateCopy
@@ -175,11 +175,11 @@ def test_a_step_says_what_an_engine_elsewhere_may_not_keep(
 ) -> None:
     made = experiment(trials=2)
     made["metadata"]["annotations"] = annotation({"max_time": "1h"})
-    announce(NamespaceSweeps("kubernetes://team"), Experiment.parse(made))
+    _announce(NamespaceSweeps("kubernetes://team"), Experiment.parse(made))
     assert "only podium" not in capsys.readouterr().out
     server.world.plurals |= {"experiments", "trials"}
     lead(server)
-    announce(NamespaceSweeps("kubernetes://team"), Experiment.parse(made))
+    _announce(NamespaceSweeps("kubernetes://team"), Experiment.parse(made))
     assert (
         "only podium's own engine keeps within a budget (max_time: 1h)" in capsys.readouterr().out
     )

@@ -16,7 +16,7 @@ from podium.files.documents import parse
 from podium.prediction.directory import ModelDirectory
 from podium.scoring import OnnxModel
 from podium.storage import connect
-from podium.training.ensemble import build, choose
+from podium.training.ensemble import _choose, build
 from podium.training.handover import TrialRow, TrialTable
 from podium.training.origin import Origin
 from podium.training.trained import TrainedMetrics
@@ -151,7 +151,7 @@ def test_members_are_added_while_the_loss_falls() -> None:
     losses = [-np.log(part[np.arange(400), TRUTH]).mean() for part in parts]
     order = np.argsort(losses)
     ranked = [parts[at].astype(np.float64) for at in order]
-    shares = choose(ranked, TRUTH)
+    shares = _choose(ranked, TRUTH)
     mean = sum(ranked[at] * share for at, share in shares.items())
     reached = -np.log(mean[np.arange(400), TRUTH]).mean()
     assert reached < min(losses)

@@ -65,10 +65,10 @@ def of_versions(
         metric: What is tested; the second version's own if empty.
     """
     seen = predictions(versions, data)
-    return seen, difference(seen, chosen_metric(metric, versions[1], seen.kind))
+    return seen, _difference(seen, chosen_metric(metric, versions[1], seen.kind))
 
 
-def difference(seen: SharedItems, metric: Metric) -> Difference:
+def _difference(seen: SharedItems, metric: Metric) -> Difference:
     """Compare the second of two versions with the first.
 
     Args:

@@ -140,7 +140,7 @@ def judge(margin: float, case: "Case") -> "Iterator[Condition]":
         return
     before = new.before if new.before.margin == margin else Bets(margin=margin)
     gains, hashes = _gains(case, new)
-    bets, clipped, lead = bet(before, gains, hashes, margin, exact=case.metric.counts_hits)
+    bets, clipped, lead = _bet(before, gains, hashes, margin, exact=case.metric.counts_hits)
     case.figures["fresh"] = {**asdict(bets), "capital": bets.capital, "new": len(gains)}
     if not len(gains):
         yield False, f"no test item is new since it was last bet on: {_capital(bets)}"
@@ -174,7 +174,7 @@ def _gains(case: "Case", new: NewItems) -> "tuple[np.ndarray, np.ndarray]":
     return gains[:_MOST_UNITS], hashes[:_MOST_UNITS]
 
 
-def bet(
+def _bet(
     before: Bets, gains: "np.ndarray", hashes: "np.ndarray", margin: float, *, exact: bool
 ) -> tuple[Bets, int, float]:
     """Return the bets after a night, how many gains were cut, and their mean.

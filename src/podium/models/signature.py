@@ -186,7 +186,7 @@ def require_trusted(version: "Version") -> None:
         key.check(version)
 
 
-def require_trusted_directory(model: str | Path) -> None:
+def _require_trusted_directory(model: str | Path) -> None:
     """Refuse a model directory, or the one that a model file lies in, as require_trusted does a
     version.
 
@@ -208,7 +208,7 @@ def open_trusted(model: str | Path) -> "Predictor":
     from podium.prediction import open_model
     from podium.prediction.command import CommandModel
 
-    require_trusted_directory(model)
+    _require_trusted_directory(model)
     predictor, path = open_model(model), Path(model)
     if public_key() and isinstance(predictor.model, CommandModel):
         directory = path.parent if path.is_file() else path
@@ -219,7 +219,7 @@ def open_trusted(model: str | Path) -> "Predictor":
 def _copy_trusted(directory: Path, target: Path) -> None:
     transfer.get(connect(directory), target)
     try:
-        require_trusted_directory(target)  # somebody may have written to the directory meanwhile
+        _require_trusted_directory(target)  # somebody may have written to the directory meanwhile
     except Untrusted as error:  # by the directory's name: the copy is gone then
         message = error.message.replace(str(target), str(directory))
         raise Untrusted(message, error.hint) from None

@@ -141,7 +141,7 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
         slot=_SLOT,
         champion_slot=_CHAMPION_SLOT,
         pictures=_pictures(evaluation),
-        versions=versions(evaluation["trained_with"], evaluation["evaluated_with"]),
+        versions=_versions(evaluation["trained_with"], evaluation["evaluated_with"]),
     )
 
 
@@ -169,7 +169,7 @@ def render_sweep(page: SweepPage) -> str:
         leaderboard=Leaderboard.read(sweep),
         counts=Counter(row["state"] for row in sweep["trials"]),
         failures=page.failures[:SHOWN_FAILURES],
-        versions=versions(page.trained_with, {}),
+        versions=_versions(page.trained_with, {}),
     )
 
 
@@ -207,7 +207,7 @@ def complete(report: str, steps: Sequence[Step], command: str, champion_report: 
     return report.replace(_SLOT, shown, 1)
 
 
-def versions(
+def _versions(
     trained: Mapping[str, Any], evaluated: Mapping[str, str]
 ) -> list[tuple[str, str, str]]:
     """Return name, value in the training and value in the evaluation of everything that both

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationResult:
+class _EvaluationResult:
     """The result of an evaluation."""
 
     winner: str
@@ -96,7 +96,7 @@ def evaluate(
     *,
     test: str | Path | None = None,
     jobs: "PredictJobs",
-) -> EvaluationResult:
+) -> _EvaluationResult:
     """Score every candidate on the validation part and the best of them on the test part.
 
     The best value of the metric wins, then the lowest log_loss or rmse, then the candidate listed
@@ -168,7 +168,7 @@ def evaluate(
     )
     measured.write(Path(evaluation))
     origin = winner.origin
-    return EvaluationResult(
+    return _EvaluationResult(
         winner=origin.uri,
         classes=list(info.classes),
         confusion=measured.test.confusion,

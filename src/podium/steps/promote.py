@@ -27,7 +27,7 @@ from podium.training.mlflow_log import log_to_mlflow
 
 
 @dataclass(frozen=True, kw_only=True)
-class PromoteResult:
+class _PromoteResult:
     """The outcome of a challenge."""
 
     outcome: str
@@ -49,7 +49,7 @@ def promote(
     rule: str = "likely",
     jobs: VersionJobs,
     tracking: str = "",
-) -> PromoteResult:
+) -> _PromoteResult:
     """Compare a version with the champion on the same test items and promote it if the rule says
     so.
 
@@ -118,7 +118,7 @@ def promote(
         for name, value in decided.figures.items()
         if isinstance(value, int | float)
     }
-    return PromoteResult(outcome=result["outcome"], metrics=metrics)
+    return _PromoteResult(outcome=result["outcome"], metrics=metrics)
 
 
 def _named(figure: str, metric: str) -> str:

@@ -117,7 +117,7 @@ def sweep(
             ),
             trial_logs(cluster, step.storage, run.id, located) as logs,
         ):
-            announce(cluster, adapted)
+            _announce(cluster, adapted)
             _watch(cluster, adapted, logs, given_data)
             ended = cluster.experiment(name)
             ended_trials = cluster.judged_trials(ended)
@@ -137,7 +137,7 @@ def sweep(
     return _result(best, Recipe.of_trial(adapted, best, url), table, run, target, together)
 
 
-def announce(cluster: Cluster, experiment: Experiment) -> None:
+def _announce(cluster: Cluster, experiment: Experiment) -> None:
     """Say what begins, and what of it others may not keep where they run the Experiment."""
     limits = experiment.limits
     say(

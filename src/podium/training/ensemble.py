@@ -70,7 +70,7 @@ def build(table: "TrialTable", info: "DatasetInfo", url: str, run_id: str) -> st
     if len(members) < 2:
         say(f"no ensemble: {plural(len(members), 'trial')} left a model.onnx and its predictions")
         return ""
-    shares = choose([each.predictions for each in members], target)
+    shares = _choose([each.predictions for each in members], target)
     chosen = {members[at]: share for at, share in shares.items()}
     names = ", ".join(f"{share:.2g} {each.name}" for each, share in chosen.items())
     if len(chosen) < 2:
@@ -122,7 +122,7 @@ def _can_be_averaged(found: Validated) -> bool:
     )
 
 
-def choose(predictions: Sequence[Array], target: Array) -> dict[int, float]:
+def _choose(predictions: Sequence[Array], target: Array) -> dict[int, float]:
     """Return the share of each chosen member by its index.
 
     Args:
