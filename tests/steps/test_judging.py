@@ -22,8 +22,14 @@ from podium.models.document import name_for
 from podium.prediction import ModelDirectory
 from podium.prediction.predictor import PREPROCESSING
 from podium.scoring import find_metric
-from podium.steps.candidate import Candidate
-from podium.steps.evaluate import PREDICTIONS, TARGET, _EvaluationResult, evaluate, per_class
+from podium.steps.evaluate import (
+    PREDICTIONS,
+    TARGET,
+    _Candidate,
+    _EvaluationResult,
+    evaluate,
+    per_class,
+)
 from podium.steps.process import current_run
 from podium.steps.promote import _PromoteResult, promote
 from podium.steps.upload_model import upload_model
@@ -121,7 +127,7 @@ def test_folds_that_kept_classes_alone_are_judged_on_validation(
     classes = np.asarray(part.target, np.int64)
     folds = np.arange(len(classes)) % 2
     Validated(target=classes, predictions=classes, folds=folds).write(connect(str(model)))
-    candidate = Candidate.open(str(model), artifact.describe(tiny_dataset), jobs(tmp_path))
+    candidate = _Candidate.open(str(model), artifact.describe(tiny_dataset), jobs(tmp_path))
     by_classes = candidate.judged(part, find_metric("accuracy"), tune=False)
     assert by_classes.scores.metrics["accuracy"] == 1
     found = candidate.judged(part, find_metric("log_loss"), tune=False)
@@ -176,7 +182,7 @@ def test_the_test_part_is_opened_once_for_the_winner(
     tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from podium.scoring import OnnxModel
-    from podium.steps import candidate, evaluate
+    from podium.steps import evaluate
 
     opened: list[str] = []
     load = artifact.load
@@ -185,7 +191,7 @@ def test_the_test_part_is_opened_once_for_the_winner(
             room, "load", lambda uri, part: (opened.append(part), load(uri, part))[1]
         )
     monkeypatch.setattr(
-        candidate, "OnnxModel", lambda model: (opened.append(str(model)), OnnxModel(model))[1]
+        evaluate, "OnnxModel", lambda model: (opened.append(str(model)), OnnxModel(model))[1]
     )
     judge(tiny_dataset, tmp_path, candidates["weak"], candidates["strong"])
     weak, strong = "sweep-1-aaaa/model.onnx", "train-1/model.onnx"

@@ -248,7 +248,9 @@ def test_what_the_weights_had_seen_goes_with_the_model(tmp_path: Path) -> None:
     assert "unknown_weights" not in train(old, "")
     earlier = SeenItems.read(connect(str(old)))
     assert earlier is not None
-    (old / "seen.npz").write_bytes(earlier.also(np.array([7], np.uint64)).to_bytes())
+    (old / "seen.npz").write_bytes(
+        earlier.plus(SeenItems(hashes=np.array([7], np.uint64))).to_bytes()
+    )
     assert "unknown_weights" not in train(new, f"{old}/model.onnx")
     later = SeenItems.read(connect(str(new)))
     assert later is not None

@@ -48,10 +48,6 @@ class SeenItems:
             hashes=np.union1d(self.hashes, other.hashes), near=(self.near + more)[:_MOST_LAYERS]
         )
 
-    def also(self, hashes: np.ndarray) -> "SeenItems":
-        """Return it with further hashes."""
-        return self.plus(SeenItems(hashes=hashes))
-
     def to_bytes(self) -> bytes:
         """Return the content of SEEN."""
         stream, layers = io.BytesIO(), [layer.to_arrays() for layer in self.near]

@@ -1,5 +1,6 @@
 """Choose the best candidate on the validation part, then score it alone on the test part."""
 
+import math
 import platform
 import shutil
 import tempfile
@@ -8,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -16,21 +17,25 @@ from podium.data.artifact import describe, load, load_target
 from podium.data.held_out import HeldOut, seen_in_training
 from podium.data.schema import DatasetInfo
 from podium.data.sealed import holds_sealed, save_labels
-from podium.data.seen import SEEN, near_words, require_items, unseen
+from podium.data.seen import SEEN, SeenItems, near_words, require_items, unseen
 from podium.data.split import Split
+from podium.data.validated import Validated
 from podium.display.text import are, figure, plural
 from podium.errors import require
 from podium.files.documents import read_json
 from podium.models.document import sha256_of
+from podium.models.upload import require_no_reserved
 from podium.models.version import PREDICTIONS, TARGET, TEST_ITEMS
 from podium.prediction import PREPROCESSING, PROFILE
+from podium.prediction.command import ONNX
+from podium.prediction.directory import ModelDirectory
 from podium.prediction.predictor import write_preprocessing, write_profile
-from podium.scoring import Metric, Scores, choose_metric
+from podium.scoring import Metric, OnnxModel, Scores, choose_metric, score_predictions
 from podium.scoring.calibration import calibration
 from podium.scoring.constant import constant_guess
-from podium.scoring.threshold import require_tunable, split
-from podium.steps.candidate import Candidate, Judged
+from podium.scoring.threshold import THRESHOLD, Threshold, require_tunable, split
 from podium.steps.examples import pictures_among, points_of, worst_examples
+from podium.storage import connect
 from podium.training.base import say
 from podium.training.handover import (
     DataSummary,
@@ -46,6 +51,8 @@ from podium.training.handover import (
     per_class,
 )
 from podium.training.identity import StepContext, code_version
+from podium.training.origin import Origin
+from podium.training.trained import TrainedMetrics
 
 _MOSTLY = 0.9
 """Share of a class from which accuracy is not advised."""
@@ -55,6 +62,143 @@ _ENVIRONMENT = "environment.json"
 
 if TYPE_CHECKING:
     from podium.training.predict_job import PredictJobs
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Candidate:
+    """A model that may be uploaded."""
+
+    directory: ModelDirectory
+    origin: Origin
+    trained: TrainedMetrics
+    info: DatasetInfo
+    """Of the dataset that it is judged on."""
+
+    jobs: "PredictJobs"
+    """Where it predicts if it is a command."""
+
+    @classmethod
+    def open(cls, uri: str, info: DatasetInfo, jobs: "PredictJobs") -> Self:
+        """Open a model directory.
+
+        Raises:
+            NotFound: No sweep or training of podium made it.
+            InvalidInput: It was trained on other data, or a file of it would be written over.
+        """
+        directory = ModelDirectory(uri)
+        require_no_reserved(directory)
+        trained = TrainedMetrics.read(directory)
+        trained.check_data(uri, info)
+        origin = Origin.read(directory)
+        return cls(directory=directory, origin=origin, trained=trained, info=info, jobs=jobs)
+
+    def judged(self, part: Split, metric: Metric, *, tune: bool) -> "_Judged":
+        """Score it on the validation part, or by what its folds left.
+
+        Args:
+            tune: Whether it gets the decision threshold that is best for it there.
+        """
+        folds = len(self.trained.folds)
+        left, lost = Validated.read(connect(self.directory.uri)) if folds else None, "predictions"
+        needs_more = bool(self.info.classes) and (tune or not metric.decides)
+        if left and needs_more and left.predictions.ndim == 1:  # of many items classes alone remain
+            left, lost = None, "probabilities"
+        if left:
+            predicted, target, by = left.predictions, left.target, f"{folds} folds"
+        else:
+            predicted, target, by = self.predict(part, "validation"), part.target, "validation"
+        threshold = self._threshold(metric if tune else None, target, predicted)
+        scores = self.score(predicted, target, metric, threshold)
+        say(f"{self.origin.title}: {by} {scores.words(metric)}")
+        if folds and not left:
+            say(
+                f"warning: {self.origin.title} has learned from the validation part, and left no "
+                f"{lost} of its folds: it looks better there than it is"
+            )
+        if threshold:
+            say(f"{self.origin.title} decides for {threshold}")
+            if threshold.warning:
+                say(f"warning: {threshold.warning}")
+        return _Judged(candidate=self, scores=scores, threshold=threshold)
+
+    def predict(
+        self, part: Split, name: str, *, copy: Path | None = None, target: Path | None = None
+    ) -> np.ndarray:
+        """Return its predictions of a part: its model.onnx runs here, its predict command in a job.
+
+        Args:
+            name: The part's.
+            copy: Where its files were fetched to, if they were.
+            target: File to write the predictions to.
+        """
+        classes = len(self.info.classes) or None
+        if ONNX in self.directory.files:
+            with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+                if copy is None:
+                    copy = Path(scratch, self.origin.name)
+                    self.directory.fetch(copy, [ONNX])
+                return OnnxModel(copy / ONNX).predict(part.inputs, classes=classes, target=target)
+        origin = self.origin
+        predicted = self.jobs.predict(
+            self.directory,
+            origin,
+            part.inputs,
+            part=name,
+            classes=classes,
+            name=origin.title,
+        )
+        if target:
+            np.save(target, predicted)
+        return predicted
+
+    def score(
+        self,
+        predicted: np.ndarray,
+        target: np.ndarray,
+        metric: Metric,
+        threshold: Threshold | None,
+    ) -> Scores:
+        """Score its predictions, or what it decides by a threshold."""
+        decided = threshold.decide(predicted, self.info.classes) if threshold else None
+        return score_predictions(
+            predicted,
+            target,
+            classes=len(self.info.classes) or None,
+            metric=metric,
+            name=self.origin.title,
+            decided=decided,
+        )
+
+    def _threshold(
+        self, metric: Metric | None, target: np.ndarray, predicted: np.ndarray
+    ) -> Threshold | None:
+        if metric:
+            return Threshold.choose(metric, target, predicted, self.info.classes)
+        return Threshold.read(self.directory.load(THRESHOLD), f"{self.directory.uri}/{THRESHOLD}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judged:
+    """A candidate on the validation part."""
+
+    candidate: _Candidate
+    scores: Scores
+    threshold: Threshold | None
+    """By which it decides; None for the most probable class."""
+
+    @property
+    def origin(self) -> Origin:
+        return self.candidate.origin
+
+    @property
+    def trained(self) -> TrainedMetrics:
+        return self.candidate.trained
+
+    def order(self, metric: Metric) -> tuple[float, float]:
+        """Return what it is sorted by, the best first."""
+        value = self.scores.value(metric)
+        first = math.inf if math.isnan(value) else -value if metric.maximize else value
+        return first, next(self.scores.tie_breakers(), ("", math.inf))[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +276,7 @@ def evaluate(
     chosen_by = _metric(metric, info, sweep, tune=tune)
     part = load(data, "validation")
     judged = [
-        Candidate.open(uri, info, jobs).judged(part, chosen_by, tune=tune)
+        _Candidate.open(uri, info, jobs).judged(part, chosen_by, tune=tune)
         for uri in dict.fromkeys(candidates)
     ]
     # sorted is stable: of equal candidates the one listed first stays first.
@@ -230,7 +374,7 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _say_tested(winner: Judged, tested: "_Tested", metric: Metric) -> None:
+def _say_tested(winner: _Judged, tested: "_Tested", metric: Metric) -> None:
     say(f"test part, opened for the winner alone: {tested.scores.words(metric)}")
     if winner.trained.unknown_weights:
         say(
@@ -297,7 +441,7 @@ class _Tested:
 def _test(
     data: str | Path,
     test: str | Path,
-    winner: Judged,
+    winner: _Judged,
     predictions: Path,
     metric: Metric,
 ) -> _Tested:
@@ -323,7 +467,9 @@ def _test(
     save_labels(predictions / TARGET, part.target, sealed=holds_sealed(test))
     held_out.save_items(predictions / TEST_ITEMS)
     if seen is not None:
-        (predictions / SEEN).write_bytes(seen.also(held_out.hashes()[~fresh]).to_bytes())
+        (predictions / SEEN).write_bytes(
+            seen.plus(SeenItems(hashes=held_out.hashes()[~fresh])).to_bytes()
+        )
     if PREPROCESSING not in files:  # what the model directory says itself comes first
         write_preprocessing(info, predictions)
     if PROFILE not in files:
@@ -347,7 +493,7 @@ def _test(
     )
 
 
-def _why(ranked: list[Judged], metric: Metric) -> str:
+def _why(ranked: list[_Judged], metric: Metric) -> str:
     if len(ranked) == 1:
         return "the only candidate"
     first, second = ranked[0].scores, ranked[1].scores

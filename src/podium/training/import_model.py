@@ -15,6 +15,7 @@ from podium.data.artifact import DatasetInfo, describe
 from podium.data.held_out import HeldOut, seen_in_training
 from podium.data.seen import (
     SEEN,
+    SeenItems,
     require_items,
     unseen,
 )
@@ -190,7 +191,9 @@ def _judge(
         np.save(judged / TARGET, target)
         held_out.save_items(judged / TEST_ITEMS)
     if seen is not None:
-        (judged / SEEN).write_bytes(seen.also(held_out.hashes()[taken.kept[~fresh]]).to_bytes())
+        (judged / SEEN).write_bytes(
+            seen.plus(SeenItems(hashes=held_out.hashes()[taken.kept[~fresh]])).to_bytes()
+        )
     if not (directory.path / PREPROCESSING).is_file():
         write_preprocessing(info, judged)
     if not (directory.path / PROFILE).is_file() and {
