@@ -9,7 +9,7 @@ from s3servers import KEYS, Application, moto
 
 from podium.storage import connect
 from podium.storage.base import SourceChanged
-from podium.storage.s3.storage import MOST_PARTS, part_of
+from podium.storage.s3.storage import MOST_PARTS, _part_of
 
 LARGE = b"a" * (9 << 20)
 
@@ -39,4 +39,4 @@ def test_a_source_that_changes_during_the_copy_is_noticed(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("size", [1 << 20, 100 << 30, 5 << 40])
 def test_objects_up_to_the_largest_of_s3_fit_into_parts(size: int) -> None:
-    assert get_part_info(size, part_of(size))[1] <= MOST_PARTS
+    assert get_part_info(size, _part_of(size))[1] <= MOST_PARTS

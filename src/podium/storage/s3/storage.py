@@ -207,7 +207,7 @@ class S3Storage(Storage):
         opened = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
         with opened as file, self._note_of_parts(key, size), self.bucket.translated("write", key):
             try:
-                etag = self.bucket.put(key, file, size, part_of(size), progress)
+                etag = self.bucket.put(key, file, size, _part_of(size), progress)
             except S3Error as error:
                 if error.code == "NoSuchKey":  # MinIO's answer to If-Match where there is no object
                     raise Conflict(f"{key} in {self.url} was deleted meanwhile") from error
@@ -304,7 +304,7 @@ class S3Storage(Storage):
         return [value for value in (credentials.secret_key, credentials.session_token) if value]
 
 
-def part_of(size: int) -> int:
+def _part_of(size: int) -> int:
     """Return the bytes in each part of an upload of so many."""
     return max(PART, -(-size // MOST_PARTS))
 
