@@ -1,8 +1,8 @@
 """Jobs are refused where the API server and the training operator's webhook refuse them.
 
 What a change does to a job was asked of Kubernetes 1.34 with training operator 1.9. It takes a
-PyTorchJob with a label of several words, two containers of one name, or a name with a capital, and
-then cannot create its pods.
+PyTorchJob with a label of several words, two containers of one name, a name with a capital, or
+another policy, and then cannot create its pods.
 """
 
 from collections.abc import Callable
@@ -118,6 +118,10 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "two volumes of one name": (
         lambda made: pod(made)["spec"]["volumes"].append({"name": "shm", "emptyDir": {}}),
         "spec.volumes[2].name: must be there once, but got 'shm'",
+    ),
+    "an image's policy in lower case": (
+        lambda made: container(made).update(imagePullPolicy="ifNotPresent"),
+        "imagePullPolicy: must be one of Always, IfNotPresent, Never, but got 'ifNotPresent'",
     ),
     "a container's name with a capital": (
         lambda made: pod(made)["spec"]["initContainers"][0].update(name="Setup"),

@@ -73,6 +73,7 @@ _EXACT = ("JAXJob", "PaddleJob", "PyTorchJob", "XGBoostJob")
 """Kinds whose webhook takes the roles only as they are."""
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _CLEAN_POD_POLICIES = ("Running", "All", "None")
 
 _ENV: Schema = [{"name": TEXT, "value": TEXT}]
@@ -411,6 +412,8 @@ def _containers(job: Workload) -> Iterator[Violation]:
             elif not (is_dns_1123(container.name) and "." not in container.name):
                 must = "must be lower case letters, digits and -"
                 yield broken(f"{container.path}.name", must, container.name, "choose such a name")
+            if policy := text(container.manifest.get("imagePullPolicy")):
+                yield from one_of(f"{container.path}.imagePullPolicy", policy, _PULL_POLICIES)
             yield from _variables(f"{container.path}.env", container.manifest.get("env"))
             volumes = [volume.name for volume in pod.volumes]
             for at, mount in enumerate(container.mounts):
