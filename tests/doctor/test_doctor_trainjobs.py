@@ -111,7 +111,7 @@ def test_a_queue_of_a_pytorchjob_is_noted() -> None:
 
 def test_trials_that_are_trainjobs_are_examined() -> None:
     manifest = yaml.safe_load((ROOT / "experiments/random.yaml").read_text())
-    trials = migrate(Experiment.parse(manifest)).resource.manifest
+    trials = migrate(Experiment.parse(manifest))[0].manifest
     found = {finding.rule: finding for finding in examine_manifest(trials, "test").findings}
     assert found["nodes-restart"].where == "spec.trialTemplate.trialSpec.spec.runtimeRef"
     assert {finding.level for finding in found.values()} == {"note"}

@@ -12,8 +12,9 @@ from podium.errors import InvalidInput
 from podium.files.documents import load_yaml
 from podium.manifests.admission import admit
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.migrate import Migration, migrate
-from podium.manifests.rules import BrokenRules
+from podium.manifests.migrate import migrate
+from podium.manifests.resource import Resource
+from podium.manifests.rules import BrokenRules, Violation
 from podium.manifests.workload import Workload
 
 ROOT = Path(__file__).parent.parent.parent
@@ -45,13 +46,13 @@ def pytorchjob(
     return Workload.parse(manifest)
 
 
-def notes(migration: Migration[Any]) -> dict[str, str]:
+def notes(migration: tuple[Resource, list[Violation]]) -> dict[str, str]:
     """Return what is said by the last part of the field."""
-    return {note.where.rpartition(".")[2]: note.what for note in migration.notes}
+    return {note.where.rpartition(".")[2]: note.what for note in migration[1]}
 
 
-def trainer(migration: Migration[Workload]) -> dict[str, Any]:
-    given: dict[str, Any] = migration.resource.manifest["spec"]["trainer"]
+def trainer(migration: tuple[Resource, list[Violation]]) -> dict[str, Any]:
+    given: dict[str, Any] = migration[0].manifest["spec"]["trainer"]
     return given
 
 
@@ -59,7 +60,7 @@ def test_master_and_workers_become_nodes_under_torchrun() -> None:
     migrated = migrate(
         pytorchjob(env=[{"name": "A", "value": "b"}], resources={"requests": {"cpu": "1"}})
     )
-    assert migrated.resource.manifest == {
+    assert migrated[0].manifest == {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
         "metadata": {"name": "train"},
@@ -93,7 +94,7 @@ def test_settings_of_pods_go_into_one_runtime_patch() -> None:
     mounts = [{"name": "shm", "mountPath": "/dev/shm"}]
     own = {"volumeMounts": mounts, "securityContext": {"allowPrivilegeEscalation": False}}
     migrated = migrate(pytorchjob(pod=pod, **own))
-    (patch,) = migrated.resource.manifest["spec"]["runtimePatches"]
+    (patch,) = migrated[0].manifest["spec"]["runtimePatches"]
     (node,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
     assert node["template"]["spec"]["template"]["spec"] == {
         **pod,
@@ -132,9 +133,7 @@ def test_what_a_trainjob_has_no_field_for_is_said(field: str) -> None:
         )
     before, after = notes(migrate(pytorchjob())), notes(migrate(job))
     assert set(after) - set(before) - {"template"} == {field}
-    assert field.split("[")[0] not in str(migrate(job).resource.manifest).replace(
-        "'containers'", ""
-    )
+    assert field.split("[")[0] not in str(migrate(job)[0].manifest).replace("'containers'", "")
 
 
 def test_a_field_with_its_default_value_needs_no_note() -> None:
@@ -145,7 +144,7 @@ def test_a_field_with_its_default_value_needs_no_note() -> None:
 
 def test_no_time_to_end_in_stays_none() -> None:
     migrated = migrate(pytorchjob(pod={"terminationGracePeriodSeconds": 0}))
-    pod = migrated.resource.replicas[0].pod
+    pod = migrated[0].replicas[0].pod
     assert pod.grace_seconds == 0
 
 
@@ -168,7 +167,7 @@ def test_limits_and_waiting_are_carried_over() -> None:
         "suspend": True,
         "managedBy": "kueue.x-k8s.io/multikueue",
     }
-    spec = migrate(pytorchjob(spec={"runPolicy": policy})).resource.manifest["spec"]
+    spec = migrate(pytorchjob(spec={"runPolicy": policy}))[0].manifest["spec"]
     assert {name: spec[name] for name in policy} == policy
 
 
@@ -197,7 +196,7 @@ def test_a_command_of_another_kind_is_left_alone() -> None:
 
 def test_variables_that_trainer_does_not_set_are_named() -> None:
     migrated = migrate(pytorchjob(command=["torchrun", "--node_rank=$(RANK)"]))
-    (note,) = [note for note in migrated.notes if note.where.endswith("command[1]")]
+    (note,) = [note for note in migrated[1] if note.where.endswith("command[1]")]
     assert "refers to RANK" in note.what
     assert "PET_NODE_RANK" in str(note.hint)
 
@@ -206,7 +205,7 @@ def test_what_a_server_added_is_not_carried_over() -> None:
     annotations = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "team": "a"}
     metadata = {"name": "train", "uid": "1", "resourceVersion": "2", "annotations": annotations}
     stored = {**pytorchjob().manifest, "metadata": metadata, "status": {"conditions": []}}
-    migrated = migrate(Workload.parse(stored)).resource.manifest
+    migrated = migrate(Workload.parse(stored))[0].manifest
     assert migrated["metadata"] == {"name": "train", "annotations": {"team": "a"}}
     assert "status" not in migrated
 
@@ -247,7 +246,7 @@ def test_a_name_too_long_for_nodes_is_refused() -> None:
 
 def test_flags_that_the_trainer_refuses_are_migrated_as_they_are() -> None:
     text = (ROOT / "experiments" / "random.yaml").read_text().replace("--epochs=$", "--bogus=$")
-    migrated = migrate(Experiment.load(text)).resource
+    migrated = migrate(Experiment.load(text))[0]
     assert "--bogus=" in str(migrated.manifest)
 
 
@@ -260,7 +259,7 @@ def test_another_kind_is_refused_with_a_reason() -> None:
 @pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
 def test_experiments_that_come_with_podium_get_trainjob_trials(file: Path) -> None:
     (manifest,) = load_yaml(file.read_bytes(), file.name)
-    before, experiment = Experiment.parse(manifest), migrate(Experiment.parse(manifest)).resource
+    before, experiment = Experiment.parse(manifest), migrate(Experiment.parse(manifest))[0]
     template = experiment.template
     assert (template.workload.kind, template.primary_container) == ("TrainJob", "node")
     assert template.workload.nodes == sum(
@@ -302,6 +301,6 @@ def test_whatever_is_wrong_is_refused_in_a_sentence() -> None:
             resource: Any = (
                 Experiment.parse(manifest) if is_experiment else Workload.parse(manifest)
             )
-            assert "PyTorchJob" not in str(migrate(resource).resource.manifest["spec"])
+            assert "PyTorchJob" not in str(migrate(resource)[0].manifest["spec"])
             migrated += 1
     assert 0 < migrated < 300

@@ -107,19 +107,15 @@ def _keep(manifest: dict[str, Any], origin: str, _: str) -> dict[str, Any]:
 
 def _migrate(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, Any]:
     kind, name = manifest.get("kind"), Workload.parse(manifest).name
-    subject = f"{origin}: {kind} {name}".rstrip()
     experiment = Experiment.parse(manifest) if kind == "Experiment" else None
-    if experiment and experiment.template.workload.kind != TRAINJOB:
-        migrated: Any = migrate(experiment, runtime)
-        subject = f"{subject}: its {experiment.template.workload.kind}s become TrainJobs"
-    elif experiment:
+    if experiment and experiment.template.workload.kind == TRAINJOB:
         return _keep(manifest, origin, runtime)
-    else:
-        migrated = migrate(Workload.parse(manifest), runtime)
-        subject = f"{subject} becomes a TrainJob"
-    _say(subject, migrated.notes)
-    result: dict[str, Any] = migrated.resource.manifest
-    return result
+    becomes = " becomes a TrainJob"
+    if experiment:
+        becomes = f": its {experiment.template.workload.kind}s become TrainJobs"
+    migrated, notes = migrate(experiment or Workload.parse(manifest), runtime)
+    _say(f"{origin}: {kind} {name}".rstrip() + becomes, notes)
+    return migrated.manifest
 
 
 def _convert(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, Any]:
@@ -133,10 +129,8 @@ def _convert(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, A
         if experiment.template.workload.kind == TRAINJOB:
             check(experiment)
         else:
-            migrated = migrate(experiment, runtime)
-            experiment, notes = migrated.resource, migrated.notes
-        spec = experiment.defaulted
-        changed, lost = as_optimization_job({**experiment.manifest, "spec": spec})
+            experiment, notes = migrate(experiment, runtime)
+        changed, lost = as_optimization_job({**experiment.manifest, "spec": experiment.defaulted})
         notes = [*notes, *lost]
     _say(f"{origin}: {kind} {name} becomes an {changed['kind']}", notes)
     return changed

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from podium.cluster.traits import Traits, traits_of
 from podium.display.text import quoted
 from podium.errors import Failed, InvalidInput, NotFound
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import EXPERIMENT, NOTE
-from podium.manifests.resource import Resource
+from podium.manifests.resource import R, Resource
 from podium.system.processes import DEADLY, killed_by
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from podium.manifests.experiment.trial import Trial
     from podium.manifests.workload import Workload
 
-R = TypeVar("R", bound=Resource)
 
 KINDS = (*JOB_KINDS, "Experiment", "Trial")
 """Kinds that a cluster supports. Trials are created by Experiments and are read only."""

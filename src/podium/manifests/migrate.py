@@ -10,7 +10,7 @@ pkg/apis/kubeflow.org/v1/{common,pytorch}_types.go.
 import re
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any
 
 from podium.errors import InvalidInput
 from podium.manifests.admission import admit
@@ -20,7 +20,7 @@ from podium.manifests.experiment.schema import default_conditions, default_prima
 from podium.manifests.fields import mapping, present, unshared, with_values
 from podium.manifests.kinds import JOB_KINDS, MIGRATED_KINDS, OPERATOR_KINDS, TRAINJOB, or_list
 from podium.manifests.labels import TRAINJOB_MANAGERS
-from podium.manifests.resource import Resource
+from podium.manifests.resource import R
 from podium.manifests.rules import Violation, shorten
 from podium.manifests.torchrun import launches, with_torchrun
 from podium.manifests.trainjob import (
@@ -70,22 +70,15 @@ _DEFAULTS = {
 """Fields of pods and containers that mean nothing with these values: an API server adds them
 itself."""
 
-T = TypeVar("T", bound=Resource)
 
-
-class Migration(NamedTuple, Generic[T]):
-    """Result of migrating a job or an Experiment."""
-
-    resource: T
-    notes: list[Violation]
-    """Parts that were dropped or have changed, each with the field of the source."""
-
-
-def migrate(resource: T, runtime: str = TORCH) -> Migration[T]:
+def migrate(resource: R, runtime: str = TORCH) -> tuple[R, list[Violation]]:
     """Write a job, or the job of an Experiment's trials, as a TrainJob.
 
     Args:
         resource: A Workload or an Experiment.
+
+    Returns:
+        It, and the parts that were dropped or have changed, each with the field of the source.
 
     Raises:
         BrokenRules: It is refused as it is, or would be as a TrainJob.
@@ -98,14 +91,14 @@ def migrate(resource: T, runtime: str = TORCH) -> Migration[T]:
         check(migrated, job=False)
         trial = f"{migrated.expected_name}-{'x' * 8}"  # as Katib names it
         admit({**migrated.template.workload.manifest, "metadata": {"name": trial}})
-        return Migration(migrated, notes)
+        return migrated, notes
     if not isinstance(resource, Workload):
         raise _not_migrated(resource.kind)
     if resource.kind in MIGRATED_KINDS:
         admit(resource.manifest)
     migrated, notes = as_trainjob(resource, runtime=runtime)
     admit(migrated.manifest)
-    return Migration(migrated, notes)
+    return migrated, notes
 
 
 def _not_migrated(kind: str, path: str = "") -> InvalidInput:

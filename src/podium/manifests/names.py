@@ -2,13 +2,11 @@
 
 import re
 import secrets
-from typing import Any, TypeVar
+from typing import Any
 
 from podium.errors import InvalidInput
-from podium.manifests.resource import Resource
+from podium.manifests.resource import R
 from podium.manifests.rules import shorten
-
-R = TypeVar("R", bound=Resource)
 
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

@@ -4,7 +4,7 @@ trial."""
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any
 
 from podium.errors import InvalidInput, require, suggestion
 from podium.files.documents import TYPE_NAMES
@@ -12,7 +12,7 @@ from podium.manifests.fields import items, objects, quantity
 from podium.manifests.job_editor import JobEditor, merge
 from podium.manifests.labels import QUEUE, QUEUE_PRIORITY
 from podium.manifests.names import is_label
-from podium.manifests.resource import Resource
+from podium.manifests.resource import R
 
 _THREADS = "OMP_NUM_THREADS"
 _SECURITY = ("restricted", "baseline")
@@ -133,10 +133,7 @@ def _amount(name: str, value: str) -> float:
     return amount
 
 
-T = TypeVar("T", bound=Resource)
-
-
-def place(resource: T, pods: Pods) -> T:
+def place(resource: R, pods: Pods) -> R:
     """Return a job, or an Experiment's trials, with the settings in every pod template."""
     return resource.changed_job(lambda editor: _place(editor, pods))
 

@@ -6,12 +6,12 @@ staging/src/k8s.io/pod-security-admission/policy/check_*.go).
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from podium.manifests.fields import items, mapping, strings
 from podium.manifests.job_editor import JobEditor, merge
 from podium.manifests.labels import LAUNCHED, RUN
-from podium.manifests.resource import Resource
+from podium.manifests.resource import R
 from podium.manifests.workload import Container, Pod, Workload
 
 ENFORCE = "pod-security.kubernetes.io/enforce"
@@ -127,10 +127,8 @@ MARGIN = 5
 """Seconds the pods' deadline is later: else a pod might end first and count as a replica to start
 again."""
 
-T = TypeVar("T", bound=Resource)
 
-
-def with_pod_defaults(resource: T) -> T:
+def with_pod_defaults(resource: R) -> R:
     """Return a job or Experiment whose pods fit a namespace that enforces Pod Security
     "restricted".
 
@@ -159,7 +157,7 @@ def _set_defaults(editor: JobEditor, run: str | None) -> None:
             merge(container, ("resources", "requests"), missing)
 
 
-def with_pod_deadlines(resource: T) -> T:
+def with_pod_deadlines(resource: R) -> R:
     """Return a job or Experiment with the deadline of its operator job on every pod too; a pod's
     own deadline stays.
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from podium.errors import InvalidInput
 from podium.manifests.conditions import STYLES, Conditions, Manifest, State, status_of
@@ -171,3 +171,6 @@ class Resource:
             ),
             None,
         )
+
+
+R = TypeVar("R", bound=Resource)

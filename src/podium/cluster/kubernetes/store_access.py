@@ -10,11 +10,11 @@ import os
 from collections.abc import MutableMapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from podium.errors import InvalidInput, NotFound
 from podium.manifests.job_editor import JobEditor, set_env
-from podium.manifests.resource import Resource
+from podium.manifests.resource import R
 from podium.system.pod import pod_namespace, team_namespace
 from podium.system.settings import CLUSTER, ENDPOINTS, STORAGE
 
@@ -177,10 +177,7 @@ def take_access(environ: MutableMapping[str, str] | None = None) -> None:
         access.take(env, team)
 
 
-T = TypeVar("T", bound=Resource)
-
-
-def grant_access(resource: T, access: Access | AccessByReference | None) -> T:
+def grant_access(resource: R, access: Access | AccessByReference | None) -> R:
     """Return a job or Experiment with the store's environment in every container without one of its
     own.
 
