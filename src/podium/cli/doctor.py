@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from podium.cli.options import WithCommand, json_option
-from podium.display.terminal import console, doing, echo, echo_json, paused, printing
+from podium.display.terminal import console, doing, echo, echo_json, output, paused, printing
 from podium.doctor.reading import STRATEGIES, Reader, guess_reader
 from podium.doctor.report import Report, show
 from podium.errors import InvalidInput
@@ -88,10 +88,7 @@ def doctor(
     if rules:
         from podium.doctor.rules import every_rule, show_rules
 
-        if as_json:
-            echo_json(every_rule())
-        else:
-            echo(show_rules())
+        output(as_json, every_rule(), show_rules)
         return
     reports: list[Report] = []
     manifests: list[dict[str, Any]] = []

@@ -17,7 +17,7 @@ from podium.cli.options import (
     notify_option,
     server_options,
 )
-from podium.display.terminal import doing, echo, echo_json
+from podium.display.terminal import doing, echo, echo_json, output
 from podium.errors import InvalidInput
 from podium.files.documents import read_text
 from podium.kfp.client import Server
@@ -62,12 +62,13 @@ def upload(
     kfp_server = server.open()
     version = ServerPipelines(kfp_server).upload(text, name)
     link = kfp_server.link(f"pipelines/details/{version.pipeline_id}/version/{version.id}")
-    if as_json:
-        fields = ("pipeline", "pipeline_id", "name", "id", "created", "digest", "new")
-        echo_json({field: getattr(version, field) for field in fields} | {"link": link})
-        return
-    echo(f"{version.pipeline} {version.name} {'uploaded' if version.new else 'unchanged'}")
-    echo(link)
+    fields = ("pipeline", "pipeline_id", "name", "id", "created", "digest", "new")
+    said = f"{version.pipeline} {version.name} {'uploaded' if version.new else 'unchanged'}"
+    output(
+        as_json,
+        {field: getattr(version, field) for field in fields} | {"link": link},
+        lambda: f"{said}\n{link}",
+    )
 
 
 def _text(

@@ -64,21 +64,13 @@ def _find(api: Api, kind: str, name: str, replica: str | None) -> Any | None:
     return chosen[-1] if chosen else None
 
 
-def _has_started(pod: Any, container: str) -> bool:
-    status = _status_of(pod, container)
-    return bool(
-        status and (status.state.running or status.state.terminated or status.restart_count)
-    )
-
-
-def _status_of(pod: Any, container: str) -> Any | None:
-    named = (each for each in statuses_of(pod) if each.name == container and each.state)
-    return next(named, None)
-
-
-def _start_of(pod: Any, container: str) -> tuple[str, int]:
-    status = _status_of(pod, container)
-    return str(pod.metadata.uid), int(status.restart_count or 0) if status else 0
+def _start_of(pod: Any) -> tuple[str, int] | None:
+    # None before its container has begun.
+    for status in statuses_of(pod):
+        if status.name == _container_of(pod) and (state := status.state):
+            begun = state.running or state.terminated or status.restart_count
+            return (str(pod.metadata.uid), int(status.restart_count or 0)) if begun else None
+    return None
 
 
 def _is_coming(pod: Any | None) -> bool:
@@ -196,8 +188,8 @@ def logs(
                 else "its pods may be gone",
             )
         complete = True
-        if pod is not None and _has_started(pod, _container_of(pod)):
-            read, latest = True, _start_of(pod, _container_of(pod))
+        if pod is not None and (latest := _start_of(pod)):
+            read = True
             if start is not None and start != latest:
                 restarted()
                 tail = (
