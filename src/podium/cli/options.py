@@ -404,13 +404,9 @@ def listen(
         raise PodiumError(problem, hint) from None
 
 
-def _notifier(targets: tuple[str, ...]) -> Notifier:
-    return Notifier(tuple(map(parse_target, targets)), targets)
-
-
 notify_option = _made_of(
     "notifier",
-    _notifier,
+    lambda targets: Notifier(tuple(map(parse_target, targets)), targets),
     click.option(
         "--notify",
         "targets",

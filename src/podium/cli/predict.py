@@ -113,8 +113,7 @@ def predict(
     if model.threshold:
         echo(f"{title} decides for {model.threshold}", err=True)
     tally = _Tally(strict=strict)
-    results = model.stream(items, **reading, on_unknown=tally.judge)
-    outcomes = tally.good(results)
+    outcomes = tally.good(model.stream(items, **reading, on_unknown=tally.judge))
     with options_as("flags"), doing(lambda: f"predicting: {plural(tally.count, 'item')} so far"):
         if output:
             _write_csv(outcomes, output)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.experiment import follow_to_end
-from podium.cli.notify import Notifier
+from podium.cli.notify import Notice, Notifier
 from podium.cli.options import (
     TYPED,
     WithCommand,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec
     from podium.api.sweep import Sweep
     from podium.api.tune import TunePlan
-    from podium.cli.notify import Notice
 
 KEYS = [library.key for library in LIBRARIES]
 _SIMPLE = ", ".join(
@@ -265,7 +264,7 @@ def _patience(begun: "Sweep") -> int:
 
 
 @contextmanager
-def _reported(sweep: "Sweep", file: Path | None, notice: "Notice") -> Iterator[None]:
+def _reported(sweep: "Sweep", file: Path | None, notice: Notice) -> Iterator[None]:
     """Write the report when the sweep has ended, also where it failed; after Ctrl-C only say how
     to."""
     try:
@@ -283,7 +282,7 @@ def _reported(sweep: "Sweep", file: Path | None, notice: "Notice") -> Iterator[N
     _write_report(sweep, file, notice)
 
 
-def _write_report(sweep: "Sweep", file: Path | None, notice: "Notice") -> None:
+def _write_report(sweep: "Sweep", file: Path | None, notice: Notice) -> None:
     notice.report = str(sweep.report(file))
     echo(f"report: {relative(notice.report)}", err=True)
 

@@ -395,8 +395,7 @@ def _experiment(experiment: Experiment, runtime: str) -> tuple[Experiment, list[
         raise InvalidInput(
             "spec.trialTemplate.configMap: must be a trialSpec, but got a ConfigMap", hint
         )
-    old = template.workload
-    job, notes = as_trainjob(old, template.primary_container, runtime=runtime)
+    job, notes = as_trainjob(template.workload, template.primary_container, runtime=runtime)
     success, failure = default_conditions(TRAINJOB) or ("", "")
     notes += _trial_notes(experiment)
 

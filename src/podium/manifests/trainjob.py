@@ -193,8 +193,7 @@ def _with_patched_template(
     jobs: list[Any] = [job for job in _patched_jobs(patch) if job.get("name") != name]
     if template:
         jobs.append({"name": name, "template": {"spec": {"template": template}}})
-    runtime = mapping(patch.get("trainingRuntimeSpec"))
-    jobset = mapping(runtime.get("template"))
+    jobset = _inner(patch, "trainingRuntimeSpec", "template")
     others = mapping(jobset.get("spec")).items()
     spec = {
         **{key: value for key, value in others if key != "replicatedJobs"},

@@ -26,8 +26,7 @@ def typed(manifest: Mapping[str, Any]) -> Resource:
         InvalidInput: It is not an object.
         BrokenRules: A field of an Experiment has another type than Katib's.
     """
-    kind = str(Resource.parse(manifest).kind)
-    return _TYPES.get(kind, Resource).parse(manifest)
+    return _TYPES.get(Resource.parse(manifest).kind, Resource).parse(manifest)
 
 
 class Reader:

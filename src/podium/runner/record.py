@@ -370,8 +370,7 @@ class RunRecord:
     def candidates(self) -> list[Path]:
         """Directories with the models its attempts trained, those of trials too, as far as they are
         on this machine."""
-        storage = str(self.parameters.get("storage") or "")
-        root = local_path(storage)
+        root = local_path(str(self.parameters.get("storage") or ""))
         if root is None or not root.is_absolute():
             return []
         directories = (root / "runs" / self.identity(number + 1) for number in range(self.attempt))

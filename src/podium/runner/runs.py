@@ -197,8 +197,7 @@ class StoredRuns:
         self.storage = connect(url)
 
     def __iter__(self) -> Iterator[StoredRun]:
-        runs = map(self._read, self.storage.children("runs"))
-        return (run for run in runs if run.entries)
+        return (run for run in map(self._read, self.storage.children("runs")) if run.entries)
 
     def __getitem__(self, name: str) -> StoredRun:
         """Return a run by the beginning of its id.

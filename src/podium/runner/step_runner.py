@@ -83,8 +83,7 @@ class StepRunner:
         self.reporter.log(KFP, f"{step.name}: {STARTS}")
         left = failure_file(self.directory, step.name)
         code, outputs = None, None
-        policy = task.get("retryPolicy", {})
-        for pause in (*_pauses(policy), None):
+        for pause in (*_pauses(task.get("retryPolicy", {})), None):
             left.unlink(missing_ok=True)
             try:
                 code, outputs = self._once(step, name_of)

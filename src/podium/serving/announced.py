@@ -72,8 +72,7 @@ def servers_of(version: Version) -> list[str]:
                 path.unlink()
                 continue
             written = read_json(path)
-            models = parse(list[dict[str, str]], written.get("models"), str(path))
-            if named in models:
+            if named in parse(list[dict[str, str]], written.get("models"), str(path)):
                 found.append(str(written.get("url")))
     return found
 

@@ -242,8 +242,7 @@ class Pages:
 
     def _act(self, action: Action) -> _Answer:
         async def answer(request: Request) -> Response:
-            body = await _body(request)
-            fields = load_json(body or b"{}", "the request body")
+            fields = load_json(await _body(request) or b"{}", "the request body")
             if not isinstance(fields, dict):
                 raise InvalidInput("the request body is not a JSON object")
             said = await asyncio.to_thread(action, self._sources, fields, **request.path_params)

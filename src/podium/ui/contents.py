@@ -55,8 +55,7 @@ _HINTS = {
 
 
 def _runs(sources: Sources) -> list[dict[str, Any]]:
-    here = podium.runs().all[::-1]
-    rows = [run.to_json() | {"path": f"/runs/{run.id}"} for run in here]
+    rows = [run.to_json() | {"path": f"/runs/{run.id}"} for run in podium.runs().all[::-1]]
     if server := sources.server:
         newest = ServerRuns(server).newest(30)
         rows += [run.to_json() | {"path": f"/server/{run.id}"} for run in newest]

@@ -15,7 +15,7 @@ from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes.api import Api, Waits, api_of, api_resource
 from podium.cluster.kubernetes.leadership import ENGINE_LEASE, RENEW_SECONDS, is_led
 from podium.cluster.kubernetes.pods import JobPods, Watchman
-from podium.cluster.kubernetes.queues import WAITING, Queues, only_waits
+from podium.cluster.kubernetes.queues import WAITING, Queues
 from podium.display.text import as_note
 from podium.errors import (
     Denied,
@@ -29,6 +29,7 @@ from podium.errors import (
 )
 from podium.files.documents import foreign
 from podium.manifests.conditions import Manifest
+from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB, or_list
 from podium.manifests.labels import METRICS_INJECTION, NOTE
 from podium.manifests.pod_security import ENFORCE, RESTRICTED, with_pod_deadlines, with_pod_defaults
@@ -206,7 +207,7 @@ class KubernetesCluster(Cluster):
                 current = self.queues.explain(current)
             if uid not in (None, current.uid):
                 return  # deleted and made again by somebody else: not ours
-            clock.stop(only_waits(current))
+            clock.stop(_only_waits(current))
             if uid is None or current.status != seen:
                 uid, seen = current.uid, current.status
                 yield current
@@ -242,8 +243,7 @@ class KubernetesCluster(Cluster):
     def waits_for(self, job: Workload) -> str:
         if job.state.finished or job.state.phase in (WAITING, "Suspended"):
             return ""
-        watchman = Watchman(self.api)
-        return next((str(trouble) for trouble, _ in watchman.troubles(job)), "")
+        return next((str(trouble) for trouble, _ in Watchman(self.api).troubles(job)), "")
 
     @property
     def silence(self) -> float:
@@ -385,6 +385,14 @@ def _changes(
             yield None
         time.sleep(min(pause * random.uniform(0.5, 1.0), max(remaining(), 0.0)))
         pause = min(pause * 2, 5.0)
+
+
+def _only_waits(resource: Resource) -> bool:
+    """Return whether nothing of a job or Experiment runs because a queue holds it back: its time
+    does not count."""
+    if isinstance(resource, Experiment):
+        return WAITING in resource.trials and "Running" not in resource.trials
+    return resource.state.phase == WAITING
 
 
 class _Clock:

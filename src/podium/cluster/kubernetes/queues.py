@@ -220,14 +220,6 @@ def _with_waiting_trials(experiment: Experiment, waiting: set[str]) -> Experimen
     return experiment.with_status({**status, names: moved, count: len(moved)} if moved else status)
 
 
-def only_waits(resource: Resource) -> bool:
-    """Return whether nothing of a job or Experiment runs because a queue holds it back: its time
-    does not count."""
-    if isinstance(resource, Experiment):
-        return WAITING in resource.trials and "Running" not in resource.trials
-    return resource.state.phase == WAITING
-
-
 _SHORT = ("cpu", "memory", "ephemeral-storage")
 """Resources whose name alone means their requests in a quota (Kubernetes' documentation, "Resource
 Quotas")."""

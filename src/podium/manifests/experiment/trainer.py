@@ -9,7 +9,8 @@ PODIUM_DATA and PODIUM_OUTPUT.
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from podium.errors import InvalidInput
@@ -108,9 +109,13 @@ def set_seed(container: dict[str, Any], seed: str, *, quoted: bool) -> None:
     set_env(container, [{"name": _SEED, "value": seed}])
     if uses_builtin_trainer(words) or "seed" in read_flags(words):
         set_flags(container, {"--seed": seed}, quoted=quoted)
+    _rewrite(container, partial(_reseeded, seed=seed))
+
+
+def _rewrite(container: dict[str, Any], change: Callable[[list[str]], list[str]]) -> None:
     for field in ("command", "args"):
         if container.get(field):
-            container[field] = _reseeded(container[field], seed)
+            container[field] = change(container[field])
 
 
 def _reseeded(words: Sequence[str], seed: str) -> list[str]:
@@ -137,9 +142,7 @@ def set_folds(container: dict[str, Any], count: int, *, quoted: bool) -> None:
     if uses_builtin_trainer(words):
         set_flags(container, {"--folds": str(count)}, quoted=quoted)
     elif any(_FOLDS in word for word in words):
-        for field in ("command", "args"):
-            if container.get(field):
-                container[field] = [_COUNT.sub(rf"\g<1>{count}", word) for word in container[field]]
+        _rewrite(container, lambda words: [_COUNT.sub(rf"\g<1>{count}", word) for word in words])
     else:
         run_by(container, ["python", "-m", _FOLDS, f"--folds={count}", "--"])
 
@@ -197,9 +200,7 @@ def set_flags(container: dict[str, Any], flags: Mapping[str, str | None], *, quo
     if not flags:
         return
     for flag, value in flags.items():
-        for holder in ("command", "args"):
-            if container.get(holder):
-                container[holder] = _without(container[holder], flag)
+        _rewrite(container, partial(_without, flag=flag))
         if value is not None:
             text = f"{flag}={value}"
             word = _for_shell(text) if quoted else text
@@ -217,12 +218,10 @@ def fill(editor: JobEditor, values: Mapping[str, str], *, wrapped: Iterable[str]
         wrapped: Roles whose containers Katib hands to a shell.
     """
     shells = set(wrapped)
+    quoted = {name: _for_shell(value) for name, value in values.items()}
     for role, container in editor.containers():
         if role in shells or is_shell(words_of(container)):
-            quoted = {name: _for_shell(value) for name, value in values.items()}
-            for field in ("command", "args"):
-                if container.get(field):
-                    container[field] = [_replaced(word, quoted) for word in container[field]]
+            _rewrite(container, lambda words: [_replaced(word, quoted) for word in words])
     editor.replace_texts(lambda written: _replaced(written, values))
 
 
