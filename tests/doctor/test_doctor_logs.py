@@ -10,7 +10,7 @@ from rich.console import Console
 from podium.api.experiments import read
 from podium.doctor import Finding, Reader, examine_log, guess_reader
 from podium.doctor.report import show
-from podium.doctor.trial import misread, misread_trial, why_unavailable
+from podium.doctor.trial import misread_trial, why_unavailable
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Trial
 from podium.manifests.fields import quantity
@@ -167,7 +167,7 @@ def test_stages_that_share_a_name_cannot_be_distinguished() -> None:
     ],
 )
 def test_parts_that_share_a_name_cannot_be_distinguished(lines: list[str], shown: str) -> None:
-    finding = misread(read("random"), lines)
+    finding = misread(lines)
     assert finding
     assert finding.rule == "several-stages-under-one-name"
     assert shown in finding.what
@@ -201,7 +201,7 @@ def test_parts_that_share_a_name_cannot_be_distinguished(lines: list[str], shown
     ],
 )
 def test_readings_in_turn_are_no_parts(lines: list[str]) -> None:
-    assert misread(read("random"), lines) is None
+    assert misread(lines) is None
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_readings_in_turn_are_no_parts(lines: list[str]) -> None:
     [(0.6, 0.9, 97.0), (0.5, 0.55, 61, 64), (97, 0.97), (61.5, 0.615), (96, 97, 0.97, 0.98)],
 )
 def test_a_sweep_warns_of_shares_mixed_with_percentages(values: tuple[float, ...]) -> None:
-    finding = misread(read("random"), [f"accuracy={value}" for value in values])
+    finding = misread([f"accuracy={value}" for value in values])
     assert finding
     assert finding.rule == "shares-and-percentages"
 
@@ -231,7 +231,7 @@ def test_a_sweep_warns_of_shares_mixed_with_percentages(values: tuple[float, ...
     ],
 )
 def test_small_percentages_are_no_shares(values: tuple[float, ...]) -> None:
-    assert misread(read("random"), [f"accuracy={value}" for value in values]) is None
+    assert misread([f"accuracy={value}" for value in values]) is None
 
 
 def test_a_loss_may_grow_a_hundredfold() -> None:
@@ -301,10 +301,17 @@ def test_a_line_of_many_readings_is_looked_at_once() -> None:
     """As a progress bar prints it; each of 5,000 readings took another look at all of them."""
     line = "\r".join(f"{number}% train accuracy=0.5" for number in range(5_000))
     began = time.process_time()
-    finding = misread(read("random"), [line + " accuracy=0.5"])
+    finding = misread([line + " accuracy=0.5"])
     assert finding
     assert finding.rule == "several-stages-under-one-name"
     assert time.process_time() - began < 5
+
+
+def misread(lines: list[str]) -> Finding | None:
+    """Return what doctor says of the only trial of a sweep, which printed these lines."""
+    only = judged("only", "0.5")
+    found = misread_trial(read("random"), only, [only], lambda name: lines)
+    return found[1] if found else None
 
 
 def judged(name: str, value: str) -> Trial:
@@ -435,7 +442,7 @@ def test_lines_of_other_ranks_are_pointed_out() -> None:
     ],
 )
 def test_a_sweep_warns_of_several_processes_in_a_log(marks: tuple[str, str]) -> None:
-    finding = misread(read("random"), [f"{mark}accuracy=0.5" for mark in marks])
+    finding = misread([f"{mark}accuracy=0.5" for mark in marks])
     assert finding
     assert finding.rule == "every-rank-reports"
 
@@ -496,7 +503,7 @@ def bars(text: Callable[[int, int], str], epochs: int = 2) -> list[str]:
     ],
 )
 def test_a_sweep_warns_of_the_luckiest_batch(lines: list[str], warns: bool) -> None:
-    found = misread(read("random"), lines)
+    found = misread(lines)
     assert (found is not None and found.rule == "bar-of-batches") is warns
     assert "batches-share-the-name" not in examine(*lines) or not warns
 

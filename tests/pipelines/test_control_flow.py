@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from test_own_pipelines import written
-from test_podium_run import PODIUM, environment, of_home, podium, processes_of, within
+from test_podium_run import PODIUM, environment, of_home, only_run, podium, processes_of, within
 
 from podium.errors import Failed, InvalidInput
 from podium.kfp.definition import Definition
 from podium.runner.compiled import Compiled, Condition, command_of
-from podium.runner.record import RunRecord, records_below
+from podium.runner.record import RunRecord
 from podium.runner.steps import Step, Values
 from podium.system.machine import cores
 
@@ -88,7 +88,7 @@ def run(folder: Path, text: str, *words: str, code: int = 0) -> tuple[dict[str, 
     file = written(folder, text) + (":flow" if "def flow" in text else "")
     done = podium(folder / "home", file, *words, "--json")
     assert done.returncode == code, done.stderr
-    (record,) = records_below(folder / "home/runs")
+    record = RunRecord.read(only_run(folder / "home"))
     return json.loads(done.stdout) if done.stdout else {"error": done.stderr}, record
 
 

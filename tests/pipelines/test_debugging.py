@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from test_control_flow import HEAD, run
 from test_own_pipelines import written
-from test_podium_run import PODIUM, environment, podium
+from test_podium_run import PODIUM, environment, only_run, podium
 
-from podium.runner.record import RunRecord, records_below
+from podium.runner.record import RunRecord
 from podium.system.machine import cores
 
 pytestmark = pytest.mark.whole
@@ -52,7 +52,7 @@ def test_a_shell_stands_in_the_place_of_a_step(tmp_path: Path) -> None:
     assert done.stdout.split()[:5] == [
         "7", "component.py", "inputs.json", "packages", "run",
     ]  # fmt: skip
-    (record,) = records_below(home / "runs")
+    record = RunRecord.read(only_run(home))
     assert record.state == "stopped"
     assert {name: step.state for name, step in record.steps.items()} == {
         "base": "succeeded",

@@ -19,7 +19,7 @@ from podium.errors import InvalidInput
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.definition import Definition
 from podium.kfp.versions import read_spec
-from podium.runner.record import records_below
+from podium.runner.record import RunRecord
 
 pytestmark = pytest.mark.whole
 
@@ -313,7 +313,7 @@ def test_a_step_of_a_condition_is_counted_like_the_others(tmp_path: Path) -> Non
         "[1/2] number",
         "[2/2] number-2",
     ]
-    (record,) = records_below(home / "runs")
+    record = RunRecord.read(only_run(home))
     assert {step.state for step in record.steps.values()} == {"succeeded"}
     assert record.log("number").read_text().split() == ["x", "is", "1"]
     assert "Got executor_input:" in record.log("kfp").read_text()

@@ -18,7 +18,7 @@ from podium.errors import PodiumError
 from podium.manifests.conditions import status_of
 from podium.models import open_registry
 from podium.runner.child import _from_here
-from podium.runner.record import records_below
+from podium.runner.record import RunRecord
 from podium.runner.run import run
 from podium.steps.promote import promote
 from podium.training.identity import RunIdentity, StepContext
@@ -513,5 +513,5 @@ def test_a_sweep_without_metrics_says_why_and_where(
     assert "| Accuracy: 0.95" in done.stderr
     log = Path(done.stderr.partition("its whole log: ")[2].partition("\n")[0])
     assert log.read_text().endswith("Accuracy: 0.95\n")
-    (record,) = records_below(home / "runs")
+    record = RunRecord.read(only_run(home))
     assert record.cause == 'Accuracy: 0.95, in "Sweep hyperparameters"'

@@ -89,7 +89,8 @@ def why_unavailable(
     if reader.collector.kind != "StdOut":  # it read a file that nobody has any more
         return [], ""
     name, log = reader.objective, scan(lines, reader)
-    if not log.seen and not log.libraries and _calls_a_function(experiment):
+    words = [word for _, body in experiment.template.workload.containers() for word in body.words]
+    if not log.seen and not log.libraries and any(_CALL in word for word in words):
         return [
             "the function returned nothing, and printed no metric"
         ], f'return {{"{name}": 0.98}}'
@@ -117,35 +118,31 @@ def why_unavailable(
     ], hint
 
 
-def misread(experiment: Experiment, lines: Iterable[str]) -> Finding | None:
-    """Return what doctor says where a trial's objective is not what it printed, by its first lines:
-    read from several stages, as `train accuracy=1.0 val accuracy=0.9`, or processes, in shares and
-    percentages, or cut short, as 1,234 is 1 and 89/100 is 89; None where it is."""
-    reader = Reader.of(experiment)
-    if reader.collector.kind != "StdOut":
-        return None
-    alone = replace(reader, additional=())
-    rules = [rule for rule in rules_for(reader) if rule.name in _MISREAD]
-    return next(iter(apply(rules, scan(islice(lines, _ENOUGH), alone))), None)
-
-
 def misread_trial(
     experiment: Experiment,
     best: Trial,
     trials: Iterable[Trial],
     log: Callable[[str], Iterable[str]],
 ) -> tuple[Trial, Finding] | None:
-    """Return the first of the best, the least and the greatest trial whose objective is misread,
-    and what doctor says of it: a number that was cut short makes its trial one of them.
+    """Return the first of the best, the least and the greatest trial whose objective is not what
+    it printed, by its first lines, and what doctor says of it.
+
+    It was read from several stages, as `train accuracy=1.0 val accuracy=0.9`, or processes, in
+    shares and percentages, or cut short, as 1,234 is 1 and 89/100 is 89: that makes its trial one of these three.
 
     Args:
         log: Returns the lines of a trial's log by its name.
     """
+    reader = Reader.of(experiment)
+    if reader.collector.kind != "StdOut":
+        return None
+    alone = replace(reader, additional=())
+    rules = [rule for rule in rules_for(reader) if rule.name in _MISREAD]
     scored = [(trial.value, trial) for trial in trials if trial.value is not None]
     ranked = [trial for _, trial in sorted(scored, key=lambda each: each[0])]
     for trial in dict.fromkeys([best, *ranked[:1], *ranked[-1:]]):
-        if found := misread(experiment, log(trial.name)):
-            return trial, found
+        if found := apply(rules, scan(islice(log(trial.name), _ENOUGH), alone)):
+            return trial, found[0]
     return None
 
 
@@ -177,11 +174,3 @@ _AT = re.compile(r"(?i)(epoch|step|iter|fold|batch)\w{0,30}\W{0,9}\d")
 
 def _words(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+\d*|[A-Z]+\d*", name)}
-
-
-def _calls_a_function(experiment: Experiment) -> bool:
-    return any(
-        _CALL in word
-        for _, body in experiment.template.workload.containers()
-        for word in body.words
-    )

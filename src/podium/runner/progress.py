@@ -2,7 +2,7 @@
 elsewhere."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from podium.display import notebook
@@ -10,8 +10,9 @@ from podium.display.notebook import LiveCell, in_notebook
 from podium.display.tables import Row, table
 from podium.display.terminal import Styled, doing, echo, live, styled
 from podium.display.text import duration, plural, relative
+from podium.errors import InvalidInput, NotFound
 from podium.runner.process import Watcher
-from podium.runner.record import RunRecord, StepRecord, records_below
+from podium.runner.record import RunRecord, StepRecord
 from podium.training.base import PROGRESS
 
 if TYPE_CHECKING:
@@ -105,14 +106,16 @@ def _last_like(run: RunRecord) -> RunRecord | None:
             {name: run.parameters[name] for name in run.parameters if name not in own},
         )
 
-    for other in records_below(run.directory.parent, newest_first=True):
-        if (
-            other.id < run.id
-            and other.state == "succeeded"
-            and other.attempt == 1
-            and what(other) == what(run)
-        ):
-            return other
+    for path in sorted(run.directory.parent.glob("*/run.json"), reverse=True):
+        with suppress(InvalidInput, NotFound, OSError):  # damaged, or another user's
+            other = RunRecord.read(path.parent)
+            if (
+                other.id < run.id
+                and other.state == "succeeded"
+                and other.attempt == 1
+                and what(other) == what(run)
+            ):
+                return other
     return None
 
 

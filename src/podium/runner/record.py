@@ -551,13 +551,6 @@ def failure_file(directory: Path, step: str) -> Path:
     return directory / "logs" / f"{step}.error.json"
 
 
-def records_below(directory: Path, *, newest_first: bool = False) -> Iterator[RunRecord]:
-    """Yield the record of every run below a directory that can be read."""
-    for path in sorted(directory.glob("*/run.json"), reverse=newest_first):
-        with suppress(InvalidInput, NotFound, OSError):  # damaged, or another user's
-            yield RunRecord.read(path.parent)
-
-
 @contextmanager
 def locked(directory: Path) -> Iterator[IO[bytes]]:
     """Hold a run's lock; the kernel releases it however the process ends.

@@ -189,10 +189,10 @@ class Pages:
     def _routes(self) -> list[Route]:
         shown = {path: self._page(partial(show, self._sources)) for path, show in VIEWS.items()}
         files = {
-            path: _in_thread(partial(answer, self._sources), self._looks.run)
+            path: partial(self._looks.run, partial(answer, self._sources))
             for path, answer in FILES.items()
         }
-        static = {"/static/{file}": _in_thread(_static, asyncio.to_thread)}
+        static = {"/static/{file}": lambda request: asyncio.to_thread(_static, request)}
         actions = {path: self._act(action) for path, action in ACTIONS.items()}
         posted = {**actions, "/models/{name}/try": self._try}
         return [
@@ -307,15 +307,6 @@ async def _changes(look: Callable[[], Awaitable[_Look]], pause: float) -> AsyncI
             yield "event: over\ndata: \n\n"
             return
         await asyncio.sleep(max(pause, seen.until - time.monotonic()))
-
-
-def _in_thread(
-    answer: Callable[[Request], Response], run: Callable[..., Awaitable[Response]]
-) -> Callable[[Request], Awaitable[Response]]:
-    async def handle(request: Request) -> Response:
-        return await run(answer, request)
-
-    return handle
 
 
 async def _body(request: Request) -> bytes:

@@ -2,6 +2,7 @@
 notice or refused, never dropped."""
 
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -367,7 +368,8 @@ def _check_program(plan: ContainerPlan) -> None:
     elif "/" in program and not program.startswith("/"):
         exists = (here / program).exists()
     else:
-        exists = plan.image.find_program(program, os.environ.get("PATH", "")) is not None
+        places = plan.image.search_path(os.environ.get("PATH", ""))
+        exists = shutil.which(plan.image.resolve(program), path=places) is not None
     if not exists:
         raise _refuse(path, f"a program of the local environment, not {program}", hint)
     if script is not None and not _may_appear(script, plan):

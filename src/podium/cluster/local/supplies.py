@@ -11,7 +11,6 @@ import binascii
 import os
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -277,9 +276,6 @@ class Image:
             link, file = os.path.join(directory, name), os.path.join(self.workdir, name)
             if not os.path.lexists(link) and file not in around:
                 os.symlink(file, link)
-
-    def find_program(self, program: str, inherited: str) -> str | None:
-        return shutil.which(self.resolve(program), path=self.search_path(inherited))
 
 
 @dataclass(frozen=True, kw_only=True)
