@@ -408,8 +408,7 @@ def _sbom(name: str, ref: str, storage: str | None) -> None:
     """
     from podium.models.sbom import bill_of_materials
 
-    version = podium.registry(storage)[name].version(ref)
-    echo(json.dumps(bill_of_materials(version), indent=1))
+    echo(json.dumps(bill_of_materials(podium.registry(storage)[name].version(ref)), indent=1))
 
 
 @models.command("power")

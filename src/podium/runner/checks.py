@@ -53,8 +53,7 @@ def check_here(values: Mapping[str, Any], code: str = "") -> None:
     info = None
     if settings.data:
         columns = PromotionRule.parse(values.get("rule") or "").columns
-        storage_of = values["storage"]
-        info = check_data(settings.data, storage=storage_of, columns=columns, **names)
+        info = check_data(settings.data, storage=values["storage"], columns=columns, **names)
         attributes = (info.meaning, info.kind) if info else (settings.data.kind, "")
         settings = settings.with_data(*attributes)
     with cluster.connect(values["cluster"]) as opened:

@@ -271,8 +271,7 @@ def check_runs(compiled: Compiled, values: Mapping[str, Any], order: Order) -> N
     """
     supplies, images = given_here(order)
     provider = Provider(supplies=supplies, folder=Path(order.directory))
-    needed_here = compiled.root.get("inputDefinitions", {}).get("artifacts", {})
-    for name, definition in needed_here.items():
+    for name, definition in compiled.root.get("inputDefinitions", {}).get("artifacts", {}).items():
         if not definition.get("isOptional"):
             raise InvalidInput(
                 f"the pipeline needs the artifact {name}, which only another pipeline can hand on",
@@ -416,11 +415,12 @@ def _claims(compiled: Compiled) -> Iterator[str]:
     """Yield the names of the claims that a pipeline creates, as far as they are constants."""
     for _, task in compiled.tasks():
         component = compiled.component(task)
-        if "dag" not in component:
-            container = compiled.executor(component).get("container", {})
-            if container.get("image") == CREATE_VOLUME:
-                source = task.get("inputs", {}).get("parameters", {}).get("pvc_name", {})
-                yield str(source.get("runtimeValue", {}).get("constant", ""))
+        if (
+            "dag" not in component
+            and compiled.executor(component).get("container", {}).get("image") == CREATE_VOLUME
+        ):
+            source = task.get("inputs", {}).get("parameters", {}).get("pvc_name", {})
+            yield str(source.get("runtimeValue", {}).get("constant", ""))
 
 
 def _name_in(
@@ -635,8 +635,7 @@ def _items(iterator: Mapping[str, Any], inputs: Values, kind: str) -> list[Any]:
 
 
 def _add_defaults(component: Mapping[str, Any], inputs: Values) -> None:
-    definitions = component.get("inputDefinitions", {}).get("parameters", {})
-    for name, definition in definitions.items():
+    for name, definition in component.get("inputDefinitions", {}).get("parameters", {}).items():
         if name not in inputs.parameters and "defaultValue" in definition:
             inputs.parameters[name] = with_whole_numbers(definition["defaultValue"])
 

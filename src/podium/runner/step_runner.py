@@ -64,8 +64,7 @@ class StepRunner:
         shared = shared and self.images.find(image).root is None
         if "fingerprint" in step.component.get("inputDefinitions", {}).get("parameters", {}):
             # It prepares data that nothing has checked for changes.
-            sources = task.get("inputs", {}).get("parameters", {})
-            shared = shared and "fingerprint" in sources
+            shared = shared and "fingerprint" in task.get("inputs", {}).get("parameters", {})
         belongs = "" if shared else f"{attempt}/{step.name}"
         custom = options.get("cacheKey", "")
         needs = "" if shared else self.cache.digest(step)

@@ -212,8 +212,7 @@ class Pages:
                 except PodiumError as error:
                     response = _trouble(request, error)
                 except OSError as error:  # a full disk, a file of another user's
-                    refused = of_this_machine(error) or PodiumError(str(error))
-                    response = _trouble(request, refused)
+                    response = _trouble(request, of_this_machine(error) or PodiumError(str(error)))
                 except asyncio.CancelledError:
                     response = PlainTextResponse("podium ui has been stopped\n", 503)
                 except ClientDisconnect:

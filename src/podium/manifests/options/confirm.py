@@ -156,11 +156,9 @@ class Confirming(Follower):
         if chosen := self.choice():
             name, value = chosen.objective.metric, figure(chosen.value or 0.0)
             return f"; {chosen.name} is the best of {self._option.top} by its fresh runs: {name} {value}, {chosen.note}"
-        missing = plural(self._option.seeds, "fresh run")
-        why = f"none of the best has a result of all {missing}"
+        why = f"none of the best has a result of all {plural(self._option.seeds, 'fresh run')}"
         if refuted := self.corrected():
-            flaw = refuted[0].infeasible[0]
-            why = f"in its fresh runs {refuted[0].name} is infeasible: {flaw}"
+            why = f"in its fresh runs {refuted[0].name} is infeasible: {refuted[0].infeasible[0]}"
         return f"; the best trial is not confirmed: {why}" if self._best else ""
 
 
