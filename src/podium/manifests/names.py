@@ -2,6 +2,7 @@
 
 import re
 import secrets
+from typing import Any
 
 from podium.errors import InvalidInput
 from podium.manifests.resource import R
@@ -21,6 +22,18 @@ def is_dns_1123(name: str) -> bool:
     """Return whether a name is a DNS-1123 subdomain: as a batch Job's, dots and a digit first
     allowed, at most 253."""
     return len(name) <= 253 and bool(_DNS_1123.fullmatch(name))
+
+
+_LABEL = re.compile(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+
+
+def is_label(name: str, value: Any) -> bool:
+    """Return whether an object can have a label: letters, digits, ``-``, ``_`` and ``.``, at most 63
+    of them, in its name, which may follow a DNS-1123 subdomain and a slash, and in its value, which
+    may be empty."""
+    prefix, slash, own = name.rpartition("/")
+    is_value = isinstance(value, str) and (not value or bool(_LABEL.fullmatch(value)))
+    return is_value and bool(_LABEL.fullmatch(own)) and (not slash or is_dns_1123(prefix))
 
 
 EXPERIMENT_NAME = (

@@ -11,7 +11,7 @@ from podium.files.documents import TYPE_NAMES
 from podium.manifests.fields import items, objects, quantity
 from podium.manifests.job_editor import JobEditor, merge
 from podium.manifests.labels import QUEUE, QUEUE_PRIORITY
-from podium.manifests.names import is_dns_1123
+from podium.manifests.names import is_label
 from podium.manifests.resource import R
 
 _THREADS = "OMP_NUM_THREADS"
@@ -96,7 +96,7 @@ class Pods:
             raise InvalidInput(problem, "name the local queue")
         labels = {**self.node_selector, **self.labels, QUEUE: self.queue}
         for name, value in {**labels, QUEUE_PRIORITY: self.queue_priority}.items():
-            if not _is_label(name, value):
+            if not is_label(name, value):
                 problem = f"no pod or node can have the label {name}={value!r}"
                 raise InvalidInput(
                     problem, f'{name}: "vision", of at most 63 letters, digits, -, _ and .'
@@ -120,18 +120,6 @@ class Pods:
                 hint = "GPUs are gpus_per_worker" if "gpu" in name else f"one of {', '.join(names)}"
                 raise InvalidInput(f"pods has no setting {name!r}", hint)
         return cls(**settings)
-
-
-_LABEL = re.compile(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
-
-
-def _is_label(name: str, value: Any) -> bool:
-    """Return whether an object can have a label: letters, digits, ``-``, ``_`` and ``.``, at most 63
-    of them, in its name, which may follow a DNS-1123 subdomain and a slash, and in its value, which
-    may be empty."""
-    prefix, slash, own = name.rpartition("/")
-    is_value = isinstance(value, str) and (not value or bool(_LABEL.fullmatch(value)))
-    return is_value and bool(_LABEL.fullmatch(own)) and (not slash or is_dns_1123(prefix))
 
 
 def _amount(name: str, value: str) -> float:
