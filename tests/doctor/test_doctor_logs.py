@@ -292,7 +292,7 @@ def test_percent_is_dropped() -> None:
 def test_a_sweep_warns_of_a_fraction_cut_at_the_slash() -> None:
     line = "accuracy=8950/10000 (90%)"
     assert examine(line)["fraction-cut"].level == "warn"
-    finding = misread(read("random"), [line])
+    finding = misread([line])
     assert finding
     assert finding.what == "`accuracy=8950/10000` is stored as '8950'"
 
