@@ -59,7 +59,7 @@ def _empty(value: Any, path: str) -> Iterator[Violation]:
         for field, inner in value.items():
             where = f"{path}.{field}"
             if _is_lost(inner, field, path):
-                hint = f"remove {field}: it is empty without it, too"
+                hint = f"leave {field} out, which means the same"
                 yield broken(where, "must be left out of a Job where it is empty", inner, hint)
             elif _LOST.get(field) != {}:
                 yield from _empty(inner, where)
