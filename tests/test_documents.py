@@ -135,6 +135,12 @@ def test_podiums_own_files_hold_no_octal_numbers() -> None:
     assert load_yaml(text, "x", own=True) == [[0, "08", "010", 0.5, 16, "y", "n"]]
 
 
+def test_letters_are_booleans_only_to_kubectl() -> None:
+    text = "[y, N, yes, 'y', yn]"
+    assert load_yaml(text, "x") == [["y", "N", True, "y", "yn"]]
+    assert load_yaml(text, "x", kubectl=True) == [[True, False, True, "y", "yn"]]
+
+
 def test_values_are_those_that_kubectl_reads() -> None:
     text = "[1e-3, 2026-01-02, 1:30, 0x10, 017, 1_000, yes, ~, 18446744073709551616, '1', !!str 5, =, .5, -3.0]"
     assert load_yaml(text, "x") == [

@@ -28,13 +28,12 @@ def test_a_directory_called_podium_does_not_hide_the_trainer(beside: Path) -> No
 def test_a_job_next_to_a_clone_runs_the_installed_trainer(beside: Path) -> None:
     container: dict[str, object] = {"name": "pytorch", "image": "any", "workingDir": str(beside)}
     container |= {"command": ["sh", "-c", "python -m podium.trainer --help && pwd"]}
+    template = {"spec": {"containers": [container]}}
     job = {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
         "metadata": {"name": "train"},
-        "spec": {
-            "pytorchReplicaSpecs": {"Master": {"template": {"spec": {"containers": [container]}}}}
-        },
+        "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": template}}},
     }
     (beside / "job.yaml").write_text(json.dumps(job))
     command = [str(Path(sys.executable).with_name("podium")), "job", "run", "job.yaml"]

@@ -473,7 +473,8 @@ def test_a_value_that_katibs_shell_would_run_is_warned_about(
     template = manifest["spec"]["trialTemplate"]
     template["trialParameters"] = [{"name": "x", "reference": "x"}]
     (container,) = template["trialSpec"]["spec"]["template"]["spec"]["containers"]
-    container |= {"command": ["echo", "loss=1", "--x=${trialParameters.x}"], "args": []}
+    container["command"] = ["echo", "loss=1", "--x=${trialParameters.x}"]
+    container.pop("args", None)
     file = tmp_path / "shell.yaml"
     file.write_text(yaml.safe_dump(manifest))
     warned = podium("run", str(file), "--dir", str(tmp_path / "cluster")).stderr

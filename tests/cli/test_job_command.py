@@ -36,7 +36,8 @@ def batch(script: str, name: str = "job", **spec: Any) -> dict[str, Any]:
 
 def training(script: str, **container: Any) -> dict[str, Any]:
     one = {"name": "pytorch", "image": "any", "command": ["sh", "-c", script]} | container
-    replica = {"restartPolicy": "Never", "template": {"spec": {"containers": [one]}}}
+    template = {"spec": {"containers": [one]}}
+    replica = {"replicas": 1, "restartPolicy": "Never", "template": template}
     spec = {"pytorchReplicaSpecs": {"Master": replica, "Worker": replica}}
     return {
         "apiVersion": "kubeflow.org/v1",

@@ -129,6 +129,16 @@ def own():
 """
 
 
+def test_texts_like_numbers_or_flags_stay_texts(tmp_path: Path) -> None:
+    program = OWN.replace("count() ->", "count(word: str) ->").replace(
+        "count().", "count(word='1e3'); count(word='y'); count(word='08')."
+    )
+    (tmp_path / "own.py").write_text(program)
+    text = compile_pipeline(str(tmp_path / "own.py"))
+    words = re.findall(r"constant: (.+)", text)
+    assert sorted(words) == ["'08'", "'1e3'", "'y'"]
+
+
 def test_every_step_has_a_name_a_person_would_say(compiled: tuple[str, str]) -> None:
     tasks = load(compiled[0]).pipeline_spec.root.dag.tasks.values()
     assert all(" " in task.task_info.name and task.task_info.name[0].isupper() for task in tasks)

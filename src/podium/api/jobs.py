@@ -187,7 +187,7 @@ def read_job(job: str | Path | Mapping[str, Any], name: str = "") -> Workload:
     elif not os.path.isfile(job):
         raise InvalidInput(f"there is no file {job}", "the YAML of a job, or a manifest as a dict")
     else:
-        documents, source = load_yaml(read_text(Path(job)), str(job)), str(job)
+        documents, source = load_yaml(read_text(Path(job)), str(job), kubectl=True), str(job)
     jobs = read_jobs(documents, source, name if len(documents) == 1 else "")
     if len(jobs) > 1:
         raise InvalidInput(

@@ -76,7 +76,9 @@ def _run(
     pods = Pods(queue=queue, queue_priority=queue_priority)
     jobs = [
         place(job, pods)
-        for job in read_jobs(load_yaml(file.read(MAX_YAML + 1), file.name), file.name, name or "")
+        for job in read_jobs(
+            load_yaml(file.read(MAX_YAML + 1), file.name, kubectl=True), file.name, name or ""
+        )
     ]
     shown = logs and not as_json
     with (

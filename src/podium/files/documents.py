@@ -122,7 +122,9 @@ def _indented(value: object, levels: int, separator: str) -> str:
     return f"{{{separator}{f',{separator}'.join(members)}{separator[:-1]}}}"
 
 
-def load_yaml(content: bytes | bytearray | str, name: str, *, own: bool = False) -> list[Any]:
+def load_yaml(
+    content: bytes | bytearray | str, name: str, *, own: bool = False, kubectl: bool = False
+) -> list[Any]:
     """Parse all documents of a YAML or JSON text into values that JSON can hold; empty documents
     are skipped.
 
@@ -133,6 +135,7 @@ def load_yaml(content: bytes | bytearray | str, name: str, *, own: bool = False)
         content: The text, or its bytes in UTF-8.
         name: Name of the file, for errors.
         own: Whether nobody but podium reads it: a number such as 010 is refused then.
+        kubectl: Whether kubectl reads it, to which y and n without quotes are true and false.
 
     Raises:
         InvalidInput: It is not YAML, exceeds a limit, or holds a value that JSON cannot.
@@ -148,7 +151,7 @@ def load_yaml(content: bytes | bytearray | str, name: str, *, own: bool = False)
             "remove the directives",
         )
     try:
-        loader = Loader(text, MAX_YAML, own=own)
+        loader = Loader(text, MAX_YAML, own=own, kubectl=kubectl)
         documents = []
         while loader.check_data():
             documents.append(loader.get_data())

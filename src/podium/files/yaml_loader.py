@@ -4,7 +4,7 @@ counts."""
 import json
 import math
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 from yaml.composer import Composer
@@ -46,12 +46,19 @@ class Loader(Composer, _Parser, SafeConstructor, Resolver):
     """Loads plain data only: null, booleans, numbers, text, lists and mappings.
 
     Numbers are those of kubectl: ``1e-3`` is one; ``2026-01-02`` and ``1:30`` are text. In podium's
-    own files ``010``, which is 8 there and 10 elsewhere, is none.
+    own files ``010``, which is 8 there and 10 elsewhere, is none. In files for kubectl ``y`` and
+    ``n`` are booleans, as they are there and nowhere else.
     """
 
-    def __init__(self, text: str, max_characters: int, *, own: bool = False) -> None:
+    bool_values: ClassVar[dict[str, bool]] = {**SafeConstructor.bool_values, "y": True, "n": False}
+
+    def __init__(
+        self, text: str, max_characters: int, *, own: bool = False, kubectl: bool = False
+    ) -> None:
         _Parser.__init__(self, text)
         self._own = own
+        if kubectl:
+            self.yaml_implicit_resolvers = _KUBECTL
         Composer.__init__(self)
         SafeConstructor.__init__(self)
         Resolver.__init__(self)
@@ -158,6 +165,10 @@ Loader.yaml_implicit_resolvers = {
 }
 Loader.add_implicit_resolver(f"{_TAG}int", re.compile(f"({_INT})$"), list("-+0123456789"))
 Loader.add_implicit_resolver(f"{_TAG}float", re.compile(f"({_FLOAT})$"), list("-+0123456789."))
+_LETTER = (f"{_TAG}bool", re.compile("[yYnN]$"))
+_KUBECTL = Loader.yaml_implicit_resolvers | {
+    first: [*Loader.yaml_implicit_resolvers.get(first, []), _LETTER] for first in "yYnN"
+}
 Loader.yaml_constructors = {
     **{tag: SafeConstructor.yaml_constructors[tag] for tag in _PLAIN},
     f"{_TAG}int": Loader.construct_int,
@@ -182,7 +193,7 @@ Dumper.add_implicit_resolver(
     re.compile(r"[-+]?0([xX][\da-fA-F_]+|[bBoO][0-7_]+|[\d_]*[89][\d_]*)$"),
     list("-+0"),
 )
-Dumper.add_implicit_resolver(f"{_TAG}bool", re.compile("[yYnN]$"), list("yYnN"))
+Dumper.add_implicit_resolver(*_LETTER, list("yYnN"))
 
 
 def dump(document: Any, **style: Any) -> str:

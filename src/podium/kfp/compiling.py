@@ -14,7 +14,6 @@ from typing import Any
 
 from podium.code.bundle import Bundle
 from podium.errors import InvalidInput, require
-from podium.files.documents import load_yaml
 from podium.kfp.code import store_code, with_code
 from podium.kfp.definition import Definition, constants, reaching
 from podium.kfp.importing import import_kfp
@@ -247,7 +246,8 @@ def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str], t
     from podium.files.yaml_loader import Dumper
 
     head = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
-    documents = load_yaml(text, "the compiled pipeline")
+    plain = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    documents = list(yaml.load_all(text, plain))  # as kfp wrote it
     root = documents[0]["root"]
     if title:
         rename(documents[0], title)

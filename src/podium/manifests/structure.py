@@ -17,7 +17,7 @@ ANY = "anything"
 
 _TYPES = {TEXT: str, BOOL: bool, OBJECT: Mapping, ANY: object}
 _HINTS = {
-    TEXT: "one word or line; put numbers, yes and no in quotes",
+    TEXT: "one word or line; put numbers, yes, no, y and n in quotes",
     INT: "digits without quotes, below 2^31",
     NUMBER: "digits without quotes",
     BOOL: "true or false without quotes",

@@ -177,7 +177,7 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
 def _in_file(path: Path) -> Mapping[str, str]:
     text = read_text(path)
     with suppress(InvalidInput):
-        for document in load_yaml(text, str(path)):
+        for document in load_yaml(text, str(path), kubectl=True):
             if isinstance(document, dict) and document.get("kind") in ("Secret", "ConfigMap"):
                 return dict(_in_manifest(document))
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -28,7 +28,7 @@ def objects_of(content: str, origin: str) -> list[Any]:
         InvalidInput: It is not YAML.
     """
     found = list[Any]()
-    for document in load_yaml(content, origin):
+    for document in load_yaml(content, origin, kubectl=True):
         is_list = isinstance(document, dict) and document.get("kind") == "List"
         items = (document.get("items") or []) if is_list else [document]
         found += items if isinstance(items, list) else [items]
@@ -85,7 +85,7 @@ def _read(config_map: Manifest, reference: Manifest) -> dict[str, Any]:
             f"ConfigMap {name} has no template {key!r}",
             f"it has {', '.join(map(str, data)) or 'none'}",
         )
-    documents = load_yaml(text(data[key]), f"{key} of ConfigMap {name}")
+    documents = load_yaml(text(data[key]), f"{key} of ConfigMap {name}", kubectl=True)
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise InvalidInput(
             f"{key} of ConfigMap {name} must hold one object", "write a Job, for example"
