@@ -196,6 +196,11 @@ Dumper.add_implicit_resolver(
 Dumper.add_implicit_resolver(*_LETTER, list("yYnN"))
 
 
+def load_dumped(text: str) -> list[Any]:
+    """Load documents that PyYAML wrote, as kfp does: 1e3 and y without quotes are texts to it."""
+    return list(yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
+
 def dump(document: Any, **style: Any) -> str:
     """Write a document that kubectl reads as it is."""
     return str(yaml.dump(document, Dumper=Dumper, sort_keys=False, **style))

@@ -243,11 +243,10 @@ def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str], t
     """
     import yaml
 
-    from podium.files.yaml_loader import Dumper
+    from podium.files.yaml_loader import Dumper, load_dumped
 
     head = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
-    plain = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    documents = list(yaml.load_all(text, plain))  # as kfp wrote it
+    documents = load_dumped(text)
     root = documents[0]["root"]
     if title:
         rename(documents[0], title)
