@@ -821,6 +821,8 @@ def test_a_condition_is_read_as_kfp_writes_it(text: str, holds: bool) -> None:
 def test_a_condition_of_another_form_is_refused() -> None:
     with pytest.raises(InvalidInput, match="is of a form that is not known"):
         Condition("size(inputs.parameter_values['s']) > 3")
+    with pytest.raises(InvalidInput, match="is of a form that is not known"):
+        Condition("bool(inputs.parameter_values['s']) == true")  # of 'false' Python says true
     with pytest.raises(InvalidInput, match="cannot be decided"):
         Condition("inputs.parameter_values['s'] > 3").holds({"s": "x"})
 

@@ -138,12 +138,8 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_CASTS: Mapping[str, Callable[[Any], Any]] = {
-    "int": int,
-    "double": float,
-    "string": str,
-    "bool": bool,
-}
+_CASTS: Mapping[str, Callable[[Any], Any]] = {"int": int, "double": float}
+"""All that kfp writes; CEL's string() and bool() read texts otherwise than Python's."""
 
 
 class Condition:
