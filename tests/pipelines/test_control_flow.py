@@ -812,6 +812,7 @@ def test_data_that_nothing_checked_for_changes_are_prepared_anew(tmp_path: Path)
         ("!(inputs.parameter_values['n'] > 3) && inputs.parameter_values['b'] == true", True),
         ("int(inputs.parameter_values['n']) >= 4 || inputs.parameter_values['s'] != ''", True),
         ("double(inputs.parameter_values['n']) < -1.5", False),
+        ("inputs.parameter_values['b'] == 1", False),
     ],
 )
 def test_a_condition_is_read_as_kfp_writes_it(text: str, holds: bool) -> None:

@@ -130,9 +130,16 @@ _WORDS = {
     "false": "False",
     "null": "None",
 }
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether values are equal, as CEL does: to it 0 is not false."""
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
+    ast.Eq: _same,
+    ast.NotEq: lambda one, other: not _same(one, other),
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
