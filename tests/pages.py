@@ -34,6 +34,7 @@ def running(*words: str, command: str = "ui", said: str = r"look at (http://\S+)
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) in (0, 143)
+        assert "Traceback" not in process.stderr.read()
         process.stderr.close()
 
 

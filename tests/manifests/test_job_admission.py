@@ -109,15 +109,15 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "two mounts at one path": (
         lambda made: container(made)["volumeMounts"][1].update(mountPath="/data"),
-        "volumeMounts[1].mountPath: must be there once, but got '/data'",
+        "volumeMounts[1].mountPath: must be unique, but got '/data'",
     ),
     "two containers of one name": (
         lambda made: pod(made)["spec"]["initContainers"][0].update(name=container(made)["name"]),
-        "spec.initContainers[0].name: must be there once",
+        "spec.initContainers[0].name: must be unique",
     ),
     "two volumes of one name": (
         lambda made: pod(made)["spec"]["volumes"].append({"name": "shm", "emptyDir": {}}),
-        "spec.volumes[2].name: must be there once, but got 'shm'",
+        "spec.volumes[2].name: must be unique, but got 'shm'",
     ),
     "an image's policy in lower case": (
         lambda made: container(made).update(imagePullPolicy="ifNotPresent"),
@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
 ROLES: dict[str, tuple[Change, str]] = {
     "two variables of one name": (
         lambda made: container(made)["env"].append({"name": "A", "value": "2"}),
-        "env[2].name: must be there once, but got 'A'",
+        "env[2].name: must be unique, but got 'A'",
     ),
     "a Master without replicas": (
         lambda made: made["spec"]["pytorchReplicaSpecs"]["Master"].pop("replicas"),
@@ -141,7 +141,7 @@ ROLES: dict[str, tuple[Change, str]] = {
         lambda made: made["spec"]["pytorchReplicaSpecs"].update(
             WORKER=made["spec"]["pytorchReplicaSpecs"].pop("Worker")
         ),
-        "spec.pytorchReplicaSpecs.WORKER: must be written Worker, but got 'WORKER'",
+        "spec.pytorchReplicaSpecs.WORKER: must be spelled Worker, but got 'WORKER'",
     ),
 }
 CASES = [

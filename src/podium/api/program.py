@@ -228,9 +228,11 @@ def script_words(path: Path) -> list[str]:
     quoted = shlex.quote(str(path))
     if first.startswith(b"#!") and first.endswith(b"\r\n"):
         problem = f"the lines of {path} end as on Windows, where the system takes #! for no program"
-        raise InvalidInput(problem, f"sed -i 's/\\r$//' {quoted}")
+        raise InvalidInput(problem, f"perl -pi -e 's/\\r$//' {quoted}")
     if path.suffix == ".sh" and not first.startswith(b"#!"):
-        raise InvalidInput(f"{path} does not begin with #!", f"sed -i '1i #!/bin/sh' {quoted}")
+        raise InvalidInput(
+            f"{path} does not begin with #!", f"podium tune --lr 1e-4..1e-1 -- sh {quoted}"
+        )
     return [str(path) if "/" in str(path) else f"./{path}"]
 
 

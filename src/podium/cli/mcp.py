@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.options import cluster_options, listen, storage_option, token_option
+from podium.cli.options import (
+    cluster_options,
+    listen,
+    log_no_cancelled,
+    storage_option,
+    token_option,
+)
 from podium.display.terminal import echo, paused
 from podium.errors import InvalidInput, PodiumError
 from podium.system.interrupts import hangup_terminates
@@ -82,5 +88,6 @@ def _serve(server: "MCPServer", port: int, given: str | None) -> None:
     app = Guarded(server.streamable_http_app(host=_LOOPBACK), token)
     # Unlike httptools, which it would take where podium serve is installed, h11 limits headers.
     config = uvicorn.Config(app, log_level="warning", http="h11", timeout_graceful_shutdown=1)
+    log_no_cancelled()
     with hangup_terminates():
         uvicorn.Server(config).run(sockets=[listening])

@@ -3,6 +3,7 @@ notifications."""
 
 import functools
 import inspect
+import logging
 import shlex
 import socket
 from collections.abc import Callable, Sequence
@@ -402,6 +403,16 @@ def listen(
         why = str(error.strerror).partition(" (while")[0]  # create_server repeats the address
         problem = f"port {port} of {address} cannot be listened on: {why}"
         raise PodiumError(problem, hint) from None
+
+
+def log_no_cancelled() -> None:
+    """Keep uvicorn from logging what it cancels as it ends, such as an open page, with a traceback."""
+    import asyncio  # which few commands need
+
+    def is_trouble(record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+    logging.getLogger("uvicorn.error").addFilter(is_trouble)
 
 
 notify_option = _made_of(

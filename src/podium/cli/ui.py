@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.options import ServerOptions, authority, cluster_options, listen, storage_option
+from podium.cli.options import (
+    ServerOptions,
+    authority,
+    cluster_options,
+    listen,
+    log_no_cancelled,
+    storage_option,
+)
 from podium.display.terminal import echo, paused
 from podium.errors import PodiumError
 from podium.system.background import Background
@@ -79,6 +86,7 @@ def ui(
     if browse:
         webbrowser.open(url)
     Background(load_figures, "podium-figures").start()
+    log_no_cancelled()
     try:
         with paused(), hangup_terminates():
             uvicorn.Server(config).run(sockets=[listening])

@@ -69,7 +69,7 @@ from podium.manifests.trainjob import (
 )
 from podium.manifests.workload import Replica, Workload, role_of
 
-_EXACT = ("JAXJob", "PaddleJob", "PyTorchJob", "XGBoostJob")
+_EXACT = ("JAXJob", "PyTorchJob", "XGBoostJob")
 """Kinds whose webhook takes the roles only as they are."""
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
@@ -225,8 +225,8 @@ def refusals(manifest: Mapping[str, Any]) -> list[Finding]:
 
 
 def _ordered(manifest: Mapping[str, Any]) -> Manifest:
-    """Copy a manifest; the operator takes the roles of kinds whose webhook does not look at them in
-    any case. Roles come in the order in which they start."""
+    """Copy a manifest. Where no webhook looks at roles, the operator takes them in any case. They
+    come in the order in which they start."""
     copy: Manifest = unshared(manifest)
     spec, operator = copy.get("spec"), OPERATOR_KINDS.get(text(copy.get("kind")))
     specs = spec.get(operator.replica_specs) if operator and isinstance(spec, dict) else None
@@ -299,7 +299,7 @@ def _roles(manifest: Mapping[str, Any], operator: OperatorKind) -> Iterator[Viol
     for role, replica in specs.items():
         right = role_of(str(role), operator)
         if right != role:
-            yield broken(f"{path}.{role}", f"must be written {right}", role, f"write {right}")
+            yield broken(f"{path}.{role}", f"must be spelled {right}", role, f"write {right}")
         if role == "Master" and mapping(replica).get("replicas") is None:
             yield broken(f"{path}.{role}.replicas", "must be given", None, "replicas: 1")
 
@@ -449,7 +449,7 @@ def _again(values: Iterable[tuple[str, str]]) -> Iterator[Violation]:
     seen = set[str]()
     for where, value in values:
         if value and value in seen:
-            yield broken(where, "must be there once", value, "remove one, or name it otherwise")
+            yield broken(where, "must be unique", value, "remove one of them, or change it")
         seen.add(value)
 
 

@@ -213,8 +213,6 @@ class Pages:
                     response = _trouble(request, error)
                 except OSError as error:  # a full disk, a file of another user's
                     response = _trouble(request, of_this_machine(error) or PodiumError(str(error)))
-                except asyncio.CancelledError:
-                    response = PlainTextResponse("podium ui has been stopped\n", 503)
                 except ClientDisconnect:
                     response = Response(status_code=GONE)
             for name, value in _HEADERS.items():
