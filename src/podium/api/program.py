@@ -231,7 +231,8 @@ def script_words(path: Path) -> list[str]:
         raise InvalidInput(problem, f"perl -pi -e 's/\\r$//' {quoted}")
     if path.suffix == ".sh" and not first.startswith(b"#!"):
         raise InvalidInput(
-            f"{path} does not begin with #!", f"podium tune --lr 1e-4..1e-1 -- sh {quoted}"
+            f"{path} does not begin with #!",
+            f"perl -pi -e 's{{^}}{{#!/bin/sh\\n}} if $. == 1' {quoted}",
         )
     return [str(path) if "/" in str(path) else f"./{path}"]
 
