@@ -59,7 +59,7 @@ def save(
     return bytes(made.SerializeToString())
 
 
-def shapes_model() -> bytes:
+def shapes_model(batch: int | str = "n") -> bytes:
     """Is the ink of a picture wide (class 0) or tall (class 1)?"""
     y, x = np.mgrid[:28, :28] - 14.0
     tall = ((y**2 - x**2) / 5000).reshape(784, 1)
@@ -71,7 +71,7 @@ def shapes_model() -> bytes:
     weights = numpy_helper.from_array(
         np.concatenate([-tall, tall], 1).astype(np.float32), "weights"
     )
-    return save(nodes, {"images": (TensorProto.UINT8, ["n", 28, 28])}, "logits", 2, weights)
+    return save(nodes, {"images": (TensorProto.UINT8, [batch, 28, 28])}, "logits", 2, weights)
 
 
 def rows_model() -> bytes:

@@ -103,6 +103,48 @@ def test_neither_batch_nor_threads_change_the_result(
     np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.parametrize("size", [1, 5, 64])
+def test_a_fixed_batch_takes_any_number_of_rows(
+    three_classes: tuple[bytes, np.ndarray, np.ndarray],
+    size: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As torch.onnx.export writes it from one example: the batch of that example, and no other."""
+    free, images, _ = three_classes
+    weights = numpy_helper.to_array(onnx.load_from_string(free).graph.initializer[1])
+    fixed = OnnxModel(linear_model(weights, batch=size))
+    with pytest.raises(Exception, match="Got: 12 Expected: "):
+        fixed._session.run(None, {"images": images})
+    monkeypatch.setattr(scoring_model, "_LARGEST_BATCH", 7)
+    for rows in (1, 5, 12):
+        inputs = {"images": images[:rows]}
+        expected = OnnxModel(free).predict(inputs, classes=3)
+        np.testing.assert_array_equal(fixed.predict(inputs, classes=3), expected)
+        assert len(fixed.run(inputs)["logits"]) == rows
+
+
+def test_inputs_of_two_fixed_batches_are_refused() -> None:
+    both = {"a": (TensorProto.FLOAT, [2, 3]), "b": (TensorProto.FLOAT, [4, 3])}
+    nodes = [helper.make_node("Concat", ["a", "b"], ["out"], axis=0)]
+    rows = np.ones((4, 3), np.float32)
+    with pytest.raises(InvalidInput, match=r"takes a \(float32 \[2, 3\]\), but got a") as caught:
+        OnnxModel(save(nodes, both, "out", 3)).predict({"a": rows, "b": rows}, classes=3)
+    assert "one first axis for all its inputs" in caught.value.hint
+
+
+def test_a_fixed_batch_that_mixes_its_rows_is_refused() -> None:
+    nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["out"], keepdims=1)]
+    model = save(
+        nodes,
+        {"x": (TensorProto.FLOAT, [4, 3])},
+        "out",
+        3,
+        numpy_helper.from_array(np.int64([0]), "axes"),
+    )
+    with pytest.raises(InvalidInput, match=r"takes 4 rows at a time and returns out of \[1, 3\]"):
+        OnnxModel(model).predict({"x": np.ones((9, 3), np.float32)}, classes=3)
+
+
 def test_a_class_without_images_has_an_empty_row(
     three_classes: tuple[bytes, np.ndarray, np.ndarray],
 ) -> None:
@@ -182,7 +224,6 @@ def test_a_model_of_other_classes_than_the_data_is_refused(
         ({"kind": TensorProto.FLOAT}, r"images \(float32 \[n, 28, 28\]\)"),
         ({"side": 32}, r"images \(uint8 \[n, 32, 32\]\)"),
         ({"name": "pictures"}, r"pictures \(uint8 \[n, 28, 28\]\)"),
-        ({"batch": 1}, r"images \(uint8 \[1, 28, 28\]\)"),
     ],
 )
 def test_a_model_that_takes_other_inputs_is_refused(options: dict[str, Any], given: str) -> None:

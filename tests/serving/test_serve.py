@@ -141,6 +141,21 @@ def test_a_foreign_client_gets_what_the_model_says(server: Running, binary: bool
     client.close()
 
 
+def test_a_fixed_batch_answers_any_number_of_rows(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(shapes_model(batch=2))
+    with serving(f"{tmp_path}/") as server:
+        model = server.http.get(f"/v2/models/{tmp_path.name}").json()
+        assert [side["shape"] for side in model["inputs"] + model["outputs"]] == [
+            [-1, 28, 28],
+            [-1, 2],
+        ]
+        for pictures in ([TALL], [WIDE, TALL], [TALL, WIDE, TALL]):
+            given = {"inputs": [tensor(np.stack(pictures), "images", "UINT8")]}
+            (said,) = server.infer(tmp_path.name, given).json()["outputs"]
+            expected = [int(picture is TALL) for picture in pictures]
+            assert np.reshape(said["data"], said["shape"]).argmax(1).tolist() == expected
+
+
 def test_answers_are_those_of_the_model_itself(server: Running, store: Path) -> None:
     table = np.array([[1.5, 1], [-2, 0]], np.float32)
     answer = server.infer("rows", {"inputs": [tensor(table, "table", "FP32")]}).json()

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from podium.errors import Damaged, Failed, InvalidInput, NotFound, require
+from podium.errors import Damaged, Failed, InvalidInput, NotFound, PodiumError, require
 from podium.files.arrays import new_map
 from podium.files.onnx_files import read_model
 from podium.scoring.families import Array, floats
 from podium.system.machine import cores
 
 _CONTRACT = (
-    "a model.onnx takes inputs named, typed and shaped as the dataset's, the first axis free, and returns probabilities"
-    " or logits [n, classes], or values [n] or [n, k]; see docs/formats.md"
+    "a model.onnx takes inputs named, typed and shaped as the dataset's, of any number of rows or always the same, and"
+    " returns probabilities or logits [n, classes], or values [n] or [n, k]; see docs/formats.md"
 )
 _SECONDS = "PODIUM_MODEL_SECONDS"
 """Variable with how many seconds a model may take for a batch of rows."""
@@ -77,8 +77,17 @@ class OnnxModel:
         self._session = _open(model, self.name, threads or cores())
         self.inputs = tuple(map(_tensor, self._session.get_inputs()))
         self.outputs = tuple(map(_tensor, self._session.get_outputs()))
+        sizes = {tensor.shape[0] for tensor in self.inputs if tensor.shape} - {None, 0}
+        self.fixed_rows = sizes.pop() if len(sizes) == 1 else None
+        """Rows of each run of a graph whose first axis is fixed, as PyTorch exports it unless told
+        otherwise; any number of rows is answered all the same. None where it takes any."""
+
         self._shares = dict[str, bool | None]()
         """Whether an output is a softmax; None where a probe did not tell."""
+
+    def has_rows(self, tensor: Tensor) -> bool:
+        """Return whether the first axis of an input or output counts items."""
+        return tensor.shape[:1] in ((None,), (self.fixed_rows,))
 
     def check_inputs(self, inputs: Mapping[str, Array]) -> None:
         """Check that the model takes what a dataset has; it may leave inputs unused.
@@ -93,7 +102,7 @@ class OnnxModel:
             raise InvalidInput(f"{self.name} takes no inputs", _CONTRACT)
         for wanted in self.inputs:
             array = inputs.get(wanted.name)
-            if array is None or not _fits(wanted, array):
+            if array is None or not self._fits(wanted, array):
                 listing = ", ".join(
                     f"{name} ({array.dtype} {_shape(array)})" for name, array in inputs.items()
                 )
@@ -139,6 +148,7 @@ class OnnxModel:
             raise InvalidInput(f"there are no items to run {self.name} on")
         output = self._output(classes)
         rows = _batch_rows([inputs[wanted.name] for wanted in self.inputs])
+        rows += -rows % (self.fixed_rows or 1)
         whole: Array | None = None
         for at in range(0, items, rows):
             some = {wanted.name: inputs[wanted.name][at : at + rows] for wanted in self.inputs}
@@ -178,12 +188,14 @@ class OnnxModel:
         self.check_inputs(inputs)
         names = [output.name for output in self.outputs if output.dtype in _DTYPES.values()]
         try:
-            results = self._session.run(
+            results = self._call(
                 names, {tensor.name: inputs[tensor.name] for tensor in self.inputs}, options
             )
+        except PodiumError:
+            raise
         except Exception as error:  # onnxruntime raises classes of its own without a common base
             raise Failed(f"{self.name} failed: {_first_line(error)}", _CONTRACT) from error
-        return dict(zip(names, map(np.asarray, results), strict=True))
+        return dict(zip(names, results, strict=True))
 
     def predicted(self, outputs: Mapping[str, Array], *, classes: int | None) -> Array:
         """Return what `predict` would say, of outputs that `run` returned.
@@ -193,6 +205,13 @@ class OnnxModel:
         """
         output = self._output(classes)
         return self._convert(outputs[output.name], output, classes, 0, len(outputs[output.name]))
+
+    def _fits(self, wanted: Tensor, array: Array) -> bool:
+        axes = list(zip(wanted.shape[1:], array.shape[1:], strict=False))
+        sized = len(wanted.shape) == array.ndim and all(
+            size in (None, length) for size, length in axes
+        )
+        return sized and wanted.dtype == str(array.dtype) and self.has_rows(wanted)
 
     def _output(self, classes: int | None) -> Tensor:
         named = {output.name: output for output in self.outputs}
@@ -226,9 +245,9 @@ class OnnxModel:
         # In a thread, so that this one hears Ctrl-C and the clock: a graph may hold a loop without end.
         with ThreadPoolExecutor(1) as pool:
             options = _runtime().RunOptions()
-            running = pool.submit(self._session.run, [output.name], feed, options)
+            running = pool.submit(self._call, [output.name], feed, options)
             try:
-                return np.asarray(running.result(limit)[0])
+                return running.result(limit)[0]
             except TimeoutError:
                 if time.monotonic() >= until:
                     raise Failed(
@@ -238,6 +257,8 @@ class OnnxModel:
                     f"{self.name} did not end within {limit:g} s on {rows} rows and was ended",
                     f"to allow more: export {_SECONDS}={2 * limit:g}",
                 ) from None
+            except PodiumError:
+                raise
             except (
                 Exception
             ) as error:  # onnxruntime raises classes of its own without a common base
@@ -246,6 +267,26 @@ class OnnxModel:
                 ) from error
             finally:
                 options.terminate = True
+
+    def _call(self, names: list[str], inputs: Mapping[str, Array], options: Any) -> list[Array]:
+        """Run the graph; one of fixed_rows as often as it takes, the last time with its last row
+        repeated."""
+        count, fixed = len(next(iter(inputs.values()))), self.fixed_rows
+        if fixed is None or count in (0, fixed):
+            return list(map(np.asarray, self._session.run(names, inputs, options)))
+        runs = []
+        for at in range(0, count, fixed):
+            taken = np.minimum(np.arange(at, at + fixed), count - 1)
+            feed = {name: array[taken] for name, array in inputs.items()}
+            runs.append(list(map(np.asarray, self._session.run(names, feed, options))))
+        for name, array in zip(names, runs[0], strict=True):
+            if array.shape[:1] != (fixed,):
+                raise InvalidInput(
+                    f"{self.name} takes {fixed} rows at a time and returns {name} of"
+                    f" {list(array.shape)} for them",
+                    _CONTRACT,
+                )
+        return [np.concatenate(arrays)[:count] for arrays in zip(*runs, strict=True)]
 
     def _convert(
         self, result: Array, output: Tensor, classes: int | None, at: int, rows: int
@@ -368,19 +409,13 @@ def _tensor(value: Any) -> Tensor:
     return Tensor(name=value.name, dtype=_DTYPES.get(value.type, value.type), shape=shape)
 
 
-def _fits(wanted: Tensor, array: Array) -> bool:
-    axes = list(zip(wanted.shape[1:], array.shape[1:], strict=False))
-    sized = len(wanted.shape) == array.ndim and all(size in (None, length) for size, length in axes)
-    return sized and wanted.dtype == str(array.dtype) and wanted.shape[0] is None
-
-
 def _hint(wanted: Tensor, array: Array | None) -> str:
     if (
         array is not None
         and wanted.dtype == str(array.dtype)
         and wanted.shape[:1] not in ((), (None,))
     ):
-        return "export the model with a free first axis, so that it takes any number of rows"
+        return "export the model with one first axis for all its inputs, free or of one size"
     return _CONTRACT
 
 

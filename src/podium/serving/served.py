@@ -124,11 +124,12 @@ class Loaded:
     def row_bytes(self) -> int:
         """Bytes of the outputs for a row, of axes whose size the model says."""
         model = self.predictor.model
-        tensors = model.outputs if isinstance(model, OnnxModel) else ()
+        if not isinstance(model, OnnxModel):
+            return 0
         return sum(
             np.dtype(tensor.dtype).itemsize * math.prod(filter(None, tensor.shape[1:]))
-            for tensor in tensors
-            if tensor.dtype in NAMES and tensor.shape[:1] == (None,)
+            for tensor in model.outputs
+            if tensor.dtype in NAMES and model.has_rows(tensor)
         )
 
     @cached_property
@@ -146,7 +147,10 @@ class Loaded:
                 {
                     "name": tensor.name,
                     "datatype": NAMES.get(tensor.dtype, "BYTES"),
-                    "shape": [-1 if size is None else size for size in tensor.shape],
+                    "shape": [
+                        -1 if size is None or (not axis and model.has_rows(tensor)) else size
+                        for axis, size in enumerate(tensor.shape)
+                    ],
                 }
                 for tensor in tensors
             ]
