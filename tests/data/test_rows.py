@@ -180,6 +180,8 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
     ),
     "gzipped by another name": ("a.csv", gzip.compress(b"a,b\n1,2\n"), "not text, but gzipped"),
     "unknown ending": ("a.xls", "a,b\n", "a table ends in .csv"),
+    "packed json": ("a.json.gz", gzip.compress(b'[{"a": 1}]'), "a table ends in .csv"),
+    "packed parquet": ("a.parquet.gz", gzip.compress(b"PAR1"), "a table ends in .csv"),
 }
 
 
@@ -347,6 +349,7 @@ def test_wide_files_are_read_or_named(tmp_path: Path) -> None:
     text = "age,city\n31,Köln\n"
     read = {"age": ["31"], "city": ["Köln"]}
     assert values(write(tmp_path / "a.csv", text.encode("utf-16"))) == read
+    assert values(write(tmp_path / "a.csv", text.encode("utf-32"))) == read
     assert values(write(tmp_path / "a.csv.gz", gzip.compress(text.encode("utf-16")))) == read
     for encoding in ("utf-16-le", "utf-16-be"):
         path = write(tmp_path / "a.csv", text.encode(encoding))

@@ -8,6 +8,7 @@ import codecs
 import csv
 import gzip
 import io
+import itertools
 import json
 import re
 import unicodedata
@@ -64,6 +65,9 @@ _PANDAS = {
     (".h5", ".hdf", ".hdf5"): "hdf",
 }
 """Endings of files that a function read_… of pandas reads."""
+
+_OTHERS = {*PARQUET_ENDINGS, *_SPREADSHEETS, *_ARCHIVES, *itertools.chain(*_PANDAS), ".json"}
+"""Endings of what is no CSV in a .gz either."""
 
 _JSON_LINES = (
     "write a line for each object: "
@@ -153,14 +157,13 @@ def open_rows(
             _joined_by(path, name),
         )
     decimal = decimal or {".": ",", ",": "."}.get(thousands, "")
-    suffix = path.suffix.lower()
-    if suffix in PARQUET_ENDINGS:
+    packed = path.suffix.lower() == ".gz"
+    suffix = (Path(path.stem) if packed else path).suffix.lower()
+    if suffix in PARQUET_ENDINGS and not packed:
         return open_parquet(path, name, decimal, thousands, usual)
-    if suffix in JSON_ENDINGS or (
-        suffix == ".gz" and Path(path.stem).suffix.lower() in JSON_ENDINGS
-    ):
+    if suffix in JSON_ENDINGS:
         return _open_json(path, name, decimal, thousands, usual)
-    if suffix in CSV_ENDINGS:
+    if suffix in CSV_ENDINGS or (packed and suffix not in _OTHERS):
         return _open_csv(path, name, delimiter, encoding, decimal, thousands, usual)
     endings = ", ".join((*CSV_ENDINGS, *PARQUET_ENDINGS, *JSON_ENDINGS))
     raise InvalidInput(
@@ -183,7 +186,8 @@ def _joined_by(path: Path, name: str) -> str | None:
 
 def _converted_by(name: str, suffix: str) -> str:
     """Say how a file with another ending becomes a table."""
-    stem = name[: len(name) - len(suffix)]
+    plain = name[:-3] if name.lower().endswith(".gz") else name
+    stem = plain[: len(plain) - len(suffix)]
     kind = next((kind for endings, kind in _PANDAS.items() if suffix in endings), "")
     if kind:
         code = f"import sys, pandas; pandas.read_{kind}(sys.argv[1]).to_parquet(sys.argv[2])"
@@ -194,7 +198,9 @@ def _converted_by(name: str, suffix: str) -> str:
     if suffix in (".db", ".sqlite", ".sqlite3"):
         select = 'write it as CSV: sqlite3 -header -csv FILE "SELECT * FROM TABLE" > NEW'
         return typed(select, name, f"{stem}.csv")
-    hints = dict.fromkeys(_SPREADSHEETS, "save it as CSV") | dict.fromkeys(_ARCHIVES, "unpack it")
+    hints = dict.fromkeys(_SPREADSHEETS, "save it as CSV") | dict.fromkeys(
+        (*_ARCHIVES, *PARQUET_ENDINGS), "unpack it"
+    )
     return hints.get(suffix, "rename it after what it is")
 
 
@@ -263,7 +269,7 @@ def _index_among(names: Sequence[str], listed: Sequence[str] = ()) -> tuple[str,
 
 
 def known_encoding(path: Path, name: str, encoding: str) -> str:
-    """Return the encoding of a text file: UTF-16 if it begins as such a file does.
+    """Return the encoding of a text file: UTF-16 or UTF-32 if it begins as such a file does.
 
     Raises:
         InvalidInput: There is none of this name, the file is no text, or it seems to be UTF-16, but
@@ -287,6 +293,8 @@ def known_encoding(path: Path, name: str, encoding: str) -> str:
     for magic, (kind, hint) in _MAGIC.items():
         if head.startswith(magic):
             raise InvalidInput(f"{name} is not text, but {kind}", hint)
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):  # one of UTF-16 and two NULs
+        return "utf-32"
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     for odd, wide in ((1, "utf-16-le"), (0, "utf-16-be")):
