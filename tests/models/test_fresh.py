@@ -73,7 +73,7 @@ def test_without_new_items_nobody_is_promoted() -> None:
     rich = Bets(logs=(9.0,) * len(STAKES), units=1000, scale=1.0)
     decision = night(90, 0, 300, new_items(300, rich, np.arange(300, dtype=np.uint32)))
     assert not decision.promote
-    assert any("no test item is new" in reason for reason in decision.reasons)
+    assert any("no test item, or group of items, is new" in reason for reason in decision.reasons)
     assert not night(90, 0, 300, Earlier()).promote
 
 
@@ -227,7 +227,7 @@ def test_a_better_model_wins_by_what_came_since(
 
     decided(1500, poor)
     stale = decided(1500, good)
-    assert any("no test item is new" in reason for reason in stale["reasons"]), stale
+    assert any("no test item, or group of items, is new" in reason for reason in stale["reasons"]), stale
     first = decided(2000, good)
     assert 30 <= first["fresh"]["new"] <= 70
     assert first["fresh"]["units"] == first["fresh"]["new"]

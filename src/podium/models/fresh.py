@@ -143,7 +143,7 @@ def judge(margin: float, case: "Case") -> "Iterator[Condition]":
     bets, clipped, lead = _bet(before, gains, hashes, margin, exact=case.metric.counts_hits)
     case.figures["fresh"] = {**asdict(bets), "capital": bets.capital, "new": len(gains)}
     if not len(gains):
-        yield False, f"no test item is new since it was last bet on: {_capital(bets)}"
+        yield False, f"no test item, or group of items, is new since the last bet: {_capital(bets)}"
         return
     cut = f", {clipped:,} of them cut to {figure(bets.scale or 0)}" if clipped else ""
     squares = " of squared errors" if case.metric.name == "rmse" else ""
