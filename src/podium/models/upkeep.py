@@ -81,7 +81,7 @@ def verify(
         key: Check signatures with it: every one there is, and that the targets of aliases have one.
     """
     try:
-        state, etag = ledger.read()
+        state, _ = ledger.read()
     except Damaged as error:
         yield _damage(ledger, ledger.key, error)
         return
@@ -102,7 +102,19 @@ def verify(
         yield from _check_strangers(ledger, version)
     for link in ledger.storage.links(f"models/{ledger.name}/"):
         yield Finding(where=link, what="is a symbolic link or a special file; it is never followed")
-    # An upload that is about to end has its metadata.json before the document names it.
+    yield from _check_document(ledger, unnamed, lost)
+
+
+def _check_document(
+    ledger: Ledger, unnamed: Sequence[str], lost: Sequence[str]
+) -> Iterator[Finding]:
+    """Yield what the document names and is not there, and what is still there without its name.
+
+    Args:
+        unnamed: Versions that it did not name a while ago: an upload that is about to end has its
+            metadata.json before.
+        lost: Segments of the history that it did not name.
+    """
     state, etag = ledger.read()
     for alias, held in state.aliases.items():
         if not ledger.exists(held.version, state):
