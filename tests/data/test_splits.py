@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -196,8 +197,17 @@ def test_two_ways_to_divide_are_refused() -> None:
 
 
 def test_too_few_items_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="every part needs items that no other has, but"):
+    with pytest.raises(InvalidInput, match="every part needs an item, but only one is left"):
         divide(raw_of(np.arange(2)), DataOptions())
+
+
+def test_two_items_and_their_copies_are_refused() -> None:
+    target = np.arange(40) % 2
+    items = Split(inputs={"x": target.astype(np.float32)}, target=target)
+    same = replace(raw_of(target), items=items)
+    with pytest.raises(InvalidInput, match="every part needs items that no other has, but") as few:
+        divide(same, DataOptions())
+    assert "allow_duplicates=true" in few.value.hint
 
 
 @pytest.mark.parametrize(("low", "high"), [(20, 40), (70, 130), (0, 1)])

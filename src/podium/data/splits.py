@@ -239,7 +239,7 @@ def _by_hash(keys: Hashes, labels: Array | None, how: str, seed: int) -> _Method
         each would be another one as data grow.
         """
         present, sizes = np.unique(codes[indices], return_counts=True)
-        _require_units(len(present), how)
+        _require_units(len(present), how, equal=len(indices) > len(present))
         if len(present) == len(indices):  # no two are equal
             return cut(indices, count)
         label = classes[present]
@@ -259,12 +259,17 @@ def _by_hash(keys: Hashes, labels: Array | None, how: str, seed: int) -> _Method
     return _Method(how=how, order=np.argsort(codes, kind="stable"), take=take, cut=cut)
 
 
-def _require_units(units: int, how: str) -> None:
+def _require_units(units: int, how: str, *, equal: bool) -> None:
     few = "only one is" if units == 1 else "none is"
     if units < 2 and how.startswith("by "):
         raise InvalidInput(
             f"every part needs a group of {how.removeprefix('by ')} of its own, but {few} left",
             "fewer parts need groups if the source divides them",
+        )
+    if units < 2 and not equal:
+        raise InvalidInput(
+            f"every part needs an item, but {few} left",
+            "a dataset has three items at least, for training, validation and test",
         )
     if units < 2:
         raise InvalidInput(
