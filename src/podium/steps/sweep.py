@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -154,14 +154,14 @@ def _announce(cluster: Cluster, experiment: Experiment) -> None:
 def _watch(
     cluster: Cluster, experiment: Experiment, logs: TrialLogs | None, given_data: GivenData
 ) -> None:
-    """Show each trial as it starts and ends, the first also as it learns, until the Experiment
-    ends.
+    """Show each trial as it starts and ends, the first and slow ones also as they learn, until the
+    Experiment ends.
 
     Raises:
         Failed: A trial wrote into the data that all are given.
     """
     seen: dict[str, str] = {}
-    name, shown, said = experiment.name, False, ""
+    name, shown, said = experiment.name, set[str](), ""
     for now in cluster.watch("Experiment", name):
         if now.state.phase == "Waiting" and now.state.message != said:
             say(said := now.state.message)
@@ -173,10 +173,9 @@ def _watch(
                 given_data.check(*_named(new, seen))
                 if left := _time_left(experiment, trials):
                     say(left)
-            first = next((trial for trial in trials if trial.phase == "Running"), None)
-            if first and not shown:
-                shown = True
-                _show_epochs(cluster, experiment, first)
+            if learning := _first_or_slow(trials, shown):
+                shown.add(learning.name)
+                _show_epochs(cluster, experiment, learning)
     ended = _ended(seen)
     _say_news(cluster.trials(name), seen, logs)
     given_data.check(*_named(_ended(seen) - ended, seen))
@@ -190,6 +189,17 @@ def _named(ended: set[str], seen: Mapping[str, str]) -> list[str]:
     """Return the trials that may be responsible: those that have just ended, and running ones."""
     running = [name for name, phase in seen.items() if phase == "Running"]
     return [f"trial {name}" for name in (*sorted(ended), *running)] or ["a trial"]
+
+
+def _first_or_slow(trials: Sequence[Trial], shown: Collection[str]) -> Trial | None:
+    """Return the running trial whose epochs are to be shown: the first of all, later one that has
+    taken twice as long as any that ended, by which what is left was estimated."""
+    running = [trial for trial in trials if trial.phase == "Running" and trial.name not in shown]
+    if not shown:
+        return next(iter(running), None)
+    ended = [trial.seconds or 0.0 for trial in trials if trial.state.finished]
+    usual = max(_WORTH, *ended) if ended else math.inf
+    return next((trial for trial in running if (trial.seconds or 0.0) > 2 * usual), None)
 
 
 def _show_epochs(cluster: Cluster, experiment: Experiment, trial: Trial) -> None:
