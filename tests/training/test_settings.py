@@ -13,7 +13,7 @@ from podium.errors import InvalidInput, PodiumError
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.build import locate
 from podium.manifests.experiment.rules import check
-from podium.steps.sweep import SweepSettings, _first_failure, _first_or_slow, _time_left
+from podium.steps.sweep import SweepSettings, _first_failure, _time_left, _to_be_shown
 from podium.training.dataset import DataSettings
 from podium.training.identity import RunIdentity, StepContext, storage_url
 from podium.training.recipe import TRAINER, Recipe
@@ -318,17 +318,18 @@ def test_what_is_left_follows_from_the_trials_that_ended() -> None:
     assert _time_left(other, [*ended, *running]) == ""
 
 
-def test_a_trial_slower_than_all_before_is_shown_learning() -> None:
+def test_first_slow_and_last_trials_are_shown_learning() -> None:
     first, second = (trial(number, phase="Running", seconds=90) for number in (1, 2))
-    assert _first_or_slow([first, second], set()) == first
-    assert _first_or_slow([first, second], {"t-1"}) is None, "nothing ended that it could outlast"
+    assert _to_be_shown([first, second], 9, set()) == first
+    assert _to_be_shown([first, second], 9, {"t-1"}) is None, "nothing ended that it could outlast"
     quick = [trial(number, phase="Succeeded", seconds=40) for number in (3, 4)]
-    assert _first_or_slow([*quick, second], {"t-1"}) == second
-    assert _first_or_slow([*quick, second], {"t-1", "t-2"}) is None
+    assert _to_be_shown([*quick, second], 9, {"t-1"}) == second
+    assert _to_be_shown([*quick, second], 9, {"t-1", "t-2"}) is None
     usual = trial(5, phase="Running", seconds=70)
-    assert _first_or_slow([*quick, usual], {"t-1"}) is None
+    assert _to_be_shown([*quick, usual], 9, {"t-1"}) is None
+    assert _to_be_shown([*quick, usual], 3, {"t-1"}) == usual, "nothing else will be said"
     instant = trial(3, phase="Succeeded", seconds=0.1)
-    assert _first_or_slow([instant, trial(5, phase="Running", seconds=9)], {"t-1"}) is None
+    assert _to_be_shown([instant, trial(5, phase="Running", seconds=9)], 9, {"t-1"}) is None
 
 
 def test_a_sweep_fails_by_the_trial_that_failed_first() -> None:

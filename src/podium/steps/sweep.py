@@ -154,7 +154,7 @@ def _announce(cluster: Cluster, experiment: Experiment) -> None:
 def _watch(
     cluster: Cluster, experiment: Experiment, logs: TrialLogs | None, given_data: GivenData
 ) -> None:
-    """Show each trial as it starts and ends, the first and slow ones also as they learn, until the
+    """Show each trial as it starts and ends, some also as they learn, until the
     Experiment ends.
 
     Raises:
@@ -173,7 +173,7 @@ def _watch(
                 given_data.check(*_named(new, seen))
                 if left := _time_left(experiment, trials):
                     say(left)
-            if learning := _first_or_slow(trials, shown):
+            if learning := _to_be_shown(trials, experiment.limits.max_trials or 0, shown):
                 shown.add(learning.name)
                 _show_epochs(cluster, experiment, learning)
     ended = _ended(seen)
@@ -191,13 +191,13 @@ def _named(ended: set[str], seen: Mapping[str, str]) -> list[str]:
     return [f"trial {name}" for name in (*sorted(ended), *running)] or ["a trial"]
 
 
-def _first_or_slow(trials: Sequence[Trial], shown: Collection[str]) -> Trial | None:
-    """Return the running trial whose epochs are to be shown: the first of all, later one that has
-    taken twice as long as any that ended, by which what is left was estimated."""
+def _to_be_shown(trials: Sequence[Trial], most: int, shown: Collection[str]) -> Trial | None:
+    """Return the running trial whose epochs are news: the first of all, the last one alone, and one
+    that has taken twice as long as any that ended, by which what is left was estimated."""
     running = [trial for trial in trials if trial.phase == "Running" and trial.name not in shown]
-    if not shown:
-        return next(iter(running), None)
     ended = [trial.seconds or 0.0 for trial in trials if trial.state.finished]
+    if not shown or len(ended) == most - 1:
+        return next(iter(running), None)
     usual = max(_WORTH, *ended) if ended else math.inf
     return next((trial for trial in running if (trial.seconds or 0.0) > 2 * usual), None)
 
