@@ -139,8 +139,8 @@ class TrainConfig:
     """Passes over the training part."""
 
     batch_size: int = 64
-    """Items per step over all processes together, so that N processes take the same steps as
-    one."""
+    """Items per step over all processes together, so that N processes take the same steps as one;
+    all items where there are fewer."""
 
     optimizer: str = "adadelta"
     """adadelta, sgd (with Nesterov momentum) or adamw."""

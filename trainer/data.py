@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from podium.data import artifact
-from podium.errors import require
 from podium.trainer import processor, task
 from podium.trainer.config import TrainConfig
 from podium.trainer.task import Task
@@ -99,18 +98,10 @@ def load(config: TrainConfig) -> Dataset:
     """Open training and validation part, checksums verified.
 
     Raises:
-        InvalidInput: No dataset, a damaged one, not the one asked for, one that the network does
-            not take, or one smaller than a batch.
+        InvalidInput: No dataset, a damaged one, not the one asked for, or one that the network does
+            not take.
     """
     with task.readable(config) as info:
-        count = info.parts["train"].count
-        require(
-            config.batch_size <= count,
-            "--batch-size <= training items",
-            "make the batch smaller",
-            batch_size=config.batch_size,
-            items=count,
-        )
         learned = task.read(config, info)
         train, validation = (_part(config.data, name, learned) for name in ("train", "validation"))
     return Dataset(

@@ -60,6 +60,12 @@ def test_the_loss_of_every_step_is_the_one_on_record(tiny_dataset: Path) -> None
         )
 
 
+def test_a_batch_has_all_items_where_there_are_fewer(tiny_dataset: Path) -> None:
+    whole = losses(tiny_dataset, model="fast", epochs=1, batch_size=400)
+    assert losses(tiny_dataset, model="fast", epochs=1, batch_size=64_000) == whole
+    assert len(whole) == 1
+
+
 def test_only_the_same_seed_gives_the_same_losses(tiny_dataset: Path) -> None:
     first, again, other = (
         losses(tiny_dataset, model="fast", epochs=1, seed=seed) for seed in (1, 1, 2)
