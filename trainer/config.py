@@ -35,9 +35,12 @@ TAKEN_BY = {
 }
 """Flags of some networks: the value that all others have, and which take another."""
 
+_USUAL_BATCH, _MOST_STEPS = 64, 2048
+"""Items of a step, and steps of an epoch from which a step takes more, where --batch-size is 0."""
+
 _LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str, str], ...] = (
     (
-        ("epochs", "batch_size", "log_interval", "depth", "tree_rounds", "tree_items"),
+        ("epochs", "log_interval", "depth", "tree_rounds", "tree_items"),
         lambda value: value >= 1,
         ">= 1",
         "for example 1",
@@ -52,7 +55,17 @@ _LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str, str], ...] = (
         "for example 0.1",
     ),
     (
-        ("weight_decay", "seed", "threads", "shift", "rotate", "erase", "average", "patience"),
+        (
+            "batch_size",
+            "weight_decay",
+            "seed",
+            "threads",
+            "shift",
+            "rotate",
+            "erase",
+            "average",
+            "patience",
+        ),
         lambda value: value >= 0,
         ">= 0",
         "for example 0",
@@ -140,7 +153,8 @@ class TrainConfig:
 
     batch_size: int = 64
     """Items per step over all processes together, so that N processes take the same steps as one;
-    all items where there are fewer."""
+    all items where there are fewer. 0: 64, and twice as many as often as an epoch takes more than
+    2048 steps."""
 
     optimizer: str = "adadelta"
     """adadelta, sgd (with Nesterov momentum) or adamw."""
@@ -315,6 +329,13 @@ class TrainConfig:
     def augmentations(self) -> tuple[str, ...]:
         """The words of --augment."""
         return tuple(word for word in self.augment.split(",") if word)
+
+    def batch_of(self, items: int) -> int:
+        """Return how many items a step takes of so many in all."""
+        size = self.batch_size or _USUAL_BATCH
+        while not self.batch_size and items > size * _MOST_STEPS:
+            size *= 2
+        return min(size, items)
 
     def shown(self, kind: str) -> tuple[str, ...]:
         """Return the metrics of a metric line about a dataset of a kind, in order."""

@@ -88,7 +88,8 @@ class TrainingLoop:
         self.precision = processor.pick_precision(config, world)
         self.gradients = GradientSum(self.model, world)
         self.augmentation = Augmentation(config, dataset.task, world.device)
-        self.steps = math.ceil(len(dataset.train) / config.batch_size)
+        self.batch_size = config.batch_of(len(dataset.train))
+        self.steps = math.ceil(len(dataset.train) / self.batch_size)
         self.progress = _Progress()
         self.stop = False  # set by a signal handler
         self.until = 0  # last epoch, whose weights are kept; 0: as configured
@@ -163,7 +164,7 @@ class TrainingLoop:
         """Train the rest of the running epoch, evaluate, report."""
         progress, config = self.progress, self.config
         generator, device = data.stream(config.seed, progress.epoch), self.world.device
-        batches = data.batches(len(self.dataset.train), config.batch_size, generator, device)
+        batches = data.batches(len(self.dataset.train), self.batch_size, generator, device)
         self.augmentation.begin_epoch(len(self.dataset.train), generator)
         losses = torch.zeros(self.steps, device=device)
         losses[: progress.step] = torch.tensor(progress.losses)
@@ -238,7 +239,7 @@ class TrainingLoop:
             pace = (done - before) / (now - start)
             left = duration((config.epochs * self.steps - done) / pace)
             self.say(
-                f"{PACE}{pace * config.batch_size:,.0f} items/s, epoch {self.progress.epoch} of {config.epochs}, "
+                f"{PACE}{pace * self.batch_size:,.0f} items/s, epoch {self.progress.epoch} of {config.epochs}, "
                 f"about {left} left"
             )
 
@@ -249,7 +250,7 @@ class TrainingLoop:
         self.require_finite_steps(losses[: progress.step])
         if self.world.rank == 0:
             seen, loss = (
-                (progress.step - 1) * self.config.batch_size,
+                (progress.step - 1) * self.batch_size,
                 losses[progress.step - 1].item(),
             )
             self.say(

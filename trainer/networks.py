@@ -41,6 +41,7 @@ FIXED_SIZE = re.compile(r"alexnet|maxvit|vgg|vit_")
 
 _ONE_CYCLE: dict[str, Any] = {"schedule": "onecycle", "average": 200}
 _ADAMW = {**_ONE_CYCLE, "batch_size": 64, "optimizer": "adamw"}
+_DENSE = {**_ADAMW, "batch_size": 0, "epochs": 20, "lr": 2e-3, "weight_decay": 0.01}
 _PICTURES = {**_ONE_CYCLE, "dropout": 0.0, "label_smoothing": 0.1, "keep": "last"}
 _SGD = {**_PICTURES, "optimizer": "sgd", "weight_decay": 5e-4}
 
@@ -52,9 +53,9 @@ RECIPES: dict[str, dict[str, Any]] = {
     # Highest accuracy in a few minutes on two cores: a residual network on shifted and rotated digits. For clothes:
     # --epochs 16 --rotate 0 --shift 1 --flip --erase 6, see docs/trainer.md.
     "best": {**_SGD, "epochs": 12, "batch_size": 128, "lr": 0.2, "shift": 2, "rotate": 10.0},
-    "mlp": {**_ADAMW, "epochs": 20, "lr": 2e-3, "weight_decay": 0.01, "dropout": 0.1},
+    "mlp": {**_DENSE, "dropout": 0.1},
     # Logistic or linear regression, the baseline that a network must beat to be worth its trouble.
-    LINEAR: {**_ADAMW, "epochs": 20, "lr": 2e-3, "weight_decay": 0.01, "dropout": 0.0},
+    LINEAR: {**_DENSE, "dropout": 0.0},
     TREES: {"dropout": 0.0, "patience": 50},
 }
 

@@ -73,7 +73,7 @@ def test_a_flag_overrides_the_recipe_of_the_model() -> None:
         (["--lr", "-1"], "--lr > 0"),
         (["--model", "fast", "--width", "0"], "--width > 0"),
         (["--epochs", "0"], "--epochs >= 1"),
-        (["--batch-size", "0"], "--batch-size >= 1"),
+        (["--batch-size", "-1"], "--batch-size >= 0"),
         (["--seed", "4294967296"], "--seed < 2**32"),
         (["--dropout", "1"], "--dropout in [0, 1)"),
         (["--weight-decay", "-1"], "--weight-decay >= 0"),
@@ -126,6 +126,13 @@ def test_a_switch_may_have_a_value_that_a_sweep_searches(
     words: tuple[str, ...], value: bool
 ) -> None:
     assert parse(["--data", "d", *words]).balance is value
+
+
+def test_a_batch_grows_with_the_data_unless_one_is_given() -> None:
+    sizes = {50: 50, 1_000: 64, 131_072: 64, 131_073: 128, 300_000: 256, 1_000_000: 512}
+    assert {items: parse(["--model", "mlp"]).batch_of(items) for items in sizes} == sizes
+    assert parse(["--model", "mlp", "--batch-size", "64"]).batch_of(1_000_000) == 64
+    assert parse(["--model", "fast"]).batch_of(1_000_000) == 256
 
 
 def test_only_fields_that_determine_the_weights_are_decisive() -> None:

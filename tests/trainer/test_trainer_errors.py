@@ -28,7 +28,7 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     [
         (["--lr", "nan"], "lr=nan"),
         (["--epochs", "0"], "epochs=0"),
-        (["--batch-size", "0"], "batch_size=0"),
+        (["--batch-size", "-1"], "batch_size=-1"),
         (["--backend", "smoke"], "takes gloo, nccl, mpi, but not 'smoke'"),
         (
             ["--backend", "nccl", "--no-cuda"],
