@@ -692,6 +692,19 @@ def test_a_field_that_no_pytorchjob_has_is_named(change: Change, hint: str) -> N
     assert examine(PYTORCHJOB, change)["unknown-field"].hint == hint
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        put(f"{POD}.resourceClaims", [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]),
+        put(f"{CONTAINER}.lifecycle", {"stopSignal": "SIGTERM"}),
+        put(f"{POD}.securityContext", {"supplementalGroupsPolicy": "Merge"}),
+        put(f"{POD}.volumes", [{"name": "a", "image": {"reference": "x"}}]),
+    ],
+)
+def test_no_field_of_a_newer_kubernetes_is_called_unknown(change: Change) -> None:
+    assert "unknown-field" not in experiment(change)
+
+
 def test_an_experiment_of_an_old_katib_has_one_finding() -> None:
     found = experiment(put("apiVersion", "kubeflow.org/v1alpha3"))
     assert list(found) == ["refused-by-webhook"]

@@ -169,3 +169,27 @@ def test_a_job_may_say_a_variable_twice() -> None:
     made = job("Job")
     container(made)["env"].append({"name": "A", "value": "2"})
     assert admit(made).name == "job"
+
+
+@pytest.mark.parametrize("kind", ["Job", "PyTorchJob"])
+def test_seconds_may_be_more_than_an_int32(kind: str) -> None:
+    made = job(kind)
+    pod(made)["spec"]["terminationGracePeriodSeconds"] = 2**32
+    forever = {"effect": "NoExecute", "operator": "Exists", "tolerationSeconds": 2**63 - 1}
+    pod(made)["spec"]["tolerations"].append(forever)
+    assert admit(made).name == made["metadata"]["name"]
+
+
+def test_a_port_is_less_than_2_to_the_31() -> None:
+    made = job("Job")
+    container(made)["ports"][0]["containerPort"] = 2**32
+    with pytest.raises(BrokenRules, match="containerPort: must be an integer, but got 4294967296"):
+        admit(made)
+
+
+def test_each_wrong_type_is_said_once() -> None:
+    made = job("Job")
+    container(made)["image"] = True
+    with pytest.raises(BrokenRules) as refused:
+        admit(made)
+    assert len(refused.value.findings) == 1, refused.value.message

@@ -49,6 +49,7 @@ from podium.manifests.rules import (
 from podium.manifests.structure import (
     BOOL,
     INT,
+    LONG,
     OBJECT,
     TEXT,
     Schema,
@@ -95,7 +96,7 @@ _POD_TEMPLATE: Schema = {
         "initContainers": [_CONTAINER],
         "volumes": [{"name": TEXT}],
         "restartPolicy": TEXT,
-        "terminationGracePeriodSeconds": INT,
+        "terminationGracePeriodSeconds": LONG,
         "serviceAccountName": TEXT,
         "imagePullSecrets": [{"name": TEXT}],
         "nodeSelector": texts_by_name,
@@ -284,12 +285,14 @@ def _well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
     for part in ("metadata", "spec"):
         if manifest.get(part) is None:
             yield broken(part, "must be an object", None)
-    yield from wrong_types(manifest, schema_of(kind))
-    if kind in _EXACT:
-        yield from _roles(manifest, OPERATOR_KINDS[kind])
+    wrong = {each.where: each for each in wrong_types(manifest, schema_of(kind))}
     for pod in (replica.pod for replica in Workload.parse(manifest).replicas):
         if kind != TRAINJOB and any(unknown_fields(pod.manifest, _POD_TEMPLATE, pod.path)):
-            yield from wrong_types(pod.manifest, kubernetes_schema("V1PodTemplateSpec"), pod.path)
+            schema = kubernetes_schema("V1PodTemplateSpec")
+            wrong |= {each.where: each for each in wrong_types(pod.manifest, schema, pod.path)}
+    yield from wrong.values()
+    if kind in _EXACT:
+        yield from _roles(manifest, OPERATOR_KINDS[kind])
 
 
 def _roles(manifest: Mapping[str, Any], operator: OperatorKind) -> Iterator[Violation]:

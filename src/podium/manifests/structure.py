@@ -9,16 +9,17 @@ from podium.errors import suggestion
 from podium.manifests.rules import Violation, broken
 
 Schema = Any
-"""TEXT, INT, NUMBER, BOOL, OBJECT or ANY; a list of one schema; a dict of field to schema; a function
-that returns the schema of a value."""
+"""TEXT, INT, LONG, NUMBER, BOOL, OBJECT or ANY; a list of one schema; a dict of field to schema; a
+function that returns the schema of a value."""
 
 TEXT, INT, NUMBER, BOOL, OBJECT = "text", "an integer", "a number", "true or false", "an object"
-ANY = "anything"
+LONG, ANY = "a whole number", "anything"
 
 _TYPES = {TEXT: str, BOOL: bool, OBJECT: Mapping, ANY: object}
 _HINTS = {
     TEXT: "one word or line; put numbers, yes, no, y and n in quotes",
     INT: "digits without quotes, below 2^31",
+    LONG: "digits without quotes, below 2^63",
     NUMBER: "digits without quotes",
     BOOL: "true or false without quotes",
     OBJECT: "fields and their values, each on a line below it",
@@ -96,6 +97,22 @@ _CLIENT_TYPES: dict[str, Schema] = {
 _AMOUNTS = {"divisor", "limits", "overhead", "requests", "sizeLimit"}
 """Fields that the client takes for text, and that may be numbers."""
 
+_LONG = {"expirationSeconds", "terminationGracePeriodSeconds", "tolerationSeconds"}
+"""Integers of 64 bits, which the client does not tell from those of 32."""
+
+_NEWER = {
+    "V1Container": ("restartPolicyRules",),
+    "V1EnvVarSource": ("fileKeyRef",),
+    "V1Lifecycle": ("stopSignal",),
+    "V1PodResourceClaim": ("resourceClaimName", "resourceClaimTemplateName"),
+    "V1PodSecurityContext": ("seLinuxChangePolicy", "supplementalGroupsPolicy"),
+    "V1PodSpec": ("hostnameOverride", "resources"),
+    "V1ResourceClaim": ("request",),
+    "V1Volume": ("image",),
+    "V1VolumeProjection": ("podCertificate",),
+}
+"""Fields of Kubernetes 1.34 that the client of 1.30 does not know."""
+
 
 class _Fields(dict[str, Schema]):
     """The schema of an object of Kubernetes."""
@@ -109,14 +126,15 @@ def kubernetes_schema(name: str) -> Schema:
     takes longer than all else that an Experiment needs."""
     from kubernetes import client
 
-    schema, model, checks = _Fields(), getattr(client, name), client.Configuration()
+    schema = _Fields(dict.fromkeys(_NEWER.get(name, ()), ANY))
+    model, checks = getattr(client, name), client.Configuration()
     checks.client_side_validation = False
     empty = model(local_vars_configuration=checks)
     checks.client_side_validation = True
     for attribute, kind in model.openapi_types.items():
         field, item = model.attribute_map[attribute], kind.removeprefix("list[").removesuffix("]")
         inner = kubernetes_schema(item) if item.startswith("V1") else _CLIENT_TYPES.get(item, ANY)
-        inner = ANY if field in _AMOUNTS else inner
+        inner = ANY if field in _AMOUNTS else LONG if field in _LONG else inner
         schema[field] = inner if item == kind else [inner]
         try:
             setattr(empty, attribute, None)
@@ -130,6 +148,6 @@ def _fits(value: Any, schema: str) -> bool:
         return isinstance(value, _TYPES[schema])
     if isinstance(value, bool):
         return False
-    if schema == INT:
-        return isinstance(value, int) and abs(value) < 2**31
+    if schema in (INT, LONG):
+        return isinstance(value, int) and abs(value) < (2**31 if schema == INT else 2**63)
     return isinstance(value, int | float) and abs(value) <= sys.float_info.max

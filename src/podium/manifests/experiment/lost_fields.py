@@ -30,12 +30,6 @@ _LOST: Mapping[str, Any] = {
 }  # fmt: skip
 """Empty values that are left out, as null and nearly all empty lists are; a pointer to one stays."""
 
-_NEWER = {
-    "exitCodes", "fileKeyRef", "hostnameOverride", "image", "podCertificate", "pullPolicy", "reference",
-    "resources", "restartPolicyRules", "seLinuxChangePolicy", "stopSignal", "supplementalGroupsPolicy",
-}  # fmt: skip
-"""Fields that Katib knows and the client of Kubernetes 1.30 does not."""
-
 _KINDS = {"apiVersion": TEXT, "kind": TEXT}
 
 
@@ -47,8 +41,7 @@ def lost_fields(job: Workload) -> Iterator[Violation]:
         # Only then: to import the client takes longer than all else that an Experiment needs.
         for unknown in unknown_fields(job.manifest, kubernetes_schema("V1Job"), path):
             name = unknown.where.rpartition(".")[2]
-            if name not in _NEWER:
-                yield broken(unknown.where, "must be a field of a Job", name, unknown.hint)
+            yield broken(unknown.where, "must be a field of a Job", name, unknown.hint)
 
 
 def _empty(value: Any, path: str) -> Iterator[Violation]:
@@ -71,4 +64,4 @@ def _is_lost(value: Any, field: str, path: str) -> bool:
     if field == "value" and ".env[" in path:
         return value == ""
     lost = _LOST.get(field)
-    return value == lost and type(value) is type(lost) and not path.endswith(".csi")
+    return value == lost and type(value) is type(lost) and not path.endswith((".csi", ".azureDisk"))
