@@ -56,6 +56,17 @@ def test_the_last_states_of_a_long_progress_bar_count(tmp_path: Path) -> None:
     assert [reading.value for reading in text_readings(stamped, ["loss"])] == values
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_long_bar_changes_no_epoch_but_its_own(end: str, tmp_path: Path) -> None:
+    bar = "".join(f"\r{number / 3_000:7.2%} [{'#' * 99}]" for number in range(2_900))
+    log = tmp_path / "log"
+    text = "".join(f"{bar} loss=9\r loss={number}{end}" for number in range(5))
+    log.write_text(text, newline="")
+    lines = list(GrowingFile(log).lines())
+    assert epochs_of(lines, ["loss"], []) == [{"loss": float(number)} for number in range(5)]
+    assert epochs_of(lines, ["loss"], [], most=3) == [{"loss": 0}, {"loss": 2}, {"loss": 4}]
+
+
 def test_what_precedes_a_progress_bar_is_cut_alone(tmp_path: Path) -> None:
     log = tmp_path / "log"
     for parts in (["x" * (2 << 20), "loss=1"], ["loss=1", "x" * (2 << 20), "loss=2"]):

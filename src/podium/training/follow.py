@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from podium.cluster.base import Cluster, goes_on
 from podium.errors import Failed, PodiumError
@@ -75,10 +75,14 @@ def show_log(
         whose: Put before each line of progress.
     """
     try:
-        for line in cluster.logs(kind, name, follow=True):
-            values = read_metrics(line, metrics, formats)
+        for line, values, more in _measured(
+            cluster.logs(kind, name, follow=True), metrics, formats
+        ):
             if values:
-                epochs.append(values)
+                if more:
+                    epochs[-1] |= values
+                else:
+                    epochs.append(values)
                 say(
                     f"{whose}epoch {len(epochs)}: {' '.join(f'{name}={value:g}' for name, value in values.items())}"
                 )
@@ -103,20 +107,31 @@ def epochs_of(
         metrics: As of show_log, and formats too.
         most: How many lines at most; of more some are left out, evenly.
     """
-    epochs, every, at, more = list[dict[str, float]](), 1, 0, False
-    for line in lines:
+    epochs, every, at, last = list[dict[str, float]](), 1, 0, dict[str, float]()
+    for line, values, more in _measured(lines, metrics, formats):
         if line.startswith(RESUMED):
             epochs, every, at = [], 1, 0
-        elif values := read_metrics(line, metrics, formats):
-            if more and epochs:  # of one progress bar the last state counts
-                epochs[-1] |= values
-            else:
-                epochs += [values] if at % every == 0 else []
-                at += 1
+        elif more:
+            last |= values
+        elif values:
+            last = values
+            epochs += [last] if at % every == 0 else []
+            at += 1
             if len(epochs) > most:
                 epochs, every = epochs[::2], 2 * every
-        more = goes_on(line)
     return epochs
+
+
+def _measured(
+    lines: Iterable[str], metrics: Sequence[str], formats: Sequence[str]
+) -> Iterator[tuple[str, dict[str, float], bool]]:
+    """Yield each line, its metrics, and whether they are a later state of the progress bar whose
+    metrics came last: of one bar the last state counts."""
+    has_some = False
+    for line in lines:
+        values = read_metrics(line, metrics, formats)
+        yield line, values, has_some and bool(values)
+        has_some = (has_some or bool(values)) and goes_on(line)
 
 
 def read_metrics(line: str, metrics: Sequence[str], formats: Sequence[str]) -> dict[str, float]:

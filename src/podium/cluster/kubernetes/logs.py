@@ -85,7 +85,8 @@ def _split(chunks: Iterator[bytes]) -> Iterator[str]:
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         *states, rest = divided(rest, stamped=True)
-        parts = [part for line in lines for part in divided(line, stamped=True)]
+        whole = (line.removesuffix(b"\r") for line in lines)
+        parts = [part for line in whole for part in divided(line, stamped=True)]
         yield from (part.decode(errors="replace") for part in [*parts, *states])
     if rest:
         yield rest.decode(errors="replace")

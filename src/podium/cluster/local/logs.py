@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from podium.cluster.base import divided
+from podium.cluster.base import MOST_LINE, divided
 from podium.cluster.local.store import Store, read_json
 from podium.display.text import last_said
 from podium.errors import NotFound
@@ -184,7 +184,10 @@ class GrowingFile:
                 *states, self._rest = divided(rest)
                 if newline and (not self._holding or any(text in whole for text in self._holding)):
                     for line in whole.split(b"\n"):
-                        yield from (part.decode(errors="replace") for part in divided(line))
+                        line = line.removesuffix(b"\r")  # else it would not seem to end
+                        parts = divided(line) if len(line) > MOST_LINE else (line,)
+                        for part in parts:
+                            yield part.decode(errors="replace")
                 yield from (state.decode(errors="replace") for state in states)
 
     def last(self) -> str:
