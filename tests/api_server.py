@@ -23,6 +23,9 @@ COLLECTION = re.compile(
     r"^/(?:api/v1|apis/(?P<group>[^/]+)/(?P<version>[^/]+))/namespaces/(?P<namespace>[^/]+)"
     r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?(?P<log>/log)?(?P<status>/status)?$"
 )
+_PIECE = 1 << 15
+"""Bytes of a log that are sent at once."""
+
 GROUP = re.compile(r"^/apis/(?P<group>[^/]+)/(?P<version>[^/]+)/?$")
 NAMESPACE = re.compile(r"^/api/v1/namespaces/(?P<name>[^/]+)$")
 
@@ -423,7 +426,8 @@ class Handler(BaseHTTPRequestHandler):
             lines = self.world.logs.get(pod, [])
             for number, line in enumerate(lines[sent:], start=sent):
                 stamp = f"{self.world.stamp(number)} " if query.get("timestamps") == "True" else ""
-                yield f"{stamp}{line}\n".encode()
+                data = f"{stamp}{line}\n".encode()
+                yield from (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
             sent = len(lines)
             phase = self.world.objects.get(("pods", pod), {}).get("status", {}).get("phase")
             if query.get("follow") != "True" or phase in (None, "Succeeded", "Failed"):

@@ -792,6 +792,21 @@ def test_a_cut_connection_loses_and_repeats_no_line(
     thread.join()
 
 
+def test_a_long_bar_goes_on_where_its_log_broke(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
+    cluster.create(typed(JOB))
+    running = terminated(0, "Completed") | {"phase": "Running"}
+    bar = "\r".join(f"{number} [{'#' * 99}]" for number in range(80_000))
+    world.logs = {"mnist-master-0": [bar, "end"]}
+    world.pod("mnist-master-0", MASTER, **running)
+    lines = cluster.logs("PyTorchJob", "mnist", follow=True)
+    begun = [next(lines), next(lines)]
+    world.cut()
+    world.pod("mnist-master-0", MASTER, **{**running, "phase": "Succeeded"})
+    assert "".join([*begun, *lines]) == f"{bar}end"
+
+
 def test_a_log_that_often_broke_is_read_to_its_end(
     cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,7 +97,8 @@ class _Tail:
 
     def __init__(self, api: Api) -> None:
         self.api, self._time = api, SteadyTime()
-        self.last: tuple[datetime, str] | None = None  # _moment of the newest line given out
+        # _moment of the newest line given out, and which part of it that was
+        self.last: tuple[datetime, str, int] | None = None
         self._heard = time.monotonic()  # when that was
         self._why = ""  # the kubelet's last words about why it cannot read a log
 
@@ -109,7 +110,7 @@ class _Tail:
                 again.
             kubernetes.client.ApiException: The server refused.
         """
-        previous = self.last
+        previous, at = self.last, None
         response = self.api.core.read_namespaced_pod_log(
             pod.metadata.name,
             self.api.namespace,
@@ -129,8 +130,10 @@ class _Tail:
                         yield stamped
                     self._why = stamped
                     continue
-                self.last, self._heard = _moment(stamp), time.monotonic()
-                if previous is None or self.last > previous:
+                moment = _moment(stamp)
+                at = (*moment, at[2] + 1 if at and at[:2] == moment else 0)
+                if previous is None or at > previous:
+                    self.last, self._heard = at, time.monotonic()
                     yield line if goes_on(line) else line.rstrip("\r")
         finally:
             response.close()
