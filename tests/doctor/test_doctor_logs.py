@@ -297,6 +297,11 @@ def test_a_sweep_warns_of_a_fraction_cut_at_the_slash() -> None:
     assert finding.what == "`accuracy=8950/10000` is stored as '8950'"
 
 
+@pytest.mark.parametrize("value", ["0.51/0.60", "95.2/99.1,", "0.9/epoch", "1e-3/2"])
+def test_a_mean_behind_a_slash_is_no_fraction(value: str) -> None:
+    assert "fraction-cut" not in examine(f"accuracy={value}")
+
+
 def test_a_line_of_many_readings_is_looked_at_once() -> None:
     """As a progress bar prints it; each of 5,000 readings took another look at all of them."""
     line = "\r".join(f"{number}% train accuracy=0.5" for number in range(5_000))

@@ -141,7 +141,7 @@ for _trap in (
     _Trap(
         "fraction-cut",
         "The value ends at the slash: 9812/10000 is 9812, whatever the goal's scale.",
-        _rest(r"/\d"),
+        lambda value: value.value and re.match(r"\d+/\d+(?![.\d])", value.text),
         "print the quotient, f'{{hits / total:.4f}}'",
         level="warn",
     ),
