@@ -36,6 +36,7 @@ from podium.serving.tensors import MOST_NAME, InferRequest
 if TYPE_CHECKING:
     from podium.serving.rpc import RpcServer
 
+_COMPRESSED = re.compile(r"(?i)\b(br|compress|deflate|gzip|zstd)\b")
 _INFER = re.compile(r"/v2/models/(?P<name>[^/]+)(/versions/(?P<version>[^/]+))?/infer")
 
 
@@ -245,7 +246,7 @@ class Server:
 
     async def _body(self, receive: Receive, headers: Mapping[bytes, bytes]) -> bytes:
         most = self.service.limits.body
-        if encoding := _header(headers, b"content-encoding").removeprefix("identity"):
+        if _COMPRESSED.search(encoding := _header(headers, b"content-encoding")):
             raise Refused(
                 415, f"Content-Encoding {encoding!r} is not read: send the request as it is"
             )
