@@ -82,11 +82,14 @@ def _iterator(text: str, after: datetime):  # type: ignore[no-untyped-def]  # cr
             "Sunday is 0",
         )
     # A star anywhere in a list restricts nothing; CronSim sees only one at its beginning. The steps
-    # from a weekday on end with Saturday; CronSim's go on to 7, a Sunday.
+    # from a weekday on end with Saturday; CronSim's go on to 7, a Sunday, and those of a range of
+    # one value to the end.
     *others, weekdays = text.replace("?", "*").split()
+    weekdays = re.sub(r"(?i)(^|,)sat/", r"\g<1>6/", weekdays)
+    parts = (*others, re.sub(r"(^|,)(\w+)/", r"\1\2-6/", weekdays))
     lists = [
         ",".join(sorted(each.split(","), key=lambda item: not item.startswith("*")))
-        for each in (*others, re.sub(r"(^|,)(\w+)/", r"\1\2-6/", weekdays))
+        for each in (re.sub(r"\b(\w+)-\1/\d+", r"\1", part) for part in parts)
     ]
     try:
         return CronSim(" ".join(lists), after.astimezone(UTC))
