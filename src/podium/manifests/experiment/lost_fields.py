@@ -2,11 +2,12 @@
 
 It reads the Job into Kubernetes' own type, writes that, and refuses the Experiment unless all
 comes back (katib 0.19, validatePatchJob): a field that a Job does not have is lost, and so is an
-empty value that Kubernetes does not write. It checks no other kind of job.
+empty value that Kubernetes does not write; 1024Mi comes back as 1Gi. It checks no other kind of job.
 
 Source of the tables: the types of k8s.io/api 0.34, which Katib 0.19 is built with.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -29,6 +30,10 @@ _LOST: Mapping[str, Any] = {
     "terminationMessagePath": "", "terminationMessagePolicy": "", "workingDir": "",
 }  # fmt: skip
 """Empty values that are left out, as null and nearly all empty lists are; a pointer to one stays."""
+
+_AMOUNTS = {"divisor", "sizeLimit"}
+_KEPT_AMOUNT = re.compile(r"0|\+?0*([1-9]\d*)([KMGTPE]i|[numkMGTPE]?)|.*[eE][-+]?\d+|.*\$\{.*")
+"""Amounts that come back as they are written; those of resources are not looked at."""
 
 _KINDS = {"apiVersion": TEXT, "kind": TEXT}
 
@@ -54,8 +59,18 @@ def _empty(value: Any, path: str) -> Iterator[Violation]:
             if _is_lost(inner, field, path):
                 hint = f"leave {field} out, which means the same"
                 yield broken(where, "must be left out of a Job where it is empty", inner, hint)
+            elif field in _AMOUNTS:
+                yield from _changed(inner, where)
             elif _LOST.get(field) != {}:
                 yield from _empty(inner, where)
+
+
+def _changed(amount: Any, where: str) -> Iterator[Violation]:
+    found = _KEPT_AMOUNT.fullmatch(amount) if isinstance(amount, str) else None
+    step = 1024 if found and (found[2] or "").endswith("i") else 1000
+    if not found or (found[1] and int(found[1]) % step == 0):
+        must = "must be text, a whole number of the largest unit"
+        yield broken(where, must, amount, '"1", 2Gi, not 2048Mi, or 1536Mi, not 1.5Gi')
 
 
 def _is_lost(value: Any, field: str, path: str) -> bool:
