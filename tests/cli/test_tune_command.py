@@ -523,6 +523,21 @@ def test_a_single_word_is_the_same_in_all_trials(text: str, value: Any) -> None:
             "--objective loss, or print accuracy=",
         ),
         (
+            "Test: [ 1/20]\tTime 0.1 (0.1)\tAcc@1 97.2 (71.4)\tAcc@5 99 (90)\n * Acc@1 72.4 Acc@5 90.1",
+            "no line holds name=number",
+            "--prints words --objective Acc@1;",
+        ),
+        (
+            "Test: [20/20]  Time: 0.1 (0.1)  Acc@1: 97.2 (71.4)\n*** Best metric: 72.0 (epoch 2)",
+            "no line holds name=number",
+            '--prints colon --objective "Best metric";',
+        ),
+        (
+            "seed: 1\n'validation': {'loss': 1.1, 'top1': 70.5, 'top5': 90.0}",
+            "no line holds name=number",
+            "--prints json --objective top1;",
+        ),
+        (
             '{"accuracy": 0.9}',
             '`"accuracy": 0.9` is a dict',
             "--prints json --objective accuracy",

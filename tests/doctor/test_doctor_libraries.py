@@ -122,6 +122,12 @@ def test_a_bar_with_a_metric_of_batches_is_not_meant() -> None:
     assert library.meant("acc", ["acc", "val_acc"]) == "acc"
 
 
+def test_the_best_guess_is_meant_rather_than_the_best_five() -> None:
+    assert library_of("colon").meant("accuracy", ["Acc@1", "Acc@5"]) == "Acc@1"
+    assert library_of("colon").meant("acc", ["val_acc1", "val_acc5", "acc1"]) == "val_acc1"
+    assert library_of("json").meant("accuracy", ["top1", "top5"]) == "top1"
+
+
 @pytest.mark.parametrize(
     ("key", "metric", "line", "stages"),
     [
@@ -163,6 +169,7 @@ def test_stages_that_a_format_merges_are_told(
         ("accuracy", '{"step": 3, "val_accuracy": 0.9}', "json --objective val_accuracy"),
         ("accuracy", "test accuracy is 0.9", "--prints words --objective accuracy"),
         ("accuracy", "Test accuracy: 0.9", "--prints colon --objective 'Test accuracy'"),
+        ("accuracy", "accuracy/top1: 70.5  accuracy/top5: 90.1", "--objective accuracy/top1"),
     ],
 )
 def test_a_print_of_ones_own_is_proposed_as_it_is(metric: str, line: str, asked: str) -> None:

@@ -137,3 +137,40 @@ def test_the_words_before_a_colon_are_a_name(line: str, metric: str, value: str)
 def test_prose_and_dicts_are_read(prints: str, line: str, metric: str, value: str) -> None:
     readings = read_text([line], [metric], library_of(prints).patterns)
     assert [reading.value for reading in readings] == [value]
+
+
+@pytest.mark.parametrize(
+    ("prints", "lines", "metric", "values"),
+    [
+        (  # examples/imagenet of PyTorch
+            "words",
+            "Test: [ 1/20]\tTime  0.123 ( 0.140)\tLoss 1.2e+00 (1.3e+00)\tAcc@1  97.20 ( 71.40)\n"
+            " *   Acc@1 72.400 Acc@5 90.100",
+            "Acc@1",
+            ["72.400"],
+        ),
+        (  # references/classification of torchvision
+            "words",
+            "Test:   [ 0/10]  eta: 0:00:01  loss: 1.2 (1.2)  acc1: 98.0 (98.0)  time: 0.1  max mem: 100\r"
+            "Test:   [ 9/10]  eta: 0:00:00  loss: 1.2 (1.2)  acc1: 40.0 (60.5)  time: 0.1  max mem: 100\n"
+            "Test:  Acc@1 60.500 acc1 60.500",
+            "acc1",
+            ["60.500"],
+        ),
+        (  # timm
+            "colon",
+            "Train: 0 [  50/100 ( 51%)]  Loss: 2 (2.1)  Time: 0.1s, 30.1/s  (0.1s, 30.2/s)  Data: 0.1 (0.1)\n"
+            "Test: [  10/20]  Time: 0.123 (0.140)  Loss:   0.5 ( 0.6)  Acc@1:  76.0 ( 72.0)\n"
+            "Loss: 0.7",
+            "Loss",
+            ["0.7"],
+        ),
+        ("colon", "Epoch [1/9] loss: 0.5 acc: 0.9\rEpoch [2/9] acc: 0.8", "acc", ["0.9", "0.8"]),
+        ("words", "Fold [1/5] acc: 0.93 (0.02)", "acc", ["0.93"]),
+    ],
+)
+def test_running_means_of_batches_are_not_read(
+    prints: str, lines: str, metric: str, values: list[str]
+) -> None:
+    readings = read_text(lines.split("\n"), [metric], library_of(prints).patterns)
+    assert [reading.value for reading in readings] == values

@@ -258,7 +258,7 @@ def read_as(library: Library, text: str) -> Iterator[tuple[str, Reading]]:
     how full a bar of tqdm is."""
     for pattern in library.patterns:
         for match in compile_format(pattern).finditer(text):
-            if not text.startswith("%|", match.end()):
+            if match.group(1) and not text.startswith("%|", match.end()):
                 yield match.group(1), Reading(match.group(1), match.group(2))
 
 

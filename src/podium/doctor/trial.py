@@ -52,6 +52,9 @@ _MEASURES = frozenset(
         "r2",
     }
     | {
+        "acc1",
+        "top1",
+        "metric",
         "precision",
         "recall",
         "perplexity",

@@ -18,6 +18,9 @@ _NUMBER = r"([+-]?\d*\.?\d+([Ee][+-]?\d+)?)"
 _HELD_OUT = re.compile(r"(?i)(val|test|eval|dev)")
 """Beginning of the name of what is measured on other data than the training's."""
 
+_TOP_K = re.compile(r"(?i)(@|top|acc|accuracy|prec)[\W_]?([2-9]|[1-9]\d+)$")
+"""End of the name of what counts the k best guesses, as Acc@5 and top5 do."""
+
 
 def is_short_for(name: str, wanted: str) -> bool:
     """Return whether a name holds the wanted one or a short form of it, as val_acc has of
@@ -54,7 +57,8 @@ class Library:
             return wanted
         near = [name for name in measured if is_short_for(name, wanted)]
         near = near or get_close_matches(wanted, measured, 1, 0.5) or measured
-        return sorted(near, key=lambda name: bool(_HELD_OUT.match(name)))[-1]
+        order = lambda name: (bool(_HELD_OUT.match(name)), not _TOP_K.search(name))  # noqa: E731
+        return sorted(near, key=order)[-1]
 
 
 _COUNTED = r"(?i:epoch|step|iter|iteration|batch|round|fold)s?\s*[\[(#]?\d+(?:\s*/\s*\d+)?[])]?"
@@ -62,12 +66,17 @@ _LEVEL = r"DEBUG|INFO|WARN(?:ING)?|ERROR"
 _BEFORE = rf"(?:(?:[A-Za-z][\w/@' -]*\s)?(?:{_COUNTED}|{_LEVEL})(?:\s+-)?\s+)?"
 """A counter or a level of logging, which is no part of the name behind it."""
 
+_MEAN = r"[^\r]*?\(\s*[\d.]+(?:[eE][+-]?\d+)?\s*\)"
+_METERS = rf"\[\s*\d+/\d+[^\]\r]*\](?:{_MEAN}){{2}}[^\r]*"
+"""A line of a batch, with the means so far in parentheses, as PyTorch's examples and timm print it:
+``[10/20] Loss 0.2 (0.3) Acc@1 97.2 (71.4)``. It is no metric, but its names are those of the epoch's."""
+
 COLON = Library(
     key="colon",
     name="a program",
     line=re.compile(r"(?!)"),  # any program might
     # "epoch 3 val_loss: 0.2" is a line of val_loss, "top 5 accuracy: 0.9" one of that name.
-    patterns=(rf"{_BEFORE}([A-Za-z](?:[\w/@' -]*\w)?)\s*[:=]\s*{_CALL}{_NUMBER}",),
+    patterns=(rf"{_METERS}|{_BEFORE}([A-Za-z](?:[\w/@' -]*\w)?)\s*[:=]\s*{_CALL}{_NUMBER}",),
     metric="Accuracy",
     training=re.compile(r"(?i)train(ing)?([\W_].*)?"),
 )
@@ -82,7 +91,9 @@ JSON = replace(
 """A dict or JSON a line: ``{"val_acc": 0.93}``."""
 
 WORDS = replace(
-    JSON, key="words", patterns=(rf"([A-Za-z][\w/@-]*){_VERB}[\s:=|│]+{_CALL}{_NUMBER}",)
+    JSON,
+    key="words",
+    patterns=(rf"{_METERS}|([A-Za-z][\w/@-]*){_VERB}[\s:=|│]+{_CALL}{_NUMBER}",),
 )
 """Prose: ``loss 0.21 - acc 0.93``, ``test accuracy is 0.93``; a name is one word."""
 
