@@ -1,5 +1,7 @@
 """The last words of a program are its error, not the hint behind it."""
 
+import pytest
+
 from podium.display.text import last_said, quoted
 
 
@@ -28,6 +30,31 @@ def test_the_border_of_a_box_is_no_last_word() -> None:
     assert last_said(box) == "No such option: --hidden_size"
     assert last_said(["=====", "done"]) == "done"
     assert last_said(["***"]) == "***"
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (  # absl
+            "FATAL Flags parsing error: Unknown command line flag 'lrr'\n"
+            "Pass --helpshort or --helpfull to see help on flags.",
+            "FATAL Flags parsing error: Unknown command line flag 'lrr'",
+        ),
+        (  # tyro
+            "│ Unrecognized options: --lrr │\n│ ─────── │\n│ For full helptext, run train.py --help │",
+            "Unrecognized options: --lrr",
+        ),
+        (  # fire
+            "ERROR: Could not consume arg: --lrr\nUsage: train.py - <command|value>\n"
+            "  available commands:    fit\n\nFor detailed information on this command, run:\n"
+            "  train.py - --help",
+            "ERROR: Could not consume arg: --lrr",
+        ),
+        ("Usage: train.py --help", "Usage: train.py --help"),
+    ],
+)
+def test_where_help_is_found_is_no_last_word(said: str, error: str) -> None:
+    assert last_said(said.splitlines()) == error
 
 
 def test_of_a_progress_bar_the_last_state_is_quoted() -> None:

@@ -27,8 +27,12 @@ _BEHIND = (
     "full_key: ",
     "object_type=",
     "Set the environment variable HYDRA_FULL_ERROR=1 ",
+    "Pass --help",
+    "Usage: ",
+    "available ",
+    "For detailed information on this command",
 )
-"""Begin what podium, OmegaConf and Hydra say behind an error."""
+"""Begin what podium, OmegaConf, Hydra, absl and fire say behind an error."""
 
 _BOX = string.whitespace + "".join(map(chr, range(0x2500, 0x2580)))
 
@@ -171,9 +175,11 @@ def relative(path: str) -> str:
 
 def last_said(lines: Iterable[str]) -> str:
     """Return the last line that says something, on one line, without the box that rich draws around
-    it; podium's own hint and what Hydra adds follow the error that counts."""
+    it; podium's own hint, what Hydra adds and where help is found follow the error that counts."""
     said = [line.strip(_BOX) for line in lines if line.strip(_BOX)]
-    errors = [line for line in said if not line.startswith(_BEHIND)]
+    errors = [
+        line for line in said if not line.startswith(_BEHIND) and not line.endswith(" --help")
+    ]
     return one_line((errors or said or [""])[-1])
 
 
