@@ -263,6 +263,10 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
         ("tune", "podium tune takes one script, or the command after --, but got none"),
         ("tune train.py other.py --lr 1..2", "but got train.py other.py"),
         ("tune train.py --lr 1..2 -- python train.py", "but got train.py -- python train.py"),
+        (
+            "tune train.py --lr 1..2 -- --trials 3",
+            "hint: podium tune train.py --lr 1..2 --trials 3",
+        ),
         ("tune -m package --lr 1..2", "hint: podium tune --lr 1..2 -- python -m package"),
         ("tune sh -e run --lr 1..2 --trials 3", "podium tune --lr 1..2 --trials 3 -- sh -e run"),
         ("tune train.py --lr", "--lr has no value"),
@@ -293,6 +297,7 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
             "'tensorflow' is not one of 'huggingface', 'lightning'",
         ),
         ("tune train.py --lr 1..2 --objective a:b", "an objective is the name of a metric"),
+        ("tune train.py --lr 1..2 --objective val/acc", "--prints colon, or prints="),
         ("tune train.py --lr 1..2 --algorithm oracle", "oracle"),
         (
             "tune train.py --lr 1..2 --stop asha",
@@ -392,6 +397,13 @@ parser.parse_known_args()
         ("Settings()", "--as env --lr 0..1", ""),
         ("@hydra.main()", "--lr 0..1", "name=value: add --as hydra"),
         ("@hydra.main()", "--as hydra --lr 0..1", ""),
+        (
+            "conf = OmegaConf.from_cli()",
+            "--lr 0..1",
+            "as OmegaConf does, name=value: add --as hydra",
+        ),
+        ("conf = OmegaConf.from_cli()", "--as hydra --lr 0..1", ""),
+        ("add_argument('--lr')\nOmegaConf.from_cli(rest)", "--lr 0..1", ""),
     ],
 )
 def test_a_parameter_that_the_script_passes_over_is_told(
@@ -401,6 +413,26 @@ def test_a_parameter_that_the_script_passes_over_is_told(
     said = podium(f"tune train.py {words} --save a.yaml --no-run").err
     assert ("warning: " in said) is bool(warning)
     assert warning in said
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "warns"),
+    [
+        ("parse_known_args()", "--trials 3", True),
+        ("parse_known_args()", "--max-time=2h", True),
+        ("Options(max_time=3)", "--max-time=2h", False),
+        ("parser.add_argument('--trials')", "--trials 3", False),
+        ("parse_known_args()", "--seed 3", False),
+    ],
+)
+def test_an_option_behind_the_dashes_is_the_programs(
+    podium: Callable[..., Any], tmp_path: Path, script: str, words: str, warns: bool
+) -> None:
+    (tmp_path / "train.py").write_text(script)
+    said = podium(f"tune --lr 0..1 --save a.yaml --no-run -- python train.py {words}").err
+    option, _, _ = words.replace("=", " ").partition(" ")
+    warning = f"{option} behind -- goes to train.py, which does not mention it"
+    assert (warning in said) is warns
 
 
 def test_hydras_words_in_the_command_are_no_flags(

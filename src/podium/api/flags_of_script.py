@@ -62,6 +62,19 @@ def with_own_seed(words: Sequence[str]) -> str:
     return script.name if is_python and _SEED.search(script.read_bytes()) else ""
 
 
+def misplaced(words: Sequence[str], options: Sequence[str]) -> str:
+    """Return a warning of an option of podium tune that stands among the words of a command whose
+    script does not mention it; empty without."""
+    script = Path(script_of(words) or "")
+    if script.suffix != ".py" or not script.is_file():
+        return ""
+    text = script.read_text("utf-8", "replace").replace("-", "_")
+    for option in [word.partition("=")[0] for word in words]:
+        if option in options and option.removeprefix("--").replace("-", "_") not in text:
+            return f"{option} behind -- goes to {script}, which does not mention it; podium's options go before --"
+    return ""
+
+
 def unread(words: Sequence[str], way: str, names: Sequence[str]) -> str:
     """Return a warning of a parameter that its script would pass over; empty without.
 
@@ -74,8 +87,11 @@ def unread(words: Sequence[str], way: str, names: Sequence[str]) -> str:
     )
     line = " ".join(words)
     places = all(f"${{{name}}}" in line for name in names)
-    if way == "flags" and "hydra.main(" in text and not places:
-        return f"{script} takes parameters as Hydra does, name=value: add --as hydra"
+    taker = "Hydra" if "hydra.main(" in text else ""
+    if not taker and "OmegaConf.from_cli(" in text and "add_argument" not in text:
+        taker = "OmegaConf"
+    if way == "flags" and taker and not places:
+        return f"{script} takes parameters as {taker} does, name=value: add --as hydra"
     quoted = {*re.findall(r"""["']([\w.-]+)["']""", text)}
     for name in names:
         variable = name.replace("-", "_")

@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     from podium.api.tune import TunePlan
 
 KEYS = [library.key for library in LIBRARIES]
+_SEARCH = (
+    *("--trials", "--parallel", "--objective", "--prints", "--algorithm"),
+    *("--constraint", "--condition", "--max-time", "--max-cost"),
+)
+"""Options about the search, of which a program would have its own under other names."""
+
 _SIMPLE = ", ".join(
     [AUTO, *(name for name, algorithm in ALGORITHMS.own.items() if not algorithm.required)]
 )
@@ -295,6 +301,7 @@ def _read(
     Raises:
         InvalidInput: There is no script or several, or a flag has no value.
     """
+    from podium.api.flags_of_script import misplaced
     from podium.api.program import script_words
     from podium.api.space import Switch, dimension, from_text
 
@@ -331,6 +338,9 @@ def _read(
         hint = "podium tune train.py --lr 1e-4..1e-1, or podium tune --lr 1e-4..1e-1 -- python train.py"
         if typed and not command and (typed[0] == "-m" or which(typed[0])):
             hint = _behind_dashes(["python", *typed] if typed[0] == "-m" else typed, typed)
+        if typed and command and command[0].startswith("--"):
+            own = [word for word in click.get_current_context().meta[TYPED] if word != "--"]
+            hint = shlex.join(["podium", "tune", *own])
         named = " ".join([*typed, *(["--", *command] if command else [])]) or "none"
         raise InvalidInput(
             f"podium tune takes one script, or the command after --, but got {named}", hint
@@ -342,6 +352,8 @@ def _read(
         run = shlex.join(["podium", "tune", *typed, "--lr", "1e-4..1e-1"])
         problem = f"there is nothing to search in {' '.join(words) or shlex.join(command)}"
         raise InvalidInput(problem, " -- ".join(filter(None, [run, shlex.join(command)])))
+    if lost := misplaced(command, _SEARCH) if command else "":
+        echo(f"warning: {lost}", err=True)
     if command or len(typed) == 1:
         return command or typed[0], space
     return [*script_words(Path(typed[0])), *typed[1:]], space

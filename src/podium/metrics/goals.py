@@ -75,12 +75,12 @@ class Goal:
         """
         prefix, colon, rest = text.partition(":")
         name = rest if colon and prefix in ("min", "max") else text
-        if not re.fullmatch(r"[\w /@'.-]+" if any_name else r"[\w-]+", name) or not re.search(
-            r"\w", name
-        ):
-            raise InvalidInput(
-                f"an objective is the name of a metric, but got {text!r}", "accuracy, or min:loss"
-            )
+        printed = re.search(r"\w", name) and re.fullmatch(r"[\w /@'.-]+", name)
+        if not printed or not (any_name or re.fullmatch(r"[\w-]+", name)):
+            hint = "accuracy, or min:loss"
+            if printed:
+                hint += f'; --prints colon, or prints="colon" in Python, reads `{name}: 0.9`'
+            raise InvalidInput(f"an objective is the name of a metric, but got {text!r}", hint)
         if colon:
             return cls(metric=name, maximize=prefix == "max")
         return cls(metric=name, maximize=not less_is_better(name))
