@@ -554,6 +554,21 @@ def test_refused_pods_end_the_watch_with_the_quotas_words(
     assert "quota" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize("role", ["launcher", "worker"])
+def test_a_refused_pod_of_an_mpijob_ends_the_watch(
+    cluster: KubernetesCluster, world: World, impatient: None, role: str
+) -> None:
+    world.plurals = {*world.plurals, "mpijobs"}
+    template = {"spec": {"containers": [{"name": "mpi", "image": "trainer"}]}}
+    roles = {one: {"replicas": 1, "template": template} for one in ("Launcher", "Worker")}
+    job = {**JOB, "kind": "MPIJob", "spec": {"mpiReplicaSpecs": roles}}
+    cluster.create(typed(job))
+    world.event("mpijobs", "mnist", "MPIJobFailed", f"{role} pod created failed: {QUOTA}")
+    world.event("mpijobs", "mnist", "FailedCreatePod", "Created worker pod: ")
+    with pytest.raises(Failed, match=rf"MPIJob mnist cannot start: .*{role} .*exceeded quota"):
+        list(cluster.watch("MPIJob", "mnist", timeout=20))
+
+
 def test_refused_nodes_of_a_trainjob_end_the_watch(
     cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:

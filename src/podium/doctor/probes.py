@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from podium.cluster.kubernetes.api import Api, Unreachable, api_resource, event_time
 from podium.cluster.kubernetes.leadership import ENGINE_LEASE, RENEW_SECONDS, is_led
-from podium.cluster.kubernetes.pods import REFUSED, Trouble, created_at
+from podium.cluster.kubernetes.pods import Trouble, created_at, refuses_pod
 from podium.doctor.store import Answer, answers, ask_for_bucket, service_of
 from podium.errors import Conflict, NotFound, PodiumError
 from podium.manifests.conditions import status_of
@@ -282,7 +282,7 @@ def _find_refusals(api: Api, pods: Sequence[Any]) -> list[_Refusal] | None:
     if not answer:
         return None if answer is None else []
     recent = datetime.now(UTC) - timedelta(hours=1)
-    events = [each for each in answer.items if each.reason in REFUSED and event_time(each) > recent]
+    events = [each for each in answer.items if refuses_pod(each) and event_time(each) > recent]
     latest = {
         (event.involved_object.kind, event.involved_object.name): event
         for event in sorted(events, key=event_time)

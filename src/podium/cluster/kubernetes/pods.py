@@ -31,7 +31,7 @@ from podium.manifests.resource import Resource
 from podium.manifests.trainjob import NODE
 from podium.manifests.workload import Workload
 
-REFUSED = ("FailedCreatePod", "FailedCreate", "TrainJobResourcesCreationFailed")
+_REFUSED = ("FailedCreatePod", "FailedCreate", "TrainJobResourcesCreationFailed")
 """Reasons of the events about pods that could not be created: of the training operator, the job
 controller, Trainer."""
 
@@ -61,6 +61,19 @@ _ADDED_HINTS = {
 }
 """Hint for each container without a securityContext that controllers add, by name; the first one
 that a refusal names applies."""
+
+
+def refuses_pod(event: Any) -> bool:
+    """Tell whether an event is about a pod that could not be created.
+
+    That of an MPIJob has the reason of one that failed; before it comes another about each Worker, which
+    gives no reason (kubeflow/trainer v1.9.3: pkg/controller.v1/mpi/mpijob_controller.go).
+    """
+    message = str(event.message or "")
+    if event.reason == "MPIJobFailed":
+        return " pod created failed: " in message
+    return event.reason in _REFUSED and not message.startswith("Created worker pod:")
+
 
 _INTERNAL = "Internal error occurred"
 """Prefix of the API server's message for every error 500, including a webhook that does not
@@ -502,7 +515,7 @@ class Watchman:
         """Return the events about refused pods; empty where events may not be listed, which is
         logged once."""
         try:
-            return [event for event in ask() if event.reason in REFUSED]
+            return [event for event in ask() if refuses_pod(event)]
         except Unavailable:
             raise
         except PodiumError as error:
