@@ -70,6 +70,12 @@ def container(made: dict[str, Any]) -> dict[str, Any]:
     return first
 
 
+def claim(storage: str) -> dict[str, Any]:
+    resources = {"requests": {"storage": storage}}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": resources}
+    return {"volumeClaimTemplate": {"spec": spec}}
+
+
 REFUSED: dict[str, tuple[Change, str]] = {
     "a label that is no text": (
         lambda made: pod(made)["metadata"]["labels"].update({"sidecar.istio.io/inject": False}),
@@ -102,6 +108,20 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "a claim without its name": (
         lambda made: pod(made)["spec"]["volumes"][0].update(persistentVolumeClaim={"claim": "x"}),
         "persistentVolumeClaim.claimName: must be given, but got None",
+    ),
+    "memory's limit that is no amount": (
+        lambda made: pod(made)["spec"]["volumes"][1]["emptyDir"].update(sizeLimit="1 GB"),
+        "emptyDir.sizeLimit: must be an amount of a resource, but got '1 GB'",
+    ),
+    "memory's limit in a list": (
+        lambda made: pod(made)["spec"]["volumes"][1]["emptyDir"].update(sizeLimit=["1Gi"]),
+        "emptyDir.sizeLimit: must be an amount of a resource, but got ['1Gi']",
+    ),
+    "a claim's request that is no amount": (
+        lambda made: pod(made)["spec"]["volumes"].append(
+            {"name": "own", "ephemeral": claim("inf")}
+        ),
+        "resources.requests.storage: must be an amount of a resource, but got 'inf'",
     ),
     "a mount without its path": (
         lambda made: container(made)["volumeMounts"][0].pop("mountPath"),
@@ -163,6 +183,22 @@ def test_what_the_server_refuses_is_refused(
         admit(made)
     assert says in refused.value.message
     assert refused.value.hint
+
+
+def test_an_mpijob_of_another_operator_is_refused_by_its_name() -> None:
+    with pytest.raises(BrokenRules) as refused:
+        admit({**job("PyTorchJob"), "kind": "MPIJob", "apiVersion": "kubeflow.org/v2beta1"})
+    assert "apiVersion: must be kubeflow.org/v1, but got 'kubeflow.org/v2beta1'" in str(
+        refused.value.message
+    )
+    assert "mpi-operator" in str(refused.value.hint)
+
+
+def test_a_volumes_size_may_be_a_trials_parameter() -> None:
+    made = job("Job")
+    pod(made)["spec"]["volumes"][1]["emptyDir"]["sizeLimit"] = "${trialParameters.size}"
+    pod(made)["spec"]["volumes"].append({"name": "own", "ephemeral": claim("1Gi")})
+    assert admit(made).name == "job"
 
 
 def test_a_job_may_say_a_variable_twice() -> None:

@@ -280,7 +280,10 @@ def _well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
         yield broken("kind", f"must be {or_list([*JOB_KINDS])}", manifest.get("kind"))
         return
     if version != JOB_KINDS[kind]:
-        hint = f"{version} is not served any more; write {JOB_KINDS[kind]}"
+        gone = f"{version} is not served any more"
+        if (kind, version) == (MPIJOB, "kubeflow.org/v2beta1"):
+            gone = f"{version} is of the mpi-operator, podium runs the training operator's"
+        hint = f"{gone}: write {JOB_KINDS[kind]}"
         yield broken("apiVersion", f"must be {JOB_KINDS[kind]}", version, hint)
     for part in ("metadata", "spec"):
         if manifest.get(part) is None:

@@ -6,14 +6,15 @@ from functools import cache
 from typing import Any
 
 from podium.errors import suggestion
+from podium.manifests.fields import quantity
 from podium.manifests.rules import Violation, broken
 
 Schema = Any
-"""TEXT, INT, LONG, NUMBER, BOOL, OBJECT or ANY; a list of one schema; a dict of field to schema; a
-function that returns the schema of a value."""
+"""TEXT, INT, LONG, NUMBER, BOOL, OBJECT, AMOUNT or ANY; a list of one schema; a dict of field to
+schema; a function that returns the schema of a value."""
 
 TEXT, INT, NUMBER, BOOL, OBJECT = "text", "an integer", "a number", "true or false", "an object"
-LONG, ANY = "a whole number", "anything"
+LONG, AMOUNT, ANY = "a whole number", "an amount of a resource", "anything"
 
 _TYPES = {TEXT: str, BOOL: bool, OBJECT: Mapping, ANY: object}
 _HINTS = {
@@ -23,6 +24,7 @@ _HINTS = {
     NUMBER: "digits without quotes",
     BOOL: "true or false without quotes",
     OBJECT: "fields and their values, each on a line below it",
+    AMOUNT: '"500m", "2" or "4Gi"',
 }
 
 
@@ -86,6 +88,10 @@ def texts_by_name(value: Any) -> Schema:
     return dict.fromkeys(value, TEXT) if isinstance(value, Mapping) else OBJECT
 
 
+def _amounts_by_name(value: Any) -> Schema:
+    return dict.fromkeys(value, AMOUNT) if isinstance(value, Mapping) else OBJECT
+
+
 _CLIENT_TYPES: dict[str, Schema] = {
     "str": TEXT,
     "int": INT,
@@ -94,7 +100,10 @@ _CLIENT_TYPES: dict[str, Schema] = {
     "datetime": TEXT,
     "dict(str, str)": texts_by_name,
 }
-_AMOUNTS = {"divisor", "limits", "overhead", "requests", "sizeLimit"}
+_AMOUNTS: dict[str, Schema] = {
+    **dict.fromkeys(("divisor", "sizeLimit"), AMOUNT),
+    **dict.fromkeys(("limits", "overhead", "requests"), _amounts_by_name),
+}
 """Fields that the client takes for text, and that may be numbers."""
 
 _LONG = {"expirationSeconds", "terminationGracePeriodSeconds", "tolerationSeconds"}
@@ -134,7 +143,9 @@ def kubernetes_schema(name: str) -> Schema:
     for attribute, kind in model.openapi_types.items():
         field, item = model.attribute_map[attribute], kind.removeprefix("list[").removesuffix("]")
         inner = kubernetes_schema(item) if item.startswith("V1") else _CLIENT_TYPES.get(item, ANY)
-        inner = ANY if field in _AMOUNTS else LONG if field in _LONG else inner
+        inner = LONG if field in _LONG else inner
+        if field in _AMOUNTS:  # admission knows more about those of containers
+            inner = ANY if name == "V1ResourceRequirements" else _AMOUNTS[field]
         schema[field] = inner if item == kind else [inner]
         try:
             setattr(empty, attribute, None)
@@ -146,6 +157,8 @@ def kubernetes_schema(name: str) -> Schema:
 def _fits(value: Any, schema: str) -> bool:
     if schema in _TYPES:
         return isinstance(value, _TYPES[schema])
+    if schema == AMOUNT:  # a trial's value comes later
+        return quantity(value) is not None or (isinstance(value, str) and "${" in value)
     if isinstance(value, bool):
         return False
     if schema in (INT, LONG):
