@@ -481,6 +481,16 @@ def test_a_refusal_counts_while_its_job_waits(
     assert ("pods-refused" not in bad(examine())) == over
 
 
+@pytest.mark.parametrize("kind", ["MPIJob", "TFJob", "XGBoostJob", "JAXJob"])
+def test_a_refusal_is_over_when_its_job_is_deleted(api: type[Namespace], kind: str) -> None:
+    refuse(api, kind, "now", "exceeded quota")
+    assert "pods-refused" not in bad(examine())
+    api.world[f"/apis/kubeflow.org/v1/namespaces/team/{kind.lower()}s/now"] = {
+        "metadata": {"name": "now"}
+    }
+    assert "pods-refused" in bad(examine())
+
+
 @pytest.mark.parametrize("have", [0, 2])
 def test_a_refusal_is_over_when_the_replicas_are_there(api: type[Namespace], have: int) -> None:
     refuse(api, "ReplicaSet", "web-1", "exceeded quota")

@@ -14,7 +14,7 @@ from podium.doctor.store import Answer, answers, ask_for_bucket, service_of
 from podium.errors import Conflict, NotFound, PodiumError
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment.experiment import job_of
-from podium.manifests.kinds import TRAINJOB
+from podium.manifests.kinds import JOB_KINDS, TRAINJOB
 from podium.manifests.labels import TRAINER_API
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
@@ -302,7 +302,7 @@ def _is_over(api: Api, kind: str, name: str, refused: datetime) -> bool:
     from kubernetes import client
 
     try:
-        if kind in ("Job", *TRAINERS):
+        if kind in JOB_KINDS:
             job = Resource.parse({"kind": kind, **api.get(kind, name)})
             return job.state.finished or (created_at(job) or refused) > refused
         if kind == "ReplicaSet":
@@ -317,7 +317,7 @@ def _is_over(api: Api, kind: str, name: str, refused: datetime) -> bool:
 def _find_bare(api: Api, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the objects, given and live, whose pods use s3:// and are given no credentials."""
     found = list(manifests)
-    for kind in ("Experiment", *TRAINERS, "Job"):
+    for kind in ("Experiment", *JOB_KINDS):
         with suppress(PodiumError):  # the rules about kinds and rights speak of it
             live = (each for each in api.objects(kind) if not status_of(each).finished)
             found += [each for each in live if not Resource.parse(each).owners]
