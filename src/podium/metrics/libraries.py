@@ -57,8 +57,8 @@ class Library:
             return wanted
         near = [name for name in measured if is_short_for(name, wanted)]
         near = near or get_close_matches(wanted, measured, 1, 0.5) or measured
-        order = lambda name: (bool(_HELD_OUT.match(name)), not _TOP_K.search(name))  # noqa: E731
-        return sorted(near, key=order)[-1]
+        near = sorted(near, key=lambda name: not _TOP_K.search(name))
+        return sorted(near, key=lambda name: bool(_HELD_OUT.match(name)))[-1]
 
 
 _COUNTED = r"(?i:epoch|step|iter|iteration|batch|round|fold)s?\s*[\[(#]?\d+(?:\s*/\s*\d+)?[])]?"
