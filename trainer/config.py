@@ -35,7 +35,7 @@ TAKEN_BY = {
 }
 """Flags of some networks: the value that all others have, and which take another."""
 
-_USUAL_BATCH, _MOST_STEPS = 64, 2048
+_USUAL_BATCH, _MOST_STEPS = 64, 4096
 """Items of a step, and steps of an epoch from which a step takes more, where --batch-size is 0."""
 
 _LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str, str], ...] = (
@@ -154,7 +154,7 @@ class TrainConfig:
     batch_size: int = 64
     """Items per step over all processes together, so that N processes take the same steps as one;
     all items where there are fewer. 0: 64, and twice as many as often as an epoch takes more than
-    2048 steps."""
+    4096 steps."""
 
     optimizer: str = "adadelta"
     """adadelta, sgd (with Nesterov momentum) or adamw."""

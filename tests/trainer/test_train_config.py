@@ -129,7 +129,7 @@ def test_a_switch_may_have_a_value_that_a_sweep_searches(
 
 
 def test_a_batch_grows_with_the_data_unless_one_is_given() -> None:
-    sizes = {50: 50, 1_000: 64, 131_072: 64, 131_073: 128, 300_000: 256, 1_000_000: 512}
+    sizes = {50: 50, 1_000: 64, 262_144: 64, 262_145: 128, 600_000: 256, 1_000_000: 256}
     assert {items: parse(["--model", "mlp"]).batch_of(items) for items in sizes} == sizes
     assert parse(["--model", "mlp", "--batch-size", "64"]).batch_of(1_000_000) == 64
     assert parse(["--model", "fast"]).batch_of(1_000_000) == 256
