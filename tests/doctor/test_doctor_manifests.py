@@ -674,10 +674,20 @@ def test_a_populations_own_directory_is_not_called_shared() -> None:
         ),
     ],
 )
-def test_a_field_that_kubernetes_drops_is_named(change: Change, where: str, hint: str) -> None:
-    found = experiment(change)["unknown-field"]
-    dotted = where.replace("containers.0", "containers[0]")
-    assert (found.level, found.where, found.hint) == ("warn", dotted, hint)
+def test_a_field_that_no_job_has_is_named_once(change: Change, where: str, hint: str) -> None:
+    found = experiment(change)
+    refused, dotted = found["refused-by-webhook"], where.replace("containers.0", "containers[0]")
+    assert (refused.level, refused.where, refused.hint) == ("fail", dotted, hint)
+    assert "unknown-field" not in found
+
+    def as_job(manifest: dict[str, Any]) -> None:
+        job = {**trial(manifest), "metadata": {"name": "train"}}
+        manifest.clear()
+        manifest.update(job)
+
+    alone = experiment(change, as_job)["unknown-field"]
+    where = dotted.removeprefix("spec.trialTemplate.trialSpec.")
+    assert (alone.level, alone.where, alone.hint) == ("warn", where, hint)
 
 
 @pytest.mark.parametrize(

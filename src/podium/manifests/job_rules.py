@@ -300,7 +300,7 @@ UNKNOWN_FIELDS = Rules[Workload]()
     "warn", "Kubernetes drops a field that it does not know, or refuses the object with it."
 )
 def _unknown_field(job: Workload) -> Iterator[Violation]:
-    if job.kind == "Job":
+    if job.kind == "Job" and not job.path:  # that of a trial is refused for it
         yield from unknown_fields(job.spec, kubernetes_schema("V1JobSpec"), f"{job.path}spec")
     if job.operator:
         yield from _of_operator(job)
