@@ -34,7 +34,9 @@ def running(*words: str, command: str = "ui", said: str = r"look at (http://\S+)
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) in (0, 143)
-        assert "Traceback" not in process.stderr.read()
+        last_words = process.stderr.read()
+        assert "Traceback" not in last_words
+        assert "Cancel " not in last_words
         process.stderr.close()
 
 

@@ -406,11 +406,13 @@ def listen(
 
 
 def log_no_cancelled() -> None:
-    """Keep uvicorn from logging what it cancels as it ends, such as an open page, with a traceback."""
+    """Keep uvicorn from logging what it cancels as it ends, such as an open page, and tracebacks of
+    it."""
     import asyncio  # which few commands need
 
     def is_trouble(record: logging.LogRecord) -> bool:
-        return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+        cancelled = record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError)
+        return not (cancelled or record.getMessage().startswith("Cancel "))
 
     logging.getLogger("uvicorn.error").addFilter(is_trouble)
 
