@@ -172,6 +172,17 @@ def test_a_model_takes_two_inputs_by_their_names() -> None:
         OnnxModel(two_inputs()).predict({"tokens": tokens}, classes=2)
 
 
+def test_the_hint_for_an_input_of_another_name_names_it(
+    wine: tuple[Array, Array], wine_model: Any
+) -> None:
+    model = to_onnx(wine_model, wine[0][:1], target_opset=18).SerializeToString()
+    with pytest.raises(InvalidInput, match="takes X ") as refused:
+        OnnxModel(model).predict({"table": wine[0]}, classes=3)
+    assert 'torch.onnx.export(…, input_names=["table"])' in (refused.value.hint or "")
+    assert 'keras.Input(…, name="table")' in (refused.value.hint or "")
+    assert 'initial_types=[("table", …)]' in (refused.value.hint or "")
+
+
 def test_a_model_may_leave_inputs_unused(wine: tuple[Array, Array], wine_model: Any) -> None:
     rows, labels = wine
     model = convert(wine_model, rows, options={"zipmap": False})

@@ -107,8 +107,12 @@ class OnnxModel:
                     f"{name} ({array.dtype} {_shape(array)})" for name, array in inputs.items()
                 )
                 there = listing or "no inputs"
+                other = next(
+                    (name for name in inputs if name not in {each.name for each in self.inputs}), ""
+                )
                 raise InvalidInput(
-                    f"{self.name} takes {wanted}, but got {there}", _hint(wanted, array)
+                    f"{self.name} takes {wanted}, but got {there}",
+                    _renamed(other) if array is None and other else _hint(wanted, array),
                 )
         if len({len(array) for array in inputs.values()}) > 1:
             counts = ", ".join(f"{name} {len(array)}" for name, array in inputs.items())
@@ -417,6 +421,14 @@ def _hint(wanted: Tensor, array: Array | None) -> str:
     ):
         return "export the model with one first axis for all its inputs, free or of one size"
     return _CONTRACT
+
+
+def _renamed(name: str) -> str:
+    """Say how an input is called as the dataset's where a model is written."""
+    return (
+        f'name it {name}, as the dataset does: torch.onnx.export(…, input_names=["{name}"]), '
+        f'keras.Input(…, name="{name}"), initial_types=[("{name}", …)] of skl2onnx and onnxmltools'
+    )
 
 
 def _shape(array: Array) -> str:
