@@ -88,6 +88,17 @@ def test_an_objective_that_was_cut_short_is_a_warning(
     assert "hint: print plain decimals" in said.err
 
 
+def test_flags_no_script_knows_end_the_sweep_soon(
+    podium: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("import argparse\nargparse.ArgumentParser().parse_args()")
+    error = podium("tune train.py --lr 0.0..1.0 --trials 400 --algorithm random", 1).err
+    said = re.search(r"error: train was stopped: its first (\d+) trials have no result\n", error)
+    assert said
+    assert int(said[1]) < 10
+    assert ": train.py: error: unrecognized arguments: --lr=0." in error
+
+
 def test_a_sweep_without_any_result_is_stopped(podium: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("raise SystemExit('no data')")
     error = podium("tune broken.py --lr 0.0..1.0 --trials 400 --algorithm random", 1).err

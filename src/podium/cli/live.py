@@ -2,6 +2,7 @@
 everywhere else."""
 
 import queue
+import re
 import sys
 import threading
 import time
@@ -136,6 +137,16 @@ _AROUND = 6
 """Lines of the terminal left for the title, heads, the best trial and the prompt."""
 
 
+_NO_FLAG = re.compile(
+    r"unrecognized arguments|No such option|Unknown command line flag|Could not consume arg"
+    r"|Unrecognized options"
+)
+"""What argparse, click, absl, fire and tyro say of a flag that a program does not have."""
+
+_MISUNDERSTOOD = 3
+"""Trials that fail for such a flag before a sweep is stopped."""
+
+
 class ExperimentView(_View):
     """An Experiment's trials.
 
@@ -160,15 +171,24 @@ class ExperimentView(_View):
         """Stop it where its first trials are in vain; it can be resumed."""
         # Several times a second: the Experiment's own lists, rather than a list of its trials.
         trials = self.cluster.experiment(self._name).trials if self._patience else {}
-        in_vain = len(trials.get("Failed", ())) + len(trials.get("MetricsUnavailable", ()))
+        failed = trials.get("Failed", ())
+        in_vain = len(failed) + len(trials.get("MetricsUnavailable", ()))
         if trials.keys() & {"Succeeded", "EarlyStopped"}:
             self._patience = 0
-        elif 0 < self._patience <= in_vain:
+        elif 0 < self._patience <= in_vain or self._are_misunderstood(failed):
             self._patience = 0
             with suppress(InvalidInput):  # it has just ended
                 self.cluster.stop("Experiment", self._name)
                 self.in_vain = in_vain
         return ()
+
+    def _are_misunderstood(self, failed: Sequence[str]) -> bool:
+        """Whether the first trials failed for a flag that their program does not know, whatever its
+        value."""
+        if not self._patience or len(failed) < _MISUNDERSTOOD:
+            return False
+        said = [self.cluster.trial(name).message for name in failed[:_MISUNDERSTOOD]]
+        return all(map(_NO_FLAG.search, said))
 
     def look(self) -> None:
         experiment = self.cluster.experiment(self._name)
