@@ -172,7 +172,7 @@ def test_the_server_has_the_last_word_on_a_manifest() -> None:
 
 
 class Namespace(BaseHTTPRequestHandler):
-    """Answers what ``world`` says for a path; 403 for what it holds as None, 404 for the rest."""
+    """Answers what ``world`` says for a path; 403 for what it holds as None, 404 for a text and the rest."""
 
     world: dict[str, Any]
     denied: set[str]
@@ -191,7 +191,8 @@ class Namespace(BaseHTTPRequestHandler):
         elif self.world[path] is None:
             self.answer(403, {"kind": "Status", "code": 403, "message": "forbidden"})
         else:
-            self.answer(200, self.world[path])
+            said = self.world[path]
+            self.answer(404 if isinstance(said, str) else 200, said)
 
     do_HEAD = do_GET
 
@@ -489,6 +490,19 @@ def test_a_refusal_is_over_when_its_job_is_deleted(api: type[Namespace], kind: s
         "metadata": {"name": "now"}
     }
     assert "pods-refused" in bad(examine())
+
+
+def test_a_pod_that_is_there_already_is_not_refused(api: type[Namespace]) -> None:
+    refuse(api, "Job", "now", 'Error creating: pods "now-x" already exists')
+    api.world["/apis/batch/v1/namespaces/team/jobs/now"] = {"metadata": {"name": "now"}}
+    assert "pods-refused" not in bad(examine())
+
+
+def test_refusals_of_a_kind_that_is_gone_are_over(api: type[Namespace]) -> None:
+    refuse(api, "MPIJob", "now", "exceeded quota")
+    unknown = "404 page not found"
+    api.world["/apis/kubeflow.org/v1/namespaces/team/mpijobs/now"] = unknown
+    assert "pods-refused" not in bad(examine())
 
 
 @pytest.mark.parametrize("have", [0, 2])

@@ -11,7 +11,7 @@ from podium.cluster.kubernetes.api import Api, Unreachable, api_resource, event_
 from podium.cluster.kubernetes.leadership import ENGINE_LEASE, RENEW_SECONDS, is_led
 from podium.cluster.kubernetes.pods import Trouble, created_at, refuses_pod
 from podium.doctor.store import Answer, answers, ask_for_bucket, service_of
-from podium.errors import Conflict, NotFound, PodiumError
+from podium.errors import Conflict, NotFound, PodiumError, UnknownKind
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment.experiment import job_of
 from podium.manifests.kinds import JOB_KINDS, TRAINJOB
@@ -310,7 +310,7 @@ def _is_over(api: Api, kind: str, name: str, refused: datetime) -> bool:
             found = api.call(f"read ReplicaSet {name}", read, name, api.namespace)
             return int(found.status.replicas or 0) >= int(found.spec.replicas or 0)
     except PodiumError as error:
-        return isinstance(error, NotFound)
+        return isinstance(error, NotFound | UnknownKind)
     return False
 
 

@@ -67,12 +67,13 @@ def refuses_pod(event: Any) -> bool:
     """Tell whether an event is about a pod that could not be created.
 
     That of an MPIJob has the reason of one that failed; before it comes another about each Worker, which
-    gives no reason (kubeflow/trainer v1.9.3: pkg/controller.v1/mpi/mpijob_controller.go).
+    gives no reason (kubeflow/trainer v1.9.3: pkg/controller.v1/mpi/mpijob_controller.go). A controller
+    that has not seen its own pod yet makes it a second time.
     """
     message = str(event.message or "")
-    if event.reason == "MPIJobFailed":
-        return " pod created failed: " in message
-    return event.reason in _REFUSED and not message.startswith("Created worker pod:")
+    failed = event.reason == "MPIJobFailed" and " pod created failed: " in message
+    empty = message.startswith("Created worker pod:") or message.endswith(" already exists")
+    return (failed or event.reason in _REFUSED) and not empty
 
 
 _INTERNAL = "Internal error occurred"
