@@ -38,7 +38,7 @@ spec:
               image: train:1
               command: [python, train.py]
               envFrom: [{secretRef: {name: keys}}]
-              env: [{name: PET_NNODES, value: "2"}, {name: A, value: "1"}, {name: A, value: "2"}]
+              env: [{name: PET_NNODES, value: "2"}, {name: A, value: "1"}]
               resources: {requests: {cpu: 50m}, limits: {memory: 64Mi}}
               volumeMounts: [{name: shm, mountPath: /dev/shm}]
               securityContext: {allowPrivilegeEscalation: false}
