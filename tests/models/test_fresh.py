@@ -227,7 +227,9 @@ def test_a_better_model_wins_by_what_came_since(
 
     decided(1500, poor)
     stale = decided(1500, good)
-    assert any("no test item, or group of items, is new" in reason for reason in stale["reasons"]), stale
+    assert any(
+        "no test item, or group of items, is new" in reason for reason in stale["reasons"]
+    ), stale
     first = decided(2000, good)
     assert 30 <= first["fresh"]["new"] <= 70
     assert first["fresh"]["units"] == first["fresh"]["new"]
