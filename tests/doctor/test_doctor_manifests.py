@@ -350,6 +350,30 @@ def test_early_stopping_without_retain_fails() -> None:
     assert "accepted-with-a-trap" not in found, "said once"
 
 
+@pytest.mark.parametrize(
+    ("pod", "container", "warned"),
+    [
+        ({}, {"runAsNonRoot": True}, True),
+        ({"runAsUser": 1000}, {}, True),
+        ({"runAsUser": 1000}, {"runAsUser": 0}, False),
+        ({}, {}, False),
+    ],
+)
+def test_a_trial_stopped_early_needs_the_user_of_katibs_collector(
+    pod: dict[str, Any], container: dict[str, Any], warned: bool
+) -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["spec"]["earlyStopping"] = {"algorithmName": "medianstop"}
+        spec = job_of(manifest).manifest["spec"]["template"]["spec"]
+        spec["securityContext"], spec["containers"][0]["securityContext"] = pod, container
+
+    found = experiment(change)
+    assert ("early-stopping-by-another-user" in found) == warned
+    assert not warned or "injectSecurityContext" in str(
+        found["early-stopping-by-another-user"].hint
+    )
+
+
 def test_early_stopping_with_buffered_output_is_pointed_out() -> None:
     def stop(manifest: dict[str, Any]) -> None:
         manifest["spec"]["earlyStopping"] = {"algorithmName": "medianstop"}

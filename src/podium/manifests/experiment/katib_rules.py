@@ -44,6 +44,21 @@ def _early_stopping_without_retain(experiment: Experiment) -> Iterator[Violation
         yield Violation("early stopping without retain: true")
 
 
+@rule(
+    "warn",
+    "Its collector, root by default, marks a stopped trial in a file that the trial's shell cannot change: no end.",
+    hint="init.controller.injectSecurityContext: true in katib-config, and runAsUser here (docs/cluster-teams.md)",
+    runner=KATIB,
+)
+def _early_stopping_by_another_user(experiment: Experiment) -> Iterator[Violation]:
+    for replica, container in experiment.wrapped_containers() if experiment.early_stopping else ():
+        both = (replica.pod.spec.get("securityContext"), container.manifest.get("securityContext"))
+        context = {**mapping(both[0]), **mapping(both[1])}
+        if context.get("runAsUser", context.get("runAsNonRoot")):
+            problem = "Katib stops only trials that run as its collector's user"
+            yield Violation(problem, f"{container.path}.securityContext")
+
+
 def _taken(experiment: Experiment, line: str) -> list[float | None]:
     """Return the values of the objective that the collector takes from a line with NAME for it.
 
