@@ -511,6 +511,14 @@ def test_rendered_trials_keep_their_pods_unless_asked_otherwise(tmp_path: Path) 
     assert yaml.safe_load(again.stdout)["spec"]["trialTemplate"]["retain"] is False
 
 
+def test_render_warns_where_katib_cannot_end_what_it_stops() -> None:
+    rendered = CliRunner().invoke(app, ["experiment", "render", "medianstop"])
+    assert "Katib stops only trials that run as its collector's user" in rendered.stderr
+    assert "injectSecurityContext" in rendered.stderr
+    plain = CliRunner().invoke(app, ["experiment", "render", "random"])
+    assert "warning" not in plain.stderr
+
+
 def test_rendered_numbers_of_other_networks_stay_texts(podium: Any) -> None:
     """5e-05 is text for PyYAML and a number for kubectl."""
     rendered = podium("render", "random", "--set", "model=mlp").stdout
