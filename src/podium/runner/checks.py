@@ -1,12 +1,8 @@
 """Checks of `podium run` before a run starts: the values, the cluster, the storage and the
 trainer's flags."""
 
-import json
 import os
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -136,15 +132,10 @@ def _check_flags(
             each.model, info.meaning if info else settings.data.kind if settings.data else "image"
         )
         if settings.data:
-            _check_data(each, settings, settings.data, info)
+            _check_data(each, settings.data, info)
 
 
-def _check_data(
-    config: TrainConfig,
-    settings: PipelineSettings,
-    data: DataSettings,
-    info: DatasetInfo | None,
-) -> None:
+def _check_data(config: TrainConfig, data: DataSettings, info: DatasetInfo | None) -> None:
     meaning = info.meaning if info else data.kind
     if meaning in ("table", "array") and config.model not in networks.NUMBERS:
         noun = "a table" if meaning == "table" else "numbers"
@@ -152,43 +143,14 @@ def _check_data(
             f"network={config.model} learns from pictures, but {data.dataset} is {noun}",
             "network=trees",
         )
-    items = info.parts["train"].count if info else data.training_items
-    if (
-        items is not None
-        and not networks.is_fitted(config.model, meaning)
-        and config.batch_size > items
-    ):
-        limit = data.limit
-        who = f"limit={limit} leaves" if limit else f"{data.dataset} has"
-        enough = f"limit={_enough(data, config.batch_size)}" if limit else "take more data"
-        raise InvalidInput(
-            f"{who} {items} training items, but a batch has {config.batch_size}",
-            f"{enough}, or smaller batches: {_smaller_batch(items, settings)}",
-        )
     if info:
         read(config, info)
 
 
-def _enough(data: DataSettings, batch: int) -> int:
-    limits = count(max(batch, data.limit))
-    return next(
-        limit for limit in limits if (replace(data, limit=limit).training_items or 0) >= batch
-    )
-
-
-def _smaller_batch(items: int, settings: PipelineSettings) -> str:
-    size = 2 ** (items.bit_length() - 1)
-    if settings.sweep:
-        return f"an Experiment that searches batch-size up to {size}, experiment=FILE"
-    hyperparameters = settings.train.hyperparameters if settings.train else {}
-    return f"hyperparameters={shlex.quote(json.dumps({**hyperparameters, 'batch-size': size}))}"
-
-
 def _of_trials(experiment: Experiment) -> list[TrainConfig]:
-    """Return network and batch size of the trial with the most items in a batch; one for each
-    network that is searched."""
+    """Return the networks of the trials, one for each that is searched."""
     values = {
-        parameter.name: max(parameter.choices, key=_number)
+        parameter.name: parameter.choices[0]
         if parameter.choices
         else parameter.text(parameter.high)
         for parameter in experiment.space
@@ -199,15 +161,5 @@ def _of_trials(experiment: Experiment) -> list[TrainConfig]:
     for name in network.choices if network else ("",):
         assignments = {**values, network.name: name} if network else values
         flags = flags_of(experiment, "trial", assignments)
-        words: dict[str, Any] = {
-            flag: flags[flag] for flag in ("model", "batch-size") if flag in flags
-        }
-        found.append(parse(as_arguments(words)))
+        found.append(parse(as_arguments({"model": flags["model"]} if "model" in flags else {})))
     return found
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0

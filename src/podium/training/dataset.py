@@ -122,13 +122,6 @@ class DataSettings:
             raise InvalidInput(f"{self.dataset} names no file or folder", "as in table:houses.csv")
         return (self.location, *([self.options.test] if isinstance(self.options.test, str) else []))
 
-    @property
-    def training_items(self) -> int | None:
-        """Maximum number of training items under the limit; None without a limit."""
-        from podium.data.splits import held_out
-
-        return self.limit - held_out(self.limit, self.options.validation) if self.limit else None
-
     def _check_location(self) -> None:
         word, colon, rest = self.dataset.partition(":")
         if not self.is_prepared:
