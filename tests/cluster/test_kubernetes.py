@@ -166,6 +166,18 @@ def test_a_namespace_where_katib_collects_nothing_is_refused(
     assert not world.objects
 
 
+def test_a_sweep_katib_cannot_stop_early_is_warned_of(
+    cluster: KubernetesCluster, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the user that podium's pods get, which the Experiment itself does not name."""
+    world.labels = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
+    cluster.create(Experiment.load("random"))
+    assert "its collector's user" not in caplog.text
+    cluster.create(Experiment.load("medianstop"))
+    assert "Katib stops only trials that run as its collector's user" in caplog.text
+    assert "injectSecurityContext" in caplog.text
+
+
 def test_a_missing_object_is_distinguished_from_a_missing_kind(cluster: KubernetesCluster) -> None:
     with pytest.raises(NotFound):
         cluster.get("PyTorchJob", "nothing")

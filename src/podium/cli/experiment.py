@@ -241,9 +241,9 @@ def _render(source: str, secret: str, as_json: bool, **options: Any) -> None:
     from podium.cluster.kubernetes.store_access import AccessByReference, grant_access
     from podium.files.yaml_loader import dump
     from podium.manifests.experiment.build import with_pods_retained
-    from podium.manifests.experiment.rules import check, examine
+    from podium.manifests.experiment.rules import check, warnings_of
     from podium.manifests.pod_security import with_pod_deadlines, with_pod_defaults
-    from podium.manifests.rules import KATIB, RUNNERS
+    from podium.manifests.rules import RUNNERS
 
     experiment = with_pod_deadlines(with_pod_defaults(check(changed(source, **options), RUNNERS)))
     if "retain" not in experiment.template.manifest:
@@ -259,9 +259,8 @@ def _render(source: str, secret: str, as_json: bool, **options: Any) -> None:
         )
         echo(f"trials read the store's address from ConfigMap podium-storage, {keys}", err=True)
     manifest = experiment.manifest
-    for finding in examine(manifest):
-        if finding.runner == KATIB and finding.level == "warn":
-            echo(f"warning: {finding.text}\n  hint: {finding.hint}", err=True)
+    for warning in warnings_of(experiment):
+        echo(warning, err=True)
     output(as_json, manifest, lambda: dump(manifest).rstrip())
 
 

@@ -30,6 +30,7 @@ from podium.errors import (
 from podium.files.documents import foreign
 from podium.manifests.conditions import Manifest
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.rules import warnings_of
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB, or_list
 from podium.manifests.labels import METRICS_INJECTION, NOTE
 from podium.manifests.pod_security import ENFORCE, RESTRICTED, with_pod_deadlines, with_pod_defaults
@@ -104,12 +105,12 @@ class KubernetesCluster(Cluster):
         if kind == "Experiment" and self.has_katib:
             self._check_injection()
         here = resource.with_metadata({**resource.metadata, "namespace": namespace})
-        stored = replace(
-            here,
-            manifest=self.api.create(kind, with_pod_deadlines(with_pod_defaults(here)).manifest),
-        )
+        complete = with_pod_deadlines(with_pod_defaults(here))
+        stored = replace(here, manifest=self.api.create(kind, complete.manifest))
         if isinstance(stored, Workload):
             _warn_of_free_start(stored)
+        if isinstance(here, Experiment) and isinstance(complete, Experiment) and self.has_katib:
+            _warn_of_defaults(here, complete)
         return stored
 
     def _check_injection(self) -> None:
@@ -335,6 +336,14 @@ def _warn_of_free_start(job: Workload) -> None:
             job.name,
             job.queue,
         )
+
+
+def _warn_of_defaults(written: Experiment, complete: Experiment) -> None:
+    """Say what Katib would not run as meant of what podium adds to an Experiment."""
+    said = warnings_of(written)
+    for warning in warnings_of(complete):
+        if warning not in said:
+            _log.warning(warning)
 
 
 def _changes(

@@ -22,7 +22,7 @@ from podium.search.space import DISTRIBUTIONS
 EXPERIMENT_RULES = Rules[Experiment]()
 rule = EXPERIMENT_RULES.rule
 refused = partial(rule, runner=KATIB, refuses=True)
-TRAP = "accepted-with-a-trap"
+TRAP, BY_ANOTHER_USER = "accepted-with-a-trap", "early-stopping-by-another-user"
 trap = rule("warn", "Katib accepts it.", TRAP)
 
 _LOSS = re.compile(r"^loss$|batch|train", re.IGNORECASE)
@@ -47,6 +47,7 @@ def _early_stopping_without_retain(experiment: Experiment) -> Iterator[Violation
 @rule(
     "warn",
     "Its collector, root by default, marks a stopped trial in a file that the trial's shell cannot change: no end.",
+    BY_ANOTHER_USER,
     hint="init.controller.injectSecurityContext: true in katib-config, and runAsUser here (docs/cluster-teams.md)",
     runner=KATIB,
 )

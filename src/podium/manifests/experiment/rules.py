@@ -7,7 +7,7 @@ from typing import Any
 
 from podium.manifests.admission import refusals
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.katib_rules import EXPERIMENT_RULES, TRAP
+from podium.manifests.experiment.katib_rules import BY_ANOTHER_USER, EXPERIMENT_RULES, TRAP
 from podium.manifests.experiment.shell_rules import SHELL_RULES
 from podium.manifests.experiment.stuck_rules import OTHER_SWEEPS, SEARCH, STUCK
 from podium.manifests.experiment.trial_rules import TRAINER_RULES, TRIAL_RULES, sample_trial
@@ -58,7 +58,7 @@ def warnings_of(experiment: Experiment) -> list[str]:
     hint."""
     warnings = []
     for finding in _findings_of(experiment):
-        if finding.level == "fail" or finding.refuses or finding.rule == TRAP:
+        if finding.level == "fail" or finding.refuses or finding.rule in (TRAP, BY_ANOTHER_USER):
             text = f"on a cluster {finding.what}" if finding.runner == KATIB else finding.text
             warnings.append(f"warning: {text}\n  hint: {finding.hint}")
     return warnings
