@@ -69,7 +69,7 @@ _BEFORE = rf"(?:(?:[A-Za-z][\w/@' -]*\s)?(?:{_COUNTED}|{_LEVEL})(?:\s+-)?\s+)?"
 _MEAN = r"[^\r]*?\(\s*[\d.]+(?:[eE][+-]?\d+)?\s*\)"
 _METERS = rf"\[\s*\d+/\d+[^\]\r]*\](?:{_MEAN}){{2}}[^\r]*"
 """A line of a batch, with the means so far in parentheses, as PyTorch's examples and timm print it:
-``[10/20] Loss 0.2 (0.3) Acc@1 97.2 (71.4)``. It is no metric, but its names are those of the epoch's."""
+``[10/20] Loss 0.2 (0.3) Acc@1 97.2 (71.4)``. It is no metric, though its names are."""
 
 COLON = Library(
     key="colon",

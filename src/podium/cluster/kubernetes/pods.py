@@ -66,9 +66,9 @@ that a refusal names applies."""
 def refuses_pod(event: Any) -> bool:
     """Tell whether an event is about a pod that could not be created.
 
-    That of an MPIJob has the reason of one that failed; before it comes another about each Worker, which
-    gives no reason (kubeflow/trainer v1.9.3: pkg/controller.v1/mpi/mpijob_controller.go). A controller
-    that has not seen its own pod yet makes it a second time.
+    That of an MPIJob has the reason of one that failed; before it comes another about each Worker,
+    which gives no reason (kubeflow/trainer v1.9.3: pkg/controller.v1/mpi/mpijob_controller.go). A
+    controller that has not seen its own pod yet makes it a second time.
     """
     message = str(event.message or "")
     failed = event.reason == "MPIJobFailed" and " pod created failed: " in message
