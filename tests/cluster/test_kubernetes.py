@@ -944,16 +944,22 @@ def test_a_broken_log_is_reported_and_fails_nothing(
     assert line.startswith("the log of PyTorchJob mnist breaks off: ")
 
 
-def test_pace_and_epochs_of_a_log_become_progress(
+def test_notices_pace_and_epochs_of_a_log_become_progress(
     cluster: KubernetesCluster, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.create(typed(JOB))
     world.logs = {
-        "mnist-master-0": ["pace: 90 items/s, epoch 1 of 2, about 9 s left", "loss", "accuracy=0.5"]
+        "mnist-master-0": [
+            "notice: 2 steps",
+            "pace: 90 items/s, epoch 1 of 2, about 9 s left",
+            "loss",
+            "accuracy=0.5",
+        ]
     }
     world.pod("mnist-master-0", MASTER, **terminated(0, "Completed") | {"phase": "Succeeded"})
     show_log(cluster, "PyTorchJob", "mnist", ("accuracy",), (), [], whose="trial a, ")
     assert capsys.readouterr().out.splitlines() == [
+        "podium | trial a, notice: 2 steps",
         "podium | trial a, 90 items/s, epoch 1 of 2, about 9 s left", "loss", "podium | trial a, epoch 1: accuracy=0.5"
     ]  # fmt: skip
 

@@ -65,8 +65,8 @@ def show_log(
     epochs: list[dict[str, float]],
     whose: str = "",
 ) -> None:
-    """Print the log of the replica that reports metrics as it comes, each line of metrics as
-    progress.
+    """Print the log of the replica that reports metrics as it comes, each line of metrics and each
+    notice as progress.
 
     Args:
         metrics: To look for, the objective first.
@@ -88,6 +88,8 @@ def show_log(
                 )
             elif line.startswith(PACE):
                 say(whose + line.removeprefix(PACE))
+            elif line.startswith("notice: "):
+                say(whose + line)
             else:
                 if line.startswith(RESUMED):
                     epochs.clear()  # those that finished are printed again
