@@ -153,8 +153,7 @@ class TrainConfig:
 
     batch_size: int = 64
     """Items per step over all processes together, so that N processes take the same steps as one;
-    all items where there are fewer. 0: 64, and twice as many as often as an epoch takes more than
-    4096 steps."""
+    all items where there are fewer. 0: 64, doubled until an epoch takes at most 4096 steps."""
 
     optimizer: str = "adadelta"
     """adadelta, sgd (with Nesterov momentum) or adamw."""

@@ -29,7 +29,9 @@ _BEHIND = (
     "Set the environment variable HYDRA_FULL_ERROR=1 ",
     "Pass --help",
     "Usage: ",
-    "available ",
+    "available commands:",
+    "available groups:",
+    "available values:",
     "For detailed information on this command",
 )
 """Begin what podium, OmegaConf, Hydra, absl and fire say behind an error."""

@@ -18,7 +18,7 @@ from podium.scoring.families import Array, floats
 from podium.system.machine import cores
 
 _CONTRACT = (
-    "a model.onnx takes inputs named, typed and shaped as the dataset's, of any number of rows or always the same, and"
+    "a model.onnx takes inputs named, typed and shaped as the dataset's, their first axis free or fixed, and"
     " returns probabilities or logits [n, classes], or values [n] or [n, k]; see docs/formats.md"
 )
 _SECONDS = "PODIUM_MODEL_SECONDS"

@@ -46,7 +46,7 @@ def _early_stopping_without_retain(experiment: Experiment) -> Iterator[Violation
 
 @rule(
     "warn",
-    "Its collector, root by default, marks a stopped trial in a file that the trial's shell cannot change: no end.",
+    "Its collector, root by default, marks a stopped trial in a file closed to the trial's user: it never ends.",
     BY_ANOTHER_USER,
     hint="init.controller.injectSecurityContext: true in katib-config, and runAsUser here (docs/cluster-teams.md)",
     runner=KATIB,
