@@ -27,7 +27,7 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003134f"
 )
-_LETTERS = rf"(?:(?![{_UNSPACED}])\w)+"
+_LETTERS = rf"[^\W{_UNSPACED}]+"
 _WORD = re.compile(rf"[{_UNSPACED}]|{_LETTERS}(?:'{_LETTERS})*|[^\w\s]")
 
 
