@@ -100,6 +100,14 @@ def test_other_metrics_are_those_that_a_trial_ends_with(home: Path) -> None:
     assert sweep.best.metrics == {"accuracy": 0.9, "loss": 0.4, "seconds": 1.0}
 
 
+def test_the_objective_may_be_named_among_the_metrics(home: Path) -> None:
+    # As the hint reads of a sweep that named its objective --metric alone.
+    Path("train.py").write_text("print('accuracy=0.5 loss=0.25')")
+    settings = {"objective": "min:loss", "metrics": ["loss", "accuracy", "accuracy"], "trials": 1}
+    sweep = podium.tune("train.py", {"lr": [0.5]}, **settings)
+    assert sweep.best.metrics == {"loss": 0.25, "accuracy": 0.5}
+
+
 @pytest.mark.parametrize("name", ["my train.py", "lr=1.py", "it's.py"])
 def test_a_script_may_have_any_name(home: Path, name: str) -> None:
     Path(name).write_text("import sys; print('accuracy=' + sys.argv[1].partition('=')[2])")

@@ -213,11 +213,12 @@ def _spec(
 ) -> dict[str, Any]:
     """Return the spec of an Experiment without what its options add."""
     goal = settings.goal
+    others = [name for name in dict.fromkeys(settings.metrics) if name != goal.metric]
     return {
         "objective": {
             "type": "maximize" if goal.maximize else "minimize",
             "objectiveMetricName": goal.metric,
-            **({"additionalMetricNames": list(settings.metrics)} if settings.metrics else {}),
+            **({"additionalMetricNames": others} if others else {}),
         },
         **stops.spec,
         "maxTrialCount": settings.trials,
