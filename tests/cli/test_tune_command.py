@@ -463,6 +463,17 @@ def test_a_flag_without_a_value_is_proposed(
     assert "hint: --amp/ or --amp/--no-amp in place of --amp and its values" in said
 
 
+@pytest.mark.parametrize("reader", ["float", "int"])
+def test_a_program_that_reads_values_by_position_is_told(
+    podium: Callable[..., Any], tmp_path: Path, reader: str
+) -> None:
+    script = f"import sys; print('accuracy=' + str({reader}(sys.argv[1])))"
+    (tmp_path / "train.py").write_text(script)
+    said = podium("tune train.py --width 1..8 --trials 1", code=1).err
+    assert "behind --: python train.py '${width}'; " in said
+    podium("tune --width 1..8 --trials 1 -- python train.py '${width}'")
+
+
 @pytest.mark.parametrize(("script", "warns"), [("print('accuracy=0.9')", True), (None, False)])
 def test_values_that_make_no_difference_get_a_warning(
     podium: Callable[..., Any], tmp_path: Path, script: str | None, warns: bool

@@ -38,6 +38,9 @@ _SWITCH = re.compile(
 )
 """Errors of argparse and click about a flag that has no value."""
 
+_BY_POSITION = re.compile(r"(?:to float|with base 10): '--([\w.-]+)=")
+"""Errors of float and int in a program that reads ``sys.argv[1]``."""
+
 
 class TrialReader:
     """Reads the trials of an Experiment: their metrics, what they printed, and why they failed."""
@@ -133,6 +136,11 @@ class TrialReader:
         if flag := _SWITCH.search(bad.message):
             name = flag[1] or flag[2]
             hint = f"--{name}/ or --{name}/--no-{name} in place of --{name} and its values"
+        if argument := _BY_POSITION.search(bad.message):
+            hint = (
+                "of a program that takes values by their position name each in its command, "
+                f"behind --: python train.py '${{{argument[1]}}}'"
+            )
         said = _account(bad, printed, why)
         whole = f"{logs.replace('TRIAL', bad.name)} prints its whole log"
         if best:
