@@ -8,13 +8,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from podium.cli import main
+from podium.cli.live import ExperimentView
 from podium.manifests.experiment import Experiment, check
 from podium.manifests.rules import RUNNERS
+from podium.search.space import Parameter
 
 SCRIPT = """#!/usr/bin/env python
 import argparse, os, pathlib
@@ -97,6 +100,26 @@ def test_flags_no_script_knows_end_the_sweep_soon(
     assert said
     assert int(said[1]) < 10
     assert ": train.py: error: unrecognized arguments: --lr=0." in error
+
+
+def test_a_flag_of_some_models_alone_ends_no_sweep() -> None:
+    said, stopped = "train.py: error: unrecognized arguments: --depth=3", list[str]()
+    models = {"t-1": "flat", "t-2": "flat", "t-3": "flat", "t-4": "deep"}
+    failed, space = (
+        ["t-1", "t-2", "t-3"],
+        [Parameter(name="model", kind="categorical", choices=("deep", "flat"))],
+    )
+    cluster: Any = SimpleNamespace(
+        experiment=lambda name: SimpleNamespace(trials={"Failed": failed}, space=space),
+        trial=lambda name: SimpleNamespace(message=said, parameters={"model": models[name]}),
+        stop=lambda kind, name: stopped.append(name),
+    )
+    view = ExperimentView(cluster, "s", {}, patience=20)
+    view.output()
+    assert not stopped, "deep may know it"
+    failed.append("t-4")
+    view.output()
+    assert stopped == ["s"]
 
 
 def test_a_sweep_without_any_result_is_stopped(podium: Callable[..., Any], tmp_path: Path) -> None:

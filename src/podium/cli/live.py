@@ -144,7 +144,7 @@ _NO_FLAG = re.compile(
 """What argparse, click, absl, fire and tyro say of a flag that a program does not have."""
 
 _MISUNDERSTOOD = 3
-"""Trials that fail for such a flag before a sweep is stopped."""
+"""Trials that fail for such a flag, at least, before a sweep is stopped."""
 
 
 class ExperimentView(_View):
@@ -159,6 +159,7 @@ class ExperimentView(_View):
         self, cluster: Cluster, name: str, reported: Mapping[str, str], patience: int = 0
     ) -> None:
         super().__init__(cluster)
+        self._judged = 0  # failed trials whose messages were looked at
         self._patience, self.in_vain = patience, 0
         """How many trials had no result when it was stopped for that; 0 if it was not."""
         self._name, self._news = name, TrialProgress(cluster, name, reported)
@@ -170,25 +171,30 @@ class ExperimentView(_View):
     def output(self) -> Iterable[str]:
         """Stop it where its first trials are in vain; it can be resumed."""
         # Several times a second: the Experiment's own lists, rather than a list of its trials.
-        trials = self.cluster.experiment(self._name).trials if self._patience else {}
-        failed = trials.get("Failed", ())
+        if not self._patience:
+            return ()
+        experiment = self.cluster.experiment(self._name)
+        trials, failed = experiment.trials, experiment.trials.get("Failed", ())
         in_vain = len(failed) + len(trials.get("MetricsUnavailable", ()))
         if trials.keys() & {"Succeeded", "EarlyStopped"}:
             self._patience = 0
-        elif 0 < self._patience <= in_vain or self._are_misunderstood(failed):
+        elif self._patience <= in_vain or self._are_misunderstood(experiment, failed):
             self._patience = 0
             with suppress(InvalidInput):  # it has just ended
                 self.cluster.stop("Experiment", self._name)
                 self.in_vain = in_vain
         return ()
 
-    def _are_misunderstood(self, failed: Sequence[str]) -> bool:
-        """Whether the first trials failed for a flag that their program does not know, whatever its
-        value."""
-        if not self._patience or len(failed) < _MISUNDERSTOOD:
+    def _are_misunderstood(self, experiment: Experiment, failed: Sequence[str]) -> bool:
+        """Whether all failed for a flag that their program does not know, with each value of each
+        choice: a script may take a flag with one of its models alone."""
+        if len(failed) < max(_MISUNDERSTOOD, self._judged + 1):
             return False
-        said = [self.cluster.trial(name).message for name in failed[:_MISUNDERSTOOD]]
-        return all(map(_NO_FLAG.search, said))
+        self._judged = len(failed)
+        trials = [self.cluster.trial(name) for name in failed]
+        tried = {item for trial in trials for item in trial.parameters.items()}
+        choices = {(each.name, value) for each in experiment.space for value in each.choices}
+        return choices <= tried and all(_NO_FLAG.search(trial.message) for trial in trials)
 
     def look(self) -> None:
         experiment = self.cluster.experiment(self._name)
