@@ -167,6 +167,11 @@ def test_prose_and_dicts_are_read(prints: str, line: str, metric: str, value: st
         ),
         ("colon", "Epoch [1/9] loss: 0.5 acc: 0.9\rEpoch [2/9] acc: 0.8", "acc", ["0.9", "0.8"]),
         ("words", "Fold [1/5] acc: 0.93 (0.02)", "acc", ["0.93"]),
+        ("words", "Fold [1/5] acc: 0.93 (0.02) f1: 0.9 (0.03)", "f1", ["0.9"]),
+        ("words", "Epoch [3/90] val_loss 0.52 (0.50) val_acc 0.91 (0.92)", "val_acc", ["0.91"]),
+        ("colon", "Epoch: [3/90] val_loss: 0.52 (0.50) val_acc: 0.91 (0.92)", "val_acc", ["0.91"]),
+        ("colon", "[12/31 10:00:01] acc: 0.9 (0.8) loss: 0.1 (0.2)", "loss", ["0.1"]),
+        ("words", "Epoch [1/9], step [ 9/20] loss 0.5 (0.6) acc 0.9 (0.8)", "acc", ["unavailable"]),
     ],
 )
 def test_running_means_of_batches_are_not_read(
