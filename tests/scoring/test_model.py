@@ -116,6 +116,7 @@ def test_a_fixed_batch_takes_any_number_of_rows(
     with pytest.raises(Exception, match="Got: 12 Expected: "):
         fixed._session.run(None, {"images": images})
     monkeypatch.setattr(scoring_model, "_LARGEST_BATCH", 7)
+    assert fixed.run({"images": images[:0]})["logits"].shape == (0, 3)
     for rows in (1, 5, 12):
         inputs = {"images": images[:rows]}
         expected = OnnxModel(free).predict(inputs, classes=3)
@@ -129,7 +130,22 @@ def test_inputs_of_two_fixed_batches_are_refused() -> None:
     rows = np.ones((4, 3), np.float32)
     with pytest.raises(InvalidInput, match=r"takes a \(float32 \[2, 3\]\), but got a") as caught:
         OnnxModel(save(nodes, both, "out", 3)).predict({"a": rows, "b": rows}, classes=3)
-    assert "one first axis for all its inputs" in caught.value.hint
+    assert "the items along the first axis" in caught.value.hint
+
+
+def test_a_batch_on_the_second_axis_is_refused() -> None:
+    """As recurrent networks of PyTorch have it: five items at a time would be one sequence."""
+    rows = np.ones((7, 5, 3), np.float32)
+
+    def summing(axis: int, shape: list[Any]) -> OnnxModel:
+        nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["logits"], keepdims=0)]
+        axes = numpy_helper.from_array(np.int64([axis]), "axes")
+        return OnnxModel(save(nodes, {"x": (TensorProto.FLOAT, shape)}, "logits", 3, axes))
+
+    with pytest.raises(InvalidInput, match=r"takes x \(float32 \[5, n, 3\]\)") as caught:
+        summing(0, [5, "n", 3]).predict({"x": rows}, classes=3)
+    assert "the items along the first axis" in caught.value.hint
+    assert summing(1, [1, "length", 3]).predict({"x": rows}, classes=3).shape == (7, 3)
 
 
 def test_a_fixed_batch_that_mixes_its_rows_is_refused() -> None:

@@ -77,7 +77,7 @@ class OnnxModel:
         self._session = _open(model, self.name, threads or cores())
         self.inputs = tuple(map(_tensor, self._session.get_inputs()))
         self.outputs = tuple(map(_tensor, self._session.get_outputs()))
-        sizes = {tensor.shape[0] for tensor in self.inputs if tensor.shape} - {None, 0}
+        sizes = set(map(_fixed_rows, self.inputs)) - {None, 0}
         self.fixed_rows = sizes.pop() if len(sizes) == 1 else None
         """Rows of each run of a graph whose first axis is fixed, as PyTorch exports it unless told
         otherwise; any number of rows is answered all the same. None where it takes any."""
@@ -276,11 +276,14 @@ class OnnxModel:
         """Run the graph; one of fixed_rows as often as it takes, the last time with its last row
         repeated."""
         count, fixed = len(next(iter(inputs.values()))), self.fixed_rows
-        if fixed is None or count in (0, fixed):
+        if fixed is None or count == fixed:
             return list(map(np.asarray, self._session.run(names, inputs, options)))
+        if not count:  # any row tells the axes and types of no rows
+            draw = np.random.default_rng(0)
+            inputs = {tensor.name: _drawn(draw, tensor, 1) for tensor in self.inputs}
         runs = []
-        for at in range(0, count, fixed):
-            taken = np.minimum(np.arange(at, at + fixed), count - 1)
+        for at in range(0, max(1, count), fixed):
+            taken = np.minimum(np.arange(at, at + fixed), max(1, count) - 1)
             feed = {name: array[taken] for name, array in inputs.items()}
             runs.append(list(map(np.asarray, self._session.run(names, feed, options))))
         for name, array in zip(names, runs[0], strict=True):
@@ -413,13 +416,20 @@ def _tensor(value: Any) -> Tensor:
     return Tensor(name=value.name, dtype=_DTYPES.get(value.type, value.type), shape=shape)
 
 
+def _fixed_rows(tensor: Tensor) -> int | None:
+    """Return the size of a fixed first axis; None where it may not count items: of [5, n, 3] the
+    second one does, as recurrent networks of PyTorch have it."""
+    rows = tensor.shape[0] if tensor.shape else None
+    return None if rows != 1 and None in tensor.shape[1:] else rows
+
+
 def _hint(wanted: Tensor, array: Array | None) -> str:
     if (
         array is not None
         and wanted.dtype == str(array.dtype)
         and wanted.shape[:1] not in ((), (None,))
     ):
-        return "export the model with one first axis for all its inputs, free or of one size"
+        return "export the model with the items along the first axis, free or of one size for all inputs"
     return _CONTRACT
 
 
