@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from podium.doctor import Reader, examine_log
+from podium.errors import InvalidInput
 from podium.metrics import read_text
-from podium.metrics.goals import less_is_better
+from podium.metrics.goals import Goal, less_is_better
 from podium.metrics.libraries import BY_HAND, LIBRARIES, Library, library_of, printed_by
 
 PRINTED = sorted(Path(__file__).parent.glob("printed/*.txt"))
@@ -179,3 +180,15 @@ def test_running_means_of_batches_are_not_read(
 ) -> None:
     readings = read_text(lines.split("\n"), [metric], library_of(prints).patterns)
     assert [reading.value for reading in readings] == values
+
+
+@pytest.mark.parametrize(
+    ("name", "is_read"),
+    [("val/acc", True), ("valid_0's auc", True), ("val.acc", False), ("1/acc", False)],
+)
+def test_a_refused_objective_names_what_reads_it(name: str, is_read: bool) -> None:
+    with pytest.raises(InvalidInput, match="an objective is the name of a metric") as refused:
+        Goal.read(name)
+    line = f"{name}: 0.9"
+    assert ("--prints colon" in str(refused.value.hint)) is is_read
+    assert (read_text([line], [name], library_of("colon").patterns)[0].value == "0.9") is is_read

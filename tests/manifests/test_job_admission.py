@@ -211,6 +211,8 @@ def test_a_job_may_say_a_variable_twice() -> None:
 def test_seconds_may_be_more_than_an_int32(kind: str) -> None:
     made = job(kind)
     pod(made)["spec"]["terminationGracePeriodSeconds"] = 2**32
+    policy = made["spec"] if kind == "Job" else made["spec"].setdefault("runPolicy", {})
+    policy["activeDeadlineSeconds"] = 2**32
     forever = {"effect": "NoExecute", "operator": "Exists", "tolerationSeconds": 2**63 - 1}
     pod(made)["spec"]["tolerations"].append(forever)
     assert admit(made).name == made["metadata"]["name"]

@@ -145,7 +145,7 @@ _REPLICA: Schema = {"replicas": INT, "restartPolicy": TEXT, "template": _POD_TEM
 _RUN_POLICY: Schema = {
     "cleanPodPolicy": TEXT,
     "ttlSecondsAfterFinished": INT,
-    "activeDeadlineSeconds": INT,
+    "activeDeadlineSeconds": LONG,
     "backoffLimit": INT,
     "schedulingPolicy": OBJECT,
     "suspend": BOOL,
@@ -176,7 +176,7 @@ _JOB_SPEC: Schema = {
     "completions": INT,
     "completionMode": TEXT,
     "backoffLimit": INT,
-    "activeDeadlineSeconds": INT,
+    "activeDeadlineSeconds": LONG,
     "ttlSecondsAfterFinished": INT,
     "suspend": BOOL,
     "template": _POD_TEMPLATE,
@@ -525,7 +525,7 @@ _TRAINJOB_SPEC: Schema = {
         }
     ],
     "suspend": BOOL,
-    "activeDeadlineSeconds": INT,
+    "activeDeadlineSeconds": LONG,
     "managedBy": TEXT,
 }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from podium.display.text import exact
 from podium.errors import InvalidInput
+from podium.metrics.libraries import COLON_NAME
 
 UNAVAILABLE = "unavailable"
 """Value that Katib stores for a metric that was never reported."""
@@ -78,7 +79,7 @@ class Goal:
         printed = re.search(r"\w", name) and re.fullmatch(r"[\w /@'.-]+", name)
         if not printed or not (any_name or re.fullmatch(r"[\w-]+", name)):
             hint = "accuracy, or min:loss"
-            if printed:
+            if printed and re.fullmatch(COLON_NAME, name):
                 hint += f'; --prints colon, or prints="colon" in Python, reads `{name}: 0.9`'
             raise InvalidInput(f"an objective is the name of a metric, but got {text!r}", hint)
         if colon:

@@ -73,12 +73,14 @@ _METERS = rf"(?i:epoch|fold)s?:?\s*{_OF}|{_OF}(?:{_MEAN}){{2}}[^\r]*"
 ``[10/20] Loss 0.2 (0.3) Acc@1 97.2 (71.4)``. It is no metric, though its names are. Of an epoch or
 a fold only its number is none: there the best so far or a deviation may be in parentheses."""
 
+COLON_NAME = r"[A-Za-z](?:[\w/@' -]*\w)?"
+
 COLON = Library(
     key="colon",
     name="a program",
     line=re.compile(r"(?!)"),  # any program might
     # "epoch 3 val_loss: 0.2" is a line of val_loss, "top 5 accuracy: 0.9" one of that name.
-    patterns=(rf"{_METERS}|{_BEFORE}([A-Za-z](?:[\w/@' -]*\w)?)\s*[:=]\s*{_CALL}{_NUMBER}",),
+    patterns=(rf"{_METERS}|{_BEFORE}({COLON_NAME})\s*[:=]\s*{_CALL}{_NUMBER}",),
     metric="Accuracy",
     training=re.compile(r"(?i)train(ing)?([\W_].*)?"),
 )
