@@ -181,6 +181,7 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
     "gzipped by another name": ("a.csv", gzip.compress(b"a,b\n1,2\n"), "not text, but gzipped"),
     "unknown ending": ("a.xls", "a,b\n", "a table ends in .csv"),
     "packed json": ("a.json.gz", gzip.compress(b'[{"a": 1}]'), "a table ends in .csv"),
+    "packed database": ("a.db.gz", gzip.compress(b"SQLite format 3"), "a table ends in .csv"),
     "packed parquet": ("a.parquet.gz", gzip.compress(b"PAR1"), "a table ends in .csv"),
 }
 

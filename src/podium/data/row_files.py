@@ -66,7 +66,10 @@ _PANDAS = {
 }
 """Endings of files that a function read_… of pandas reads."""
 
-_OTHERS = {*PARQUET_ENDINGS, *_SPREADSHEETS, *_ARCHIVES, *itertools.chain(*_PANDAS), ".json"}
+_SQLITE = (".db", ".sqlite", ".sqlite3")
+_OTHERS = {
+    ".json", *PARQUET_ENDINGS, *_SPREADSHEETS, *_ARCHIVES, *_SQLITE, *itertools.chain(*_PANDAS)
+}  # fmt: skip
 """Endings of what is no CSV in a .gz either."""
 
 _JSON_LINES = (
@@ -195,7 +198,7 @@ def _converted_by(name: str, suffix: str) -> str:
         return typed(write, name, f"{stem}.parquet")
     if suffix == ".json":
         return typed(_JSON_LINES, name, f"{stem}.jsonl")
-    if suffix in (".db", ".sqlite", ".sqlite3"):
+    if suffix in _SQLITE:
         select = 'write it as CSV: sqlite3 -header -csv FILE "SELECT * FROM TABLE" > NEW'
         return typed(select, name, f"{stem}.csv")
     hints = dict.fromkeys(_SPREADSHEETS, "save it as CSV") | dict.fromkeys(
