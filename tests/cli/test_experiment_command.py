@@ -514,7 +514,7 @@ def test_rendered_trials_keep_their_pods_unless_asked_otherwise(tmp_path: Path) 
 def test_render_warns_where_katib_cannot_end_what_it_stops() -> None:
     rendered = CliRunner().invoke(app, ["experiment", "render", "medianstop"])
     assert "Katib stops only trials that run as its collector's user" in rendered.stderr
-    assert "injectSecurityContext" in rendered.stderr
+    assert "set runAsUser in the securityContext of the trial's pod" in rendered.stderr
     plain = CliRunner().invoke(app, ["experiment", "render", "random"])
     assert "warning" not in plain.stderr
 

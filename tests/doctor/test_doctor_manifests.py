@@ -354,7 +354,9 @@ def test_early_stopping_without_retain_fails() -> None:
     ("pod", "container", "warned"),
     [
         ({}, {"runAsNonRoot": True}, True),
-        ({"runAsUser": 1000}, {}, True),
+        ({}, {"runAsUser": 1000}, True),
+        ({"runAsUser": 1000}, {"runAsUser": 2000}, True),
+        ({"runAsUser": 1000}, {"runAsNonRoot": True}, False),  # the collector has this user, too
         ({"runAsUser": 1000}, {"runAsUser": 0}, False),
         ({}, {}, False),
     ],
@@ -369,7 +371,7 @@ def test_a_trial_stopped_early_needs_the_user_of_katibs_collector(
 
     found = experiment(change)
     assert ("early-stopping-by-another-user" in found) == warned
-    assert not warned or "injectSecurityContext" in str(
+    assert not warned or "securityContext of the trial's pod" in str(
         found["early-stopping-by-another-user"].hint
     )
 

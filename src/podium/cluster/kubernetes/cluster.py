@@ -102,22 +102,25 @@ class KubernetesCluster(Cluster):
                 f"{kind} {resource.name} is of namespace {named}, but the cluster is {self.url}",
                 f"use kubernetes://{named}, or leave the namespace out",
             )
-        if kind == "Experiment" and self.has_katib:
-            self._check_injection()
+        under_katib = kind == "Experiment" and self.has_katib
+        labels = self._labels() if under_katib else None
+        if labels is not None:
+            self._check_injection(labels)
         here = resource.with_metadata({**resource.metadata, "namespace": namespace})
         complete = with_pod_deadlines(with_pod_defaults(here))
         stored = replace(here, manifest=self.api.create(kind, complete.manifest))
         if isinstance(stored, Workload):
             _warn_of_free_start(stored)
-        if isinstance(here, Experiment) and isinstance(complete, Experiment) and self.has_katib:
+        # Where pods are restricted, deploy/katib gives the collector the trial's user.
+        differs = under_katib and (labels or {}).get(ENFORCE) != RESTRICTED
+        if isinstance(here, Experiment) and isinstance(complete, Experiment) and differs:
             _warn_of_defaults(here, complete)
         return stored
 
-    def _check_injection(self) -> None:
-        """Refuse an Experiment where Katib would never see a metric; a namespace that may not be
-        read passes."""
-        namespace, labels = self.api.namespace, self._labels()
-        if labels is not None and labels.get(METRICS_INJECTION) != "enabled":
+    def _check_injection(self, labels: Mapping[str, str]) -> None:
+        """Refuse an Experiment where Katib would never see a metric."""
+        namespace = self.api.namespace
+        if labels.get(METRICS_INJECTION) != "enabled":
             hint = (
                 f"kubectl label namespace {namespace} {METRICS_INJECTION}=enabled; not where Katib itself runs: "
                 "let trials run in another namespace, kubernetes://NAME"

@@ -48,14 +48,17 @@ def _early_stopping_without_retain(experiment: Experiment) -> Iterator[Violation
     "warn",
     "Its collector, root by default, marks a stopped trial in a file closed to the trial's user: it never ends.",
     BY_ANOTHER_USER,
-    hint="init.controller.injectSecurityContext: true in katib-config, and runAsUser here (docs/cluster-teams.md)",
+    hint="set runAsUser in the securityContext of the trial's pod, 1000 with podium's image: its collector gets that"
+    " user, too",
     runner=KATIB,
 )
 def _early_stopping_by_another_user(experiment: Experiment) -> Iterator[Violation]:
-    for replica, container in experiment.wrapped_containers() if experiment.early_stopping else ():
-        both = (replica.pod.spec.get("securityContext"), container.manifest.get("securityContext"))
-        context = {**mapping(both[0]), **mapping(both[1])}
-        if context.get("runAsUser", context.get("runAsNonRoot")):
+    stops = experiment.early_stopping and experiment.collector.kind in ("StdOut", "File")
+    for replica, container in experiment.wrapped_containers() if stops else ():
+        pod = mapping(replica.pod.spec.get("securityContext"))
+        context = {**pod, **mapping(container.manifest.get("securityContext"))}
+        user = context.get("runAsUser", context.get("runAsNonRoot"))
+        if user and user != pod.get("runAsUser"):
             problem = "Katib stops only trials that run as its collector's user"
             yield Violation(problem, f"{container.path}.securityContext")
 
