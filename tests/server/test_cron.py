@@ -31,6 +31,7 @@ def test_a_crontab_of_five_fields_is_caught_and_converted() -> None:
         ("0 0 0 24-30 * */7", "2026-11-29 00:00:00"),
         ("0 0 0 * * 2/5", "2026-11-24 00:00:00"),  # Saturday is the last day of a week
         ("0 0 0 * * 6/1", "2026-11-28 00:00:00"),
+        ("0 0 0 * * */17", "2026-11-22 00:00:00"),
         ("0 0 0 * * 1,Sat/2", "2026-11-23 00:00:00"),
         ("0 0 0 15-15/2 * *", "2026-12-15 00:00:00"),  # a range of one value has no second one
         ("@daily", "2026-11-22 00:00:00"),
@@ -49,7 +50,7 @@ def test_five_times_follow_each_other() -> None:
     "expression",
     ["", "0 0 3 * *  * *", "60 0 3 * * *", "0 0 24 * * *", "0 0 0 L * *", "0 0 0 * * 5#2", "0 0 0 * * 5L",
      "0 0 0 * * 7", "0 0 0 15W * *", "@every 1h", "@reboot", "0 0 0 31 2 *", "a b c d e f", "0 0 0 5-1 * *",
-     "0 */0 * * * *"],
+     "0 */0 * * * *", "0 0 0 15-15/0 * *", "0 0 0 * * 6/0"],
 )  # fmt: skip
 def test_what_the_scheduler_would_not_take_is_refused(expression: str) -> None:
     with pytest.raises(

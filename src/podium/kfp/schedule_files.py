@@ -75,7 +75,7 @@ def _iterator(text: str, after: datetime):  # type: ignore[no-untyped-def]  # cr
     from cronsim import CronSim, CronSimError
 
     day, weekday = text.split()[3], text.split()[5].upper()
-    supported = not re.search(r"[LW#]", day.upper()) and not re.search(r"#|\dL|(?<!/)7", weekday)
+    supported = not re.search(r"[LW#]", day.upper()) and not re.search(r"#|\dL|(?<!/)\b7", weekday)
     if not supported:
         raise InvalidInput(
             f"the scheduler does not support L, W, # or day-of-week 7, but got {text!r}",
@@ -89,7 +89,7 @@ def _iterator(text: str, after: datetime):  # type: ignore[no-untyped-def]  # cr
     parts = (*others, re.sub(r"(^|,)(\w+)/", r"\1\2-6/", weekdays))
     lists = [
         ",".join(sorted(each.split(","), key=lambda item: not item.startswith("*")))
-        for each in (re.sub(r"\b(\w+)-\1/\d+", r"\1", part) for part in parts)
+        for each in (re.sub(r"\b(\w+)-\1/0*[1-9]\d*", r"\1", part) for part in parts)
     ]
     try:
         return CronSim(" ".join(lists), after.astimezone(UTC))
