@@ -41,14 +41,22 @@ def test_the_border_of_a_box_is_no_last_word() -> None:
             "FATAL Flags parsing error: Unknown command line flag 'lrr'",
         ),
         (  # tyro
-            "│ Unrecognized options: --lrr │\n│ ─────── │\n│ For full helptext, run train.py --help │",
-            "Unrecognized options: --lrr",
+            "╭─ Unrecognized options ───╮\n│ Unrecognized options: --lrr, 1 │\n│ ──────── │\n"
+            "│ Perhaps you meant: │\n│     --lr FLOAT │\n│         (default: 0.1) │\n│ ──────── │\n"
+            "│ For full helptext, run train.py --help │\n╰──────────╯",
+            "Unrecognized options: --lrr, 1",
         ),
         (  # fire
             "ERROR: Could not consume arg: --lrr\nUsage: train.py - <command|value>\n"
             "  available commands:    fit\n\nFor detailed information on this command, run:\n"
             "  train.py - --help",
             "ERROR: Could not consume arg: --lrr",
+        ),
+        (  # fire, of a function
+            "ERROR: The function received no value for the required argument: data\n"
+            "Usage: train.py DATA <flags>\n  optional flags:        --lr | --depth\n\n"
+            "For detailed information on this command, run:\n  train.py --help",
+            "ERROR: The function received no value for the required argument: data",
         ),
         ("Usage: train.py --help", "Usage: train.py --help"),
     ],

@@ -32,11 +32,16 @@ _BEHIND = (
     "available commands:",
     "available groups:",
     "available values:",
+    "optional flags:",
+    "required flags:",
+    "additional flags are accepted",
     "For detailed information on this command",
 )
 """Begin what podium, OmegaConf, Hydra, absl and fire say behind an error."""
 
 _BOX = string.whitespace + "".join(map(chr, range(0x2500, 0x2580)))
+_RULE = re.compile(r"\s*│ ─+ │\s*")
+"""Divides an error from its help in a box of tyro."""
 
 
 def harmless(text: str) -> str:
@@ -178,7 +183,11 @@ def relative(path: str) -> str:
 def last_said(lines: Iterable[str]) -> str:
     """Return the last line that says something, on one line, without the box that rich draws around
     it; podium's own hint, what Hydra adds and where help is found follow the error that counts."""
-    said = [line.strip(_BOX) for line in lines if line.strip(_BOX)]
+    said, is_help = list[str](), False
+    for line in lines:
+        is_help = (is_help or bool(_RULE.fullmatch(line))) and "╰" not in line
+        if not is_help and (text := line.strip(_BOX)):
+            said.append(text)
     errors = [
         line for line in said if not line.startswith(_BEHIND) and not line.endswith(" --help")
     ]
