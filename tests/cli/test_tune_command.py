@@ -438,6 +438,7 @@ parser.parse_known_args()
         ),
         ("conf = OmegaConf.from_cli()", "--as hydra --lr 0..1", ""),
         ("add_argument('--lr')\nOmegaConf.from_cli(rest)", "--lr 0..1", ""),
+        ("@click.option('--lr')\ndef main(lr, rest): OmegaConf.from_cli(rest)", "--lr 0..1", ""),
     ],
 )
 def test_a_parameter_that_the_script_passes_over_is_told(

@@ -16,6 +16,7 @@ _OTHER_FLAGS = re.compile(
 )
 """Flags that others add to a script's, or a use of those that its parser does not know."""
 
+_OWN_PARSER = re.compile(r"add_argument|ArgumentParser|\b(click|typer|fire|tyro|absl)\b")
 _SEED = re.compile(rb"""["']--seed["']""")
 _FALSE = {"false", "no", "off", "0", "none", "null"}
 
@@ -88,7 +89,7 @@ def unread(words: Sequence[str], way: str, names: Sequence[str]) -> str:
     line = " ".join(words)
     places = all(f"${{{name}}}" in line for name in names)
     taker = "Hydra" if "hydra.main(" in text else ""
-    if not taker and "OmegaConf.from_cli(" in text and "add_argument" not in text:
+    if not taker and "OmegaConf.from_cli(" in text and not _OWN_PARSER.search(text):
         taker = "OmegaConf"
     if way == "flags" and taker and not places:
         return f"{script} takes parameters as {taker} does, name=value: add --as hydra"
