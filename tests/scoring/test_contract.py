@@ -178,6 +178,7 @@ def test_the_hint_for_an_input_of_another_name_names_it(
     model = to_onnx(wine_model, wine[0][:1], target_opset=18).SerializeToString()
     with pytest.raises(InvalidInput, match="takes X ") as refused:
         OnnxModel(model).predict({"table": wine[0]}, classes=3)
+    assert "give it as X, or name the model's input table" in (refused.value.hint or "")
     assert 'torch.onnx.export(…, input_names=["table"])' in (refused.value.hint or "")
     assert 'keras.Input(…, name="table")' in (refused.value.hint or "")
     assert 'initial_types=[("table", …)]' in (refused.value.hint or "")

@@ -112,7 +112,9 @@ class OnnxModel:
                 )
                 raise InvalidInput(
                     f"{self.name} takes {wanted}, but got {there}",
-                    _renamed(other) if array is None and other else _hint(wanted, array),
+                    _renamed(wanted.name, other)
+                    if array is None and other
+                    else _hint(wanted, array),
                 )
         if len({len(array) for array in inputs.values()}) > 1:
             counts = ", ".join(f"{name} {len(array)}" for name, array in inputs.items())
@@ -433,11 +435,12 @@ def _hint(wanted: Tensor, array: Array | None) -> str:
     return _CONTRACT
 
 
-def _renamed(name: str) -> str:
-    """Say how an input is called as the dataset's where a model is written."""
+def _renamed(name: str, given: str) -> str:
+    """Say how an input gets one name in a model and in what is given to it, such as a dataset."""
     return (
-        f'name it {name}, as the dataset does: torch.onnx.export(…, input_names=["{name}"]), '
-        f'keras.Input(…, name="{name}"), initial_types=[("{name}", …)] of skl2onnx and onnxmltools'
+        f"give it as {name}, or name the model's input {given} where it is written: "
+        f'torch.onnx.export(…, input_names=["{given}"]), keras.Input(…, name="{given}"), '
+        f'initial_types=[("{given}", …)] of skl2onnx and onnxmltools'
     )
 
 
