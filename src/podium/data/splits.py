@@ -269,7 +269,7 @@ def _require_units(units: int, how: str, *, equal: bool) -> None:
     if units < 2 and not equal:
         raise InvalidInput(
             f"every part needs an item, but {few} left",
-            "a dataset has three items at least, for training, validation and test",
+            "add items: training, validation and test part have at least one each",
         )
     if units < 2:
         raise InvalidInput(
