@@ -187,6 +187,20 @@ def test_ids_constants_and_empty_columns_are_reported(
     assert "x: number (integer, 1 missing)" in caplog.text
 
 
+def test_a_box_that_is_ticked_or_empty_is_no_constant(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [f"{'x' * (at % 2)},{'1' * (at % 3 > 0)},{at % 7},{'ab'[at % 2]}" for at in range(20)]
+    (tmp_path / "a.csv").write_text("\n".join(["smoker,fever,x,label", *rows]))
+    read(tmp_path / "a.csv", tmp_path)
+    assert "smoker" not in caplog.text
+    assert "fever" in caplog.text and "drop" not in caplog.text
+    assert "categories=[fever]" in caplog.text
+    caplog.clear()
+    read(tmp_path / "a.csv", tmp_path, missing="indicator")
+    assert "fever" not in caplog.text
+
+
 @pytest.mark.parametrize("as_parquet", [False, True], ids=["CSV", "Parquet"])
 def test_marks_and_infinite_numbers_are_reported_as_missing(
     as_parquet: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture

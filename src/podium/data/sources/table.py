@@ -262,9 +262,7 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
                 guess.first,
             )
         elif name in chosen and guess.constant:
-            _log.warning(
-                "column %s is always %r; leave it out: %s", name, guess.first, written("drop", name)
-            )
+            _warn_of_constant(guess, chosen[name], options)
         elif name in chosen and guess.counting:
             _log.warning(
                 "column %s counts the rows, as an id does; leave it out: %s",
@@ -282,6 +280,20 @@ def _report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> No
     _warn_of_words([seen.guesses[name] for name in chosen])
     _warn_of_dates(fields, options)
     _warn_of_whole_dates(seen, fields, options)
+
+
+def _warn_of_constant(guess: Guess, field: Field, options: DataOptions) -> None:
+    """Warn of a column of one value, unless a model can tell it from a missing one."""
+    if not guess.missing + guess.marks:
+        advice = f"is always {guess.first!r}; leave it out: {written('drop', guess.name)}"
+    elif field.kind == "number" and options.missing != "indicator":
+        advice = (
+            f"is {guess.first!r} or missing, which counts as {guess.first!r} too; to tell them apart: "
+            f"{written('categories', guess.name)}"
+        )
+    else:
+        return
+    _log.warning("column %s %s", guess.name, advice)
 
 
 def _warn_of_whole_dates(seen: Survey, fields: Sequence[Field], options: DataOptions) -> None:
