@@ -167,6 +167,11 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
     ),
     "no json": ("a.jsonl", "\n", "a.jsonl is empty"),
     "a json list": ("a.jsonl", '[{"a": 1}, {"a": 2}]', r"a.jsonl, row 1: .* it is .*\[\{'a': 1"),
+    "a database": (
+        "a.csv",
+        b"SQLite format 3\0" + bytes(400),
+        "not text, but a database of SQLite",
+    ),
     "a spreadsheet": ("a.csv", b"PK\x03\x04\x14\x00", "a.csv is not text, but a spreadsheet"),
     "a packed parquet": (
         "a.csv.gz",

@@ -866,6 +866,9 @@ def test_a_word_for_a_missing_value_is_named(prepare: Prepare, tmp_path: Path) -
     [
         ("{0}.5 kg", "write quantities as plain numbers"),
         ("<{0}", "write quantities as plain numbers"),
+        ('="{0}.5"', "write quantities as plain numbers"),
+        ("{1}h {0} min", "write quantities as plain numbers"),
+        ("P1DT{0}M", "write quantities as plain numbers"),
         ("{0},5", shlex.quote('{"decimal": ","}')),
         ("12.03.{0:02}", "write dates as 2026-01-31"),
         ("Jan {1:02}, {0}", "write dates as 2026-01-31"),

@@ -85,6 +85,7 @@ _FLAT_JSON = (
 _MAGIC = {
     b"PK\x03\x04": ("a spreadsheet or an archive", "save it as CSV"),
     b"\xd0\xcf\x11\xe0": ("a spreadsheet of Excel", "save it as CSV"),
+    b"SQLite format 3": ("a database of SQLite", "let its name end in .db"),
     b"PAR1\x15": ("Parquet", "let its name end in .parquet"),
     b"\x1f\x8b": ("gzipped", "let its name end in .gz"),
 }

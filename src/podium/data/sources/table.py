@@ -49,6 +49,9 @@ _LIKE_NUMBER = re.compile(
     rf"[<>~≤≥≈]*{BEFORE}(?!0\d)\d+([., {GROUPS}]\d{{3}})*([.,]\d+)?\s?{_UNIT}{AFTER}\.?"
     r"|(\d+ days? )?\d+:\d\d(:\d\d)?([.,]\d+)?"
     r"|-?(?=\D*[^\W\x00-\x7f])\d+(\W\d+)?"
+    r"|(?i:\d+ ?([ywdhms]|days?|hours?|hrs?|mins?|minutes?|secs?|seconds?)[ ,]*){2,}"
+    r"|P(?=.*\d)(\d+[YMWD])*(T(\d+(\.\d+)?[HMS])+)?"
+    r'|="(?!0\d)[\d.,]+"'
 )
 _WHOLE_DATE = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])?")
 _LIKE_DATE = re.compile(
@@ -57,7 +60,8 @@ _LIKE_DATE = re.compile(
     r"|(?P<first>\d\d?)[-./ ]+((?P<second>\d\d?)|[^\W\d]{3,9}\.?)[-/., ]+\d\d(\d\d)?)"
     r"([T, ]+\d\d?[:.]\d\d.*)?"
 )
-"""12.3 kg, <0.5, 9,85, 12:30, １２; 31.01.20, Fri, Jan 31, 2020, 01/2020, 2020-01-31 10:00 CET."""
+"""12.3 kg, <0.5, 9,85, 12:30, １２, 1h 5m, PT5M, ="5"; and as dates 31.01.20,
+Fri, Jan 31, 2020, 01/2020, 2020-01-31 10:00 CET."""
 
 _MOST_UNITS, _FEW_WORDS = 3, 5
 """Different words after the numbers of a column that may be units, and those beside numbers that
