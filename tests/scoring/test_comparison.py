@@ -184,3 +184,10 @@ def test_a_small_test_part_is_said_with_its_reason() -> None:
         "a class has only 3 test items: with fewer than 10"
     )
     assert small_test_part(1000, (1000, 0), "classification") == ""
+    groups = np.concatenate([np.zeros(500, int), 1 + np.arange(500) // 5])
+    assert small_test_part(1000, (), "regression", groups).startswith(
+        "the test part has 101 groups, but the largest has 50% of its 1,000 items: where items of a group are "
+        "alike, figures on it vary as on 4 groups of one size"
+    )
+    assert small_test_part(1000, (), "regression", np.arange(1000) // 10) == ""
+    assert "only 20 groups" in small_test_part(1000, (), "regression", np.arange(1000) // 50)

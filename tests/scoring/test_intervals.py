@@ -93,6 +93,27 @@ def test_figures_of_ten_groups_hold_the_truth(name: str) -> None:
     assert held / experiments >= 0.91
 
 
+@pytest.mark.parametrize("share", [0.3, 0.5])
+@pytest.mark.parametrize("name", ["accuracy", "mae"])
+def test_intervals_with_a_large_group_hold_the_truth(name: str, share: float) -> None:
+    """One customer has a third or half of the items, and those of a customer err alike."""
+    random, held, experiments = np.random.default_rng(8), np.zeros(2), 300
+    metric, large = METRICS[name], int(share * 400)
+    groups = np.concatenate([np.zeros(large, int), 1 + np.arange(400 - large) // 10])
+    for _ in range(experiments):
+        level = 0.8 + 0.15 * random.choice([-1, 1], size=(2, int(groups.max()) + 1))[:, groups]
+        wrong = random.random((2, 400)) >= level
+        target = np.zeros(400, int if name == "accuracy" else float)
+        first, second = (of.astype(target.dtype) for of in wrong)
+        truth = 0.8 if name == "accuracy" else 0.2
+        own = figure_interval(metric, target, first, groups)
+        change = difference(metric, target, first, second, groups).interval
+        assert own
+        assert change
+        held += own[0] <= truth <= own[1], change[0] <= 0 <= change[1]
+    assert (held / experiments >= 0.91).all()
+
+
 @METRIC
 def test_equal_models_have_no_interval_of_their_difference(metric: Metric) -> None:
     target, first, _ = example(metric, 80, seed=5)

@@ -16,6 +16,7 @@ from podium.scoring.families import (
     Metric,
     class_count,
     class_indices,
+    effective_units,
     only_right,
     unit_count,
 )
@@ -216,19 +217,27 @@ def _check_alike(metric: Metric, target: Array, first: Array, second: Array) -> 
 
 
 def small_test_part(
-    count: int, class_counts: Sequence[int], kind: str, groups: int | None = None
+    count: int, class_counts: Sequence[int], kind: str, groups: Array | None = None
 ) -> str:
     """Say what a test part cannot show; empty if it is large enough.
 
     Args:
         class_counts: Items of each class; empty for regression.
         kind: classification or regression.
-        groups: How many groups the items are of; None if each counts alone.
+        groups: The group of each item ``[count]``; None if each counts alone.
     """
-    said = []
-    if groups is not None and groups < min(count, _FEW_GROUPS):
+    said, groups = [], numbered(groups, count)
+    units, equal = unit_count(count, groups), effective_units(count, groups)
+    if groups is not None and equal < min(units / 2, _FEW_GROUPS):
+        share = np.bincount(groups).max() / count
         said.append(
-            f"the test part has only {plural(groups, 'group')}, of {plural(count, 'item')}: items of a group may be "
+            f"the test part has {plural(units, 'group')}, but the largest has {share:.0%} of its {count:,} items: "
+            f"where items of a group are alike, figures on it vary as on {equal:.0f} groups of one size; "
+            f"{_FEW_GROUPS} or more are better"
+        )
+    elif groups is not None and units < _FEW_GROUPS:
+        said.append(
+            f"the test part has only {plural(units, 'group')}, of {plural(count, 'item')}: items of a group may be "
             f"alike, and figures on it vary as on so few items then; {_FEW_GROUPS} or more groups are better"
         )
     elif count < _SMALL:
@@ -237,7 +246,7 @@ def small_test_part(
         shown = ".90" if right != constant else f"{right / count:.2f}".lstrip("0")
         low, high = share_interval(right, count)
         means = f"an accuracy of {shown} on it means {low:.2f} to {high:.2f}"
-        if groups is not None and groups < count:
+        if groups is not None:
             means += ", and more where items of a group are alike"
         shows = means if kind == "classification" else "figures on it vary"
         said.append(

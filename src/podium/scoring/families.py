@@ -259,6 +259,18 @@ def unit_count(items: int, groups: Array | None) -> int:
     return items if groups is None else int(groups.max()) + 1
 
 
+def effective_units(items: int, groups: Array | None) -> float:
+    """Return how many groups of equal size tell as much as those there are, 1 over the sum of their
+    squared shares of the items (Kish 1965); the number of items if every one is on its own.
+
+    Args:
+        groups: As unit_count takes it.
+    """
+    if groups is None:
+        return items
+    return float(1 / np.square(np.bincount(groups) / items).sum())
+
+
 def confusion(target: Array, predicted: Array, classes: int) -> Array:
     """Count the pairs of true (row) and predicted (column) class, int64 ``[classes, classes]``."""
     pairs = target.astype(np.int64) * classes + predicted

@@ -310,8 +310,7 @@ def _report(
     together = raw.groups if raw.clusters is None else raw.clusters
     if together is not None and "test" in division.index:
         groups = together[division.index["test"]]
-    units = None if groups is None else len(np.unique(groups))
-    said.append(small_test_part(len(parts["test"]), counts["test"], raw.kind, units))
+    said.append(small_test_part(len(parts["test"]), counts["test"], raw.kind, groups))
     for sentence in filter(None, said):
         log.warning("%s", sentence)
     if raw.times is not None:
