@@ -1172,7 +1172,7 @@ def test_copies_in_other_letters_are_copies(prepare: Prepare, tmp_path: Path) ->
     [
         ({"city": str.upper}, "city is (unknown) in 100%, not 0%, of its items: are both written"),
         ({"a": lambda value: value * 25.4, "b": lambda value: value * 25.4}, "; b is "),
-        ({"a": lambda value: None}, "the test part is unlike the validation part, as a is from "),
+        ({"a": lambda value: None}, "the test part is unlike the others, as a is from "),
         ({}, ""),
     ],
 )
@@ -1190,14 +1190,27 @@ def test_a_test_file_written_otherwise_is_said(
     assert ("unlike" in said) == bool(change)
 
 
+def test_numbers_of_a_small_test_file_are_compared_with_training_rows(
+    prepare: Prepare, tmp_path: Path
+) -> None:
+    rows = frame(360)
+    rows[:300].to_csv(tmp_path / "a.csv", index=False)
+    rows[300:].to_csv(tmp_path / "b.csv", index=False)
+    rows[300:].assign(a=rows["a"] * 25.4 + 70).to_csv(tmp_path / "c.csv", index=False)
+    source = f"table:{tmp_path / 'a.csv'}"
+    assert "unlike" not in prepare(source, test=str(tmp_path / "b.csv"))[1]
+    said = prepare(source, test=str(tmp_path / "c.csv"))[1]
+    assert "the test part is unlike the others, as a is " in said
+
+
 @pytest.mark.parametrize(
     ("target", "written", "sentence"),
     [
-        ("d", lambda value: value * 1000, "the test part is unlike the validation part, as d is "),
+        ("d", lambda value: value * 1000, "the test part is unlike the others, as d is "),
         (
             "label",
             lambda value: {"y": "n", "n": "y"}[value],
-            "unlike the validation part, as label is n in 8",
+            "unlike the others, as label is n in 8",
         ),
         ("d", lambda value: value * 1.2, ""),
         ("label", lambda value: value, ""),

@@ -563,7 +563,8 @@ def _near_duplicates(
 
 def _unlike_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
     """Say which columns of a given test part, and whether its target, are unlike those of
-    validation, in a sentence: of another notation, unit or spelling, or without values."""
+    validation (numbers: or of training, where that has few items), in a sentence: of another
+    notation, unit or spelling, or without values."""
     if not all(map(len, parts.values())):
         return []  # refused in words, where they are written
     descriptions = dict(raw.descriptions)
@@ -579,9 +580,11 @@ def _unlike_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
         (name, described.meaning, described.columns, [sides[0][name]])
         for name, described in descriptions.items()
     )
-    counts, wanted = (profile.count(side, np.zeros(1)) for side in (sides[2], sides[1]))
+    training, validation, counts = (profile.count(side, np.zeros(1)) for side in sides)
     said = []
     for key, bins in profile.bins().items():
+        few = validation[key].sum() < _LEAST_OF_BIN * len(bins.labels)
+        wanted = training if few and bins.ordered else validation
         sizes = [int(of[key].sum()) for of in (counts, wanted)]
         if min(sizes) < _LEAST_OF_BIN * len(bins.labels):
             continue
@@ -595,7 +598,7 @@ def _unlike_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
         return []
     others = f"; and {len(said) - _EXAMPLES} more" if len(said) > _EXAMPLES else ""
     return [
-        f"the test part is unlike the validation part, as {'; '.join(said[:_EXAMPLES])}{others}: are both written "
+        f"the test part is unlike the others, as {'; '.join(said[:_EXAMPLES])}{others}: are both written "
         "alike, in the same units?"
     ]
 
