@@ -1234,6 +1234,18 @@ def test_a_target_in_another_unit_is_said(
     assert ("unlike" in said) == bool(sentence)
 
 
+@pytest.mark.parametrize(("unit", "is_said"), [(1000, True), (3, False)])
+def test_outputs_of_unlike_sizes_are_said(
+    unit: float, is_said: bool, prepare: Prepare, tmp_path: Path
+) -> None:
+    draw = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "a.npz", x=draw.normal(size=(300, 2)), y=draw.normal(size=(300, 2)) * [1, unit]
+    )
+    said = prepare(f"npz:{tmp_path / 'a.npz'}", "y")[1]
+    assert ("compare models by metric=r2" in said) == is_said
+
+
 def test_nothing_is_near_a_single_item(prepare: Prepare, tmp_path: Path) -> None:
     frame(80).to_csv(tmp_path / "a.csv", index=False)
     info, _ = prepare(f"table:{tmp_path / 'a.csv'}")

@@ -59,6 +59,9 @@ alone."""
 _MOST_OUTPUTS = 10
 """Numbers of a target that columns are compared with, the first ones."""
 
+_APART = 10
+"""Deviations of the largest of several numbers to predict in those of the smallest."""
+
 _RARE = 1e-6
 """Probability, with which so many rows are of one class by chance, below which it is none."""
 
@@ -157,6 +160,7 @@ def suspicions(
     """
     is_text = any(of.meaning == "tokens" for of in raw.descriptions.values())
     said = _of_sentences(parts, raw) if is_text else _of_columns(parts, raw)
+    said += _of_outputs(parts, raw)
     if raw.times is not None:
         said += _of_times(raw.times) + _of_later(raw)
     if not raw.published:
@@ -230,6 +234,20 @@ def _of_columns(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
         if not answers:
             said += find_leaks(parts, name, columns, raw.target_name)
     return said
+
+
+def _of_outputs(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
+    """Say that numbers to predict are of different sizes, of which rmse shows the largest alone."""
+    target = _sample(parts["train"], "target", _MOST_ROWS)
+    if raw.classes or target.ndim == 1 or not are_numbers(target).all():
+        return []
+    spreads = target.std(axis=0, dtype=np.float64)
+    if spreads.max() < _APART * spreads.min():
+        return []
+    return [
+        f"the numbers of {raw.target_name} deviate by {spreads.min():.3g} to {spreads.max():.3g}: rmse and mae, their "
+        "mean, hardly show the smallest; compare models by metric=r2, or write all in a like unit"
+    ]
 
 
 def _of_outcome(
