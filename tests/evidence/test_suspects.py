@@ -1190,9 +1190,7 @@ def test_a_test_file_written_otherwise_is_said(
     assert ("unlike" in said) == bool(change)
 
 
-def test_numbers_of_a_small_test_file_are_compared_with_training_rows(
-    prepare: Prepare, tmp_path: Path
-) -> None:
+def test_numbers_of_a_small_test_file_meet_training_rows(prepare: Prepare, tmp_path: Path) -> None:
     rows = frame(360)
     rows[:300].to_csv(tmp_path / "a.csv", index=False)
     rows[300:].to_csv(tmp_path / "b.csv", index=False)
@@ -1232,6 +1230,16 @@ def test_a_target_in_another_unit_is_said(
     said = prepare(f"table:{tmp_path / 'a.csv'}", target, test=str(tmp_path / "b.csv"))[1]
     assert sentence in said
     assert ("unlike" in said) == bool(sentence)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_rows_that_repeat_others_are_counted_once(
+    times: int, prepare: Prepare, tmp_path: Path
+) -> None:
+    table = pd.concat([frame(600)] * times)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert ("the test part has only 60 different items, of 180: equal" in said) == (times > 1)
 
 
 @pytest.mark.parametrize(("unit", "is_said"), [(1000, True), (3, False)])

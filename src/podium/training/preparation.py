@@ -27,7 +27,7 @@ from podium.data.sources.source import Raw
 from podium.data.splits import Division, divide
 from podium.data.suspects import find_overlaps, suspicions
 from podium.data.values import absent_names, broken_text, twin_names
-from podium.display.text import listed
+from podium.display.text import listed, plural
 from podium.errors import InvalidInput
 from podium.files.documents import parse
 from podium.models.document import beside, name_for
@@ -311,6 +311,11 @@ def _report(
     if together is not None and "test" in division.index:
         groups = together[division.index["test"]]
     said.append(small_test_part(len(parts["test"]), counts["test"], raw.kind, groups))
+    if groups is None:
+        keys = hashes["test"]
+        if raw.keys is not None and "test" in division.index:
+            keys = raw.keys[division.index["test"]]
+        said.append(_repeats(keys))
     for sentence in filter(None, said):
         log.warning("%s", sentence)
     if raw.times is not None:
@@ -324,6 +329,17 @@ def _report(
             _time(spans["test"].min()),
             _time(spans["test"].max()),
         )
+
+
+def _repeats(keys: Hashes) -> str:
+    """Say that most items of the test part, whose keys these are, repeat others."""
+    different = len(np.unique(keys))
+    if 2 * different > len(keys):
+        return ""
+    return (
+        f"the test part has only {plural(different, 'different item')}, of {len(keys):,}: equal ones count "
+        "together, so its figures vary as on so few"
+    )
 
 
 def _time(moment: Any) -> str:
