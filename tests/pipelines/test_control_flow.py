@@ -644,6 +644,26 @@ def test_an_artifact_is_imported_and_a_container_stood_in_for(tmp_path: Path) ->
     words = (f"place={tmp_path / 'data'}", 'kind="x', "--image-dir", f"busybox={tmp_path}")
     outcome, _ = run(tmp_path, IMPORT, *words)
     assert outcome["outputs"] == {"Output": '7"x!?'}
+    assert outcome["step_outputs"] == {
+        "importer": {"artifact": {"kinds": ['"x']}},
+        "read": {"Output": '7"x'},
+        "shout": {"loud": '7"x!?'},
+    }
+
+
+def test_what_a_function_writes_to_a_path_is_shown(tmp_path: Path) -> None:
+    flow = HEAD + dedent("""
+        @part
+        def paths(n: dsl.OutputPath(int), rows: dsl.OutputPath("Dataset")):
+            open(n, "w").write("3"), open(rows, "w").close()
+
+        @dsl.pipeline
+        def flow():
+            paths()
+        """)
+    outcome, record = run(tmp_path, flow)
+    [rows] = record.directory.glob("artifacts/*/paths/rows")
+    assert outcome["step_outputs"] == {"paths": {"n": 3, "rows": str(rows)}}
 
 
 @pytest.mark.parametrize(
@@ -714,8 +734,9 @@ def test_a_key_of_its_own_decides_about_the_cache(tmp_path: Path) -> None:
     (tmp_path / "tries").mkdir()
     run(tmp_path, CACHED, f"place={tmp_path / 'tries'}")
     file, place = str(tmp_path / "own.py"), f"place={tmp_path / 'tries'}"
-    again = podium(tmp_path / "home", file, place, "n=2", "--json")
-    assert json.loads(again.stdout)["outputs"] == {"Output": 1}
+    again = json.loads(podium(tmp_path / "home", file, place, "n=2", "--json").stdout)
+    assert again["outputs"] == {"Output": 1}
+    assert again["step_outputs"] == {"count": {"Output": 1}}
     assert len(list((tmp_path / "tries").iterdir())) == 1
 
 

@@ -249,8 +249,8 @@ class Interpreter:
         if held is not None:
             outputs, made_in = held
             earlier = sorted(self.directory.glob(f"artifacts/*/{name}"))
-            if earlier and earlier[-1] != made_in:
-                step.leave(outputs)  # those of an attempt with other values are not this one's
+            if not earlier or earlier[-1] != made_in:  # another run's, or of other values
+                step.leave(outputs)
             self.reporter.report("cached", step=name)
             return _Result(state="succeeded", outputs=outputs, exempt=scope.exempt)
         with self._slots:

@@ -127,7 +127,7 @@ def _step_outputs(run: RunRecord) -> dict[str, dict[str, Any]]:
     outputs: dict[str, dict[str, Any]] = {}
     for step, record in run.steps.items():
         files = _files(run, step, OUTPUT)
-        # It did not run with these values, put out nothing, or another run did, which was cached.
+        # It did not run with these values.
         if record.state not in ("succeeded", "cached") or not files:
             continue
         written = parse(_StepOutput, read_json(files[-1]), str(files[-1]))

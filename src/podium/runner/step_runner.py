@@ -106,6 +106,7 @@ class StepRunner:
 
     def _keep(self, key: str, step: Step, outputs: Values) -> None:
         try:
+            step.show(outputs)
             self.cache.put(key, step, outputs)
         except OSError as error:  # the step has succeeded all the same
             why = f"its result is not kept, and the next run repeats it: {error}"

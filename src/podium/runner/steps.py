@@ -138,12 +138,18 @@ class Step:
                     _collect(entry.pop("custom_path", ""), entry["uri"])
         return found
 
-    def leave(self, outputs: Values) -> None:
-        """Write outputs that were made elsewhere where those of this step are looked for."""
-        self.folder.mkdir(parents=True)
+    def show(self, outputs: Values) -> None:
+        """Write its outputs where they are looked for: KFP's executor writes neither files that a
+        function was given the path of, nor anything for the program of an image."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         artifacts = {name: {"artifacts": held} for name, held in outputs.artifacts.items()}
         written = {"parameterValues": outputs.parameters, "artifacts": artifacts}
-        (self.folder / OUTPUT).write_text(json.dumps(written))
+        with appearing(self.folder / OUTPUT) as draft:
+            draft.write_text(json.dumps(written))
+
+    def leave(self, outputs: Values) -> None:
+        """Write outputs that were made elsewhere where those of this step are looked for."""
+        self.show(outputs)
         for name, held in outputs.artifacts.items():
             if len(held) == 1 and os.path.exists(held[0]["uri"]):
                 (self.folder / name).symlink_to(os.path.abspath(held[0]["uri"]))
