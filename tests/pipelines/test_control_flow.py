@@ -204,6 +204,27 @@ def test_a_member_that_kfp_loses_is_named(tmp_path: Path, pipeline: str, name: s
     assert not (tmp_path / "home").exists()
 
 
+NAMED = HEAD + dedent("""
+    @dsl.pipeline
+    def given(rows: List[Dict[str, str]] = [{"name": "1"}]):
+        with dsl.ParallelFor(rows) as row:
+            with dsl.If(row.other == "1"):
+                say(text=row.name)
+
+    @dsl.pipeline
+    def made():
+        with dsl.ParallelFor(pieces(count=1).output) as row:
+            say(text=f"of {row.name}")
+    """)
+
+
+@pytest.mark.parametrize("pipeline", ["given", "made"])
+def test_a_name_that_kfp_takes_for_its_own_is_refused(tmp_path: Path, pipeline: str) -> None:
+    done = podium(tmp_path / "home", f"{written(tmp_path, NAMED)}:{pipeline}")
+    assert "error: step say: .name of a loop's item is not a member of it" in done.stderr
+    assert not (tmp_path / "home").exists()
+
+
 LITERAL = HEAD + dedent("""
     @dsl.pipeline
     def listed(names: List[str] = ["a"]):

@@ -314,8 +314,8 @@ _MEMBER = re.compile(r".*-loop-item.*-subvar-(\w+)")
 
 
 def _check_members(compiled: Compiled) -> None:
-    """Refuse a pipeline that writes a member of a loop's item into a text: kfp 2.17 compiles that
-    as an input that nobody gives.
+    """Refuse a pipeline that writes a member of a loop's item into a text, which kfp 2.17 compiles as
+    an input that nobody gives, or asks for the member ``name``, for which it takes its own.
 
     Raises:
         InvalidInput: The message names the member.
@@ -323,9 +323,19 @@ def _check_members(compiled: Compiled) -> None:
     inputs: dict[Path_, set[str]] = {
         (): {*compiled.root.get("inputDefinitions", {}).get("parameters", {})}
     }
+    items = set[str]()
     for path, task in compiled.tasks():
         sources = task.get("inputs", {}).get("parameters", {})
+        items.add(task.get("parameterIterator", {}).get("itemInput", ""))
         for source in sources.values():
+            text = str(source.get("runtimeValue", {}).get("constant", ""))
+            named = [word for word in text.split() if word.endswith("-loop-item")]
+            if any(item.endswith(f"-{word}") for word in named for item in items):
+                raise InvalidInput(
+                    f"step {path[-1]}: .name of a loop's item is not a member of it: kfp compiles "
+                    f"{text!r}, on a cluster, too",
+                    "give that key another name, such as title",
+                )
             output = source.get("taskOutputParameter", {}).get("outputParameterKey", "")
             taken = source.get("componentInputParameter", output)
             member = _MEMBER.fullmatch(taken)
