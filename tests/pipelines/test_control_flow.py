@@ -687,6 +687,22 @@ def test_what_a_function_writes_to_a_path_is_shown(tmp_path: Path) -> None:
     assert outcome["step_outputs"] == {"paths": {"n": 3, "rows": str(rows)}}
 
 
+def test_references_to_variables_are_read_as_kubernetes_does(tmp_path: Path) -> None:
+    flow = HEAD + dedent("""
+        @dsl.container_component
+        def greet(text: str, out: dsl.OutputPath(str)):
+            return dsl.ContainerSpec(image="busybox", command=["sh", "-c"],
+                args=['printf "$(WORDS) $(NONE) $$(echo x) $0" > "$1"', text, out])
+
+        @dsl.pipeline
+        def flow() -> str:
+            task = greet(text="$(NAME)").set_env_variable("NAME", "you")
+            return task.set_env_variable("WORDS", "hello $(NAME)").outputs["out"]
+        """)
+    outcome, _ = run(tmp_path, flow, "--image-dir", f"busybox={tmp_path}")
+    assert outcome["outputs"] == {"Output": "hello you  x $(NAME)"}
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [

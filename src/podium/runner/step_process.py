@@ -89,12 +89,11 @@ class Process:
         step = self.step
         shutil.rmtree(step.folder, ignore_errors=True)  # outputs of a try that failed
         step.folder.mkdir(parents=True, exist_ok=True)
-        command = step.command()
-        if self.container:
-            extra = {name: value for name, value in extra.items() if name != FAILURE}
-            variables = {**step.environment(), **extra}
-            return self._in_container(command, variables, mounts), {**os.environ, **variables}
         variables = {**step.environment(), **extra}
+        command = step.command(variables)
+        if self.container:
+            variables.pop(FAILURE, None)
+            return self._in_container(command, variables, mounts), {**os.environ, **variables}
         for where, here in mounts.items():
             texts = [*command, *step.environment().values()]
             if str(here) == where or any(where in text for text in texts):

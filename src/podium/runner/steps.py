@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from podium.cluster.local.environment import expand
 from podium.code.reference import FOLDER, SUFFIX
 from podium.errors import Failed, InvalidInput
 from podium.files.documents import read_json, with_whole_numbers
@@ -98,23 +99,24 @@ class Step:
             for name, definition in outputs.items()
         }
 
-    def command(self, wrapped: bool = False) -> list[str]:
-        """Return its command, placeholders replaced.
+    def command(self, variables: Mapping[str, str]) -> list[str]:
+        """Return its command, $(VAR) and placeholders replaced, without the part that installs
+        packages first.
 
         Args:
-            wrapped: Whether the part that installs packages first is kept.
+            variables: Its environment.
         """
         container = self.container
         words = [*container.get("command", ()), *container.get("args", ())]
-        if not wrapped and installing(container):
-            words = words[3:]
+        words = [expand(word, variables) for word in words[3 if installing(container) else 0 :]]
         return command_of(words, self.executor_input, self.constants)
 
     def environment(self) -> dict[str, str]:
-        return {
-            entry["name"]: resolved(entry.get("value", ""), self.executor_input, self.constants)
-            for entry in self.container.get("env", ())
-        }
+        found: dict[str, str] = {}
+        for entry in self.container.get("env", ()):
+            value = expand(entry.get("value", ""), found)
+            found[entry["name"]] = resolved(value, self.executor_input, self.constants)
+        return found
 
     def outputs(self) -> Values:
         """Return what its process put out.
