@@ -1,7 +1,7 @@
 """The outcome of a finished run: leaderboard, champion, and paths of model, report and run."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -138,22 +138,22 @@ def _step_outputs(run: RunRecord) -> dict[str, dict[str, Any]]:
     return outputs
 
 
+def put_out(outcome: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what the steps of any pipeline put out, and the pipeline itself, each as a short
+    text."""
+    for step, outputs in outcome.get("step_outputs", {}).items():
+        yield from ((f"{step}  {name}", _brief(value)) for name, value in outputs.items())
+    yield from ((name, _brief(value)) for name, value in outcome.get("outputs", {}).items())
+
+
 def show(outcome: Mapping[str, Any]) -> Styled:
     """Format an outcome as text, no wider than the terminal."""
     if "decision" not in outcome:
         width = screen_width()
-        rows = [
-            *(
-                [f"{step}  {name}", _brief(value)]
-                for step, outputs in outcome["step_outputs"].items()
-                for name, value in outputs.items()
-            ),
-            *([name, _brief(value)] for name, value in outcome["outputs"].items()),
-            ["run", relative(outcome["directory"])],
-        ]
-        *put_out, path = _columns(rows).splitlines()
+        rows = [*map(list, put_out(outcome)), ["run", relative(outcome["directory"])]]
+        *lines, path = _columns(rows).splitlines()
         return Styled(
-            harmless("\n".join([*(cut(line, width) if width else line for line in put_out), path]))
+            harmless("\n".join([*(cut(line, width) if width else line for line in lines), path]))
         )
     sweep, decision = outcome["sweep"], outcome["decision"]
     parts: list[str] = [_leaderboard(sweep)] if sweep else []

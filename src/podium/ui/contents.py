@@ -18,6 +18,7 @@ from podium.api.sweep_report import write_report
 from podium.display.text import harmless
 from podium.errors import NotFound, PodiumError, of_this_machine
 from podium.kfp.runs import ServerRun, ServerRuns
+from podium.kfp.values import PIPELINES
 from podium.manifests.labels import EXPERIMENT
 from podium.models import Model, Version
 from podium.models.card import card
@@ -25,6 +26,7 @@ from podium.models.described import described
 from podium.models.lineage import Lineage
 from podium.reports import plots
 from podium.runner.messages import KFP, STARTS
+from podium.runner.outcome import put_out
 from podium.runner.record import last_lines
 from podium.runner.run import Run
 from podium.serving.announced import servers_of
@@ -147,7 +149,7 @@ def _run(sources: Sources, request: Request) -> View:
     outcome: dict[str, Any] = {}
     with suppress(PodiumError):
         outcome = run.outcome
-    sweep = ""
+    sweep, own = "", run.pipeline.replace("_", "-") in PIPELINES
     with suppress(PodiumError, OSError):
         sweep = run.sweep.name if record.cluster.is_dir() else ""
     return View(
@@ -166,7 +168,7 @@ def _run(sources: Sources, request: Request) -> View:
             "sweep": sweep,
             "decision": outcome.get("decision"),
             "metric": (outcome.get("metric") or {}).get("name", ""),
-            "outputs": run.outputs,
+            "outputs": () if own else tuple(put_out(outcome)),
             "has_report": bool(outcome.get("report")),
         },
     )
