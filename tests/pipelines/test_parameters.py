@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from podium.errors import InvalidInput
-from podium.kfp.parameters import Parameters
+from podium.kfp.parameters import Parameter, Parameters, written
 
 
 def pipeline(
@@ -45,6 +45,14 @@ def test_values_are_read_in_every_spelling(words: list[str], values: dict[str, A
     assert KNOWN.read(words) == values
 
 
+@pytest.mark.parametrize("kind", [int, str, dict])
+def test_null_is_the_value_of_an_optional_parameter(kind: type) -> None:
+    known = Parameter(name="n", type=kind, default=None, description="")
+    assert known.parse("null") is None
+    assert Parameter(name="n", type=str, default="", description="").parse("null") == "null"
+    assert written({"n": None, "m": False}) == ["m=false"]
+
+
 def test_a_pipelines_docstring_describes_its_parameters() -> None:
     assert [parameter.description for parameter in KNOWN[:3]] == [
         "How many.",
@@ -69,7 +77,8 @@ def test_a_pipelines_docstring_describes_its_parameters() -> None:
         (["flags=[1]"], "flags is a JSON object", ""),
         (["trials=1", "--trials=2"], "trials is given twice", None),
         (["--trials"], "--trials has no value", "--trials=VALUE works too"),
-        (["trials"], "a parameter is written name=value", "for example max_trials=6"),
+        (["trials"], "a parameter is written name=value", "for example trials=VALUE"),
+        (["fast"], "a parameter is written name=value", "for example fast=VALUE"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(words: list[str], message: str, hint: str | None) -> None:

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any, Self
 
 from podium.errors import InvalidInput, require_known
-from podium.files.documents import load_json
+from podium.files.documents import load_json, with_whole_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,8 @@ class Parameter:
         Raises:
             InvalidInput: The text is not such a value.
         """
+        if text == "null" and self.default is None and not self.required:
+            return None
         if self.type is str:
             return text
         try:
@@ -153,7 +155,7 @@ class Parameters(list[Parameter]):
         """
         table = {parameter.name: parameter for parameter in self}
         values: dict[str, Any] = {}
-        for name, text in pairs(words):
+        for name, text in pairs(words, table):
             require_known([name], table, "there is no parameter")
             if name in values:
                 raise InvalidInput(f"{name} is given twice, the second time as {text!r}")
@@ -163,8 +165,8 @@ class Parameters(list[Parameter]):
 
 def _parameter(name: str, definition: Mapping[str, Any]) -> Parameter:
     kind, default = _TYPES.get(definition["parameterType"], str), definition.get("defaultValue")
-    if kind is int and isinstance(default, float) and default.is_integer():
-        default = int(default)  # a compiled pipeline writes all numbers as doubles
+    if kind is not float:
+        default = with_whole_numbers(default)  # a compiled pipeline writes all numbers as doubles
     required = default is None and not definition.get("isOptional")
     return Parameter(
         name=name,
@@ -175,8 +177,11 @@ def _parameter(name: str, definition: Mapping[str, Any]) -> Parameter:
     )
 
 
-def pairs(words: Iterable[str]) -> Iterator[tuple[str, str]]:
+def pairs(words: Iterable[str], names: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield name and text of each parameter as Parameters.read reads them.
+
+    Args:
+        names: Those that there are, for a hint.
 
     Raises:
         InvalidInput: A word is no parameter, or one without its value.
@@ -186,9 +191,10 @@ def pairs(words: Iterable[str]) -> Iterator[tuple[str, str]]:
         name, equals, text = word.partition("=")
         if not equals:
             if not word.startswith("--"):
+                example = word if word in names else next(iter(names), "NAME")
                 raise InvalidInput(
                     f"a parameter is written name=value, but got {word!r}",
-                    "for example max_trials=6",
+                    f"for example {example}=VALUE",
                 )
             following = next(words, None)
             if following is None:
@@ -203,6 +209,11 @@ def word(value: Any) -> str:
         return value
     is_json = isinstance(value, bool | int | float | dict | list | None)
     return json.dumps(value) if is_json else str(value)
+
+
+def written(values: Mapping[str, Any]) -> list[str]:
+    """Write values as ``name=value``; None leaves a parameter its default."""
+    return [f"{name}={word(value)}" for name, value in values.items() if value is not None]
 
 
 def _descriptions(doc: str) -> dict[str, str]:

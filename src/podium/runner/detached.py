@@ -19,7 +19,7 @@ from podium.api.cluster_spec import ClusterSpec
 from podium.api.space import from_text
 from podium.api.tune import TuneSettings, plan
 from podium.errors import Failed, InvalidInput, PodiumError
-from podium.kfp.parameters import word
+from podium.kfp.parameters import written
 from podium.kfp.project import choose
 from podium.manifests.options import ended_by
 from podium.runner.process import check_run
@@ -75,7 +75,7 @@ def begin(action: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _run(*, pipeline: str, parameters: Mapping[str, Any], dry_run: bool = False) -> Begun:
     words = [
         *([pipeline] if pipeline else []),
-        *(f"{name}={word(value)}" for name, value in parameters.items()),
+        *written(parameters),
     ]
     chosen, arguments, project = choose(words[0] if words else "", words[1:])
     file = project.file if project else None

@@ -19,7 +19,7 @@ from podium.data.sources.known import DATASETS
 from podium.display.notebook import Log, say
 from podium.display.text import figure, one_line
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, suggestion
-from podium.kfp.parameters import word
+from podium.kfp.parameters import written
 from podium.kfp.project import from_folder
 from podium.kfp.values import PIPELINES, with_experiment_text
 from podium.manifests.kinds import JOB_KINDS
@@ -524,7 +524,7 @@ def run(
         places: Directories and files that stand in for the ``volume``, ``secret``, ``config_map``
             and ``image_dir`` that the pipeline takes from a cluster, each by its name there:
             ``{"secret": {"hf": "keys.env"}, "volume": {"rows": "data"}}``.
-        **parameters: Parameters of the pipeline; the others keep their defaults. ``dataset`` also
+        **parameters: Parameters of the pipeline; the others, and None, keep their defaults. ``dataset`` also
             takes a DataFrame, ``(X, y)``, columns or arrays by name.
 
     Raises:
@@ -550,7 +550,7 @@ def run(
 
         location, target = located(parameters["dataset"], str(parameters.get("target", "")))
         parameters |= {"dataset": location, **({"target": target} if target else {})}
-    words = [f"{key}={word(value)}" for key, value in parameters.items()]
+    words = written(parameters)
     begun = begin(name, words, places=places)
     return begun.wait() if wait else begun
 
