@@ -909,6 +909,7 @@ def test_placeholders_in_a_command_are_replaced_once() -> None:
         '{"IfPresent": {"InputName": "n", "Then": ["--n", "{{$.inputs.parameters[\'n\']}}"]}}',
         '{"IfPresent": {"InputName": "no", "Then": ["--no"]}}',
         '{"Concat": ["a=", "{{$.pipeline_job_name}}"]}',
+        "{{$labels.host}} {{$.inputs.parameters['none']}} {{$.other}}",
     ]
     assert command_of(words, given, {"pipeline_job_name": "job"}) == [
         "{{$.inputs.parameters['y']}}",
@@ -919,4 +920,5 @@ def test_placeholders_in_a_command_are_replaced_once() -> None:
         "--n",
         "2",
         "a=job",
+        "{{$labels.host}} {{$.inputs.parameters['none']}} {{$.other}}",
     ]

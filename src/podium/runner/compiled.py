@@ -222,11 +222,7 @@ def command_of(
     words: Sequence[str], executor_input: Mapping[str, Any], constants: Constants
 ) -> list[str]:
     """Return a command with its placeholders replaced; those that depend on an optional input give
-    any number of words.
-
-    Raises:
-        InvalidInput: One is not known.
-    """
+    any number of words."""
     found: list[str] = []
     for word in words:
         part = json.loads(word) if _STRUCTURE.match(word) else word
@@ -239,13 +235,13 @@ def command_of(
 def _resolved(text: str, executor_input: Mapping[str, Any], constants: Constants) -> str:
     def value(match: re.Match[str]) -> str:
         path = _PART.findall(match[1])
-        if not path:
+        if not match[1]:
             return json.dumps(executor_input)
         if len(path) == 1 and path[0] in constants:
             return constants[path[0]]
-        if path[0] not in ("inputs", "outputs", "outputMetadataUri"):
-            raise InvalidInput(f"the placeholder {match[0]} is not known")
-        return as_text(_found(path, executor_input))
+        is_known = path[:1] in (["inputs"], ["outputs"], ["outputMetadataUri"])
+        found = _found(path, executor_input) if is_known else None
+        return match[0] if found is None else as_text(found)  # as KFP's launcher leaves it
 
     return _PLACEHOLDER.sub(value, text)
 
