@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.cluster.local.supplies import Supplies
+from podium.cluster.local.supplies import Image, Supplies
 from podium.errors import InvalidInput
 from podium.sweeps import connect
 
@@ -81,3 +81,36 @@ def test_a_place_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_a_cluster_has_supplies_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"kubernetes://team has .* of its own, not --volume v"):
         connect("kubernetes://team", supplies=Supplies(volume={"v": str(tmp_path)}))
+
+
+PROJECT = """
+[project]
+name = "acme"
+scripts = {acme-train = "acme.cli:main"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("argv", "appears"),
+    [
+        (["python", "-m", "acme.train"], True),
+        (["/venv/bin/acme-train", "--lr=0.1"], True),
+        (["sh", "-c", "make train LR=0.1"], True),
+        (["python", "-m", "other"], False),
+        (["acme"], False),
+    ],
+)
+def test_a_command_of_the_project_sees_its_files(
+    tmp_path: Path, argv: list[str], appears: bool
+) -> None:
+    (tmp_path / "src/acme").mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    (tmp_path / "Makefile").touch()
+    image = Image(name="any", root=None, workdir=tmp_path)
+    image.furnish(tmp_path / "trial", argv)
+    assert (tmp_path / "trial/src").is_symlink() is appears
+
+
+def test_a_damaged_pyproject_names_no_command(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project")
+    assert not Image(name="any", root=None, workdir=tmp_path).is_named(["acme-train"])

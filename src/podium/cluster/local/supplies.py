@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -249,15 +250,20 @@ class Image:
         return argument
 
     def is_named(self, argv: Sequence[str]) -> bool:
-        """Return whether a command needs the content of the working directory: the root, or a file
-        or module there."""
+        """Return whether a command needs the content of the working directory: the root, a file or
+        module there, also below src/, a command that its project installs, or a target of its
+        Makefile."""
         words = [word for argument in argv for word in re.split(r"[\s='\"]+", argument)]
         parts = {word.removeprefix("./").partition("/")[0] for word in words} - {"", ".", ".."}
         modules = {
             following.partition(".")[0] for word, following in pairwise(words) if word == "-m"
         }
-        named = parts | modules | {f"{module}.py" for module in modules}
+        named = parts | {f"{folder}{module}" for module in modules for folder in ("", "src/")}
+        named |= {f"{module}.py" for module in modules}
+        named |= {*_MAKEFILES} if "make" in words else set()
         if self.root is not None or any((self.workdir / name).exists() for name in named):
+            return True
+        if {os.path.basename(word) for word in words} & _scripts(self.workdir / "pyproject.toml"):
             return True
         odd = [file.name for file in self.workdir.glob("*[ \t\n='\"]*")]  # no words of its own
         forms = [form for name in odd for form in (name, shlex.quote(name))]
@@ -276,6 +282,19 @@ class Image:
             link, file = os.path.join(directory, name), os.path.join(self.workdir, name)
             if not os.path.lexists(link) and file not in around:
                 os.symlink(file, link)
+
+
+_MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
+
+
+def _scripts(project: Path) -> set[str]:
+    """Return the names of the commands that a project installs; none of a file that is not there or
+    is damaged."""
+    with suppress(OSError, ValueError, AttributeError):
+        document = tomllib.loads(project.read_text(encoding="utf-8"))
+        poetry = document.get("tool", {}).get("poetry", {})
+        return {*document.get("project", {}).get("scripts", {}), *poetry.get("scripts", {})}
+    return set()
 
 
 @dataclass(frozen=True, kw_only=True)
