@@ -85,6 +85,17 @@ def test_a_traceback_is_shown_by_the_users_own_lines(home: Path) -> None:
     assert not any("/lib/python3" in line or "frozen" in line for line in said)
 
 
+def test_a_step_that_printed_nothing_names_its_exit_code(home: Path) -> None:
+    run = failed_run(home, "")
+    run.steps["prepare-data"].exit_code = 7
+    with pytest.raises(Failed) as caught:
+        run.end(1, stopped=False)
+    assert (
+        caught.value.message
+        == 'step "Prepare the data" failed with exit code 7\n  it printed nothing'
+    )
+
+
 def test_the_error_of_an_attempt_before_is_not_shown(home: Path) -> None:
     plain = 'Traceback (most recent call last):\n  File "/tmp/x/c.py", line 1, in f\n{}\n'
     again = "exit code 1: it is tried again in 0 s\n"

@@ -505,7 +505,12 @@ class RunRecord:
         words, fix = self._last_words(step)
         again = self.command(fix) if step in PREPARING else self.resume_command
         go_on = "this command changes that" if fix else "once that is fixed, continue with"
-        return Failed(f"{who} failed\n{words}", f"its log: {self.log(step)}; {go_on}: {again}")
+        ended = self.steps[step].exit_code
+        with_code = f" with exit code {ended}" if ended not in (None, 0, 1) else ""
+        said = words if words.strip() else _indented(["it printed nothing"])
+        return Failed(
+            f"{who} failed{with_code}\n{said}", f"its log: {self.log(step)}; {go_on}: {again}"
+        )
 
 
 def snapshot(run: RunRecord) -> RunRecord:
