@@ -687,6 +687,21 @@ def test_what_a_function_writes_to_a_path_is_shown(tmp_path: Path) -> None:
     assert outcome["step_outputs"] == {"paths": {"n": 3, "rows": str(rows)}}
 
 
+def test_a_task_config_that_is_empty_is_said(tmp_path: Path) -> None:
+    flow = HEAD + dedent("""
+        @part
+        def launch(config: dsl.TaskConfig) -> str:
+            return str(config.env)
+
+        @dsl.pipeline
+        def flow():
+            launch()
+        """)
+    _, record = run(tmp_path, flow)
+    said = "warning: config, a dsl.TaskConfig, is empty on this machine"
+    assert record.log("launch").read_text().startswith(said)
+
+
 def test_references_to_variables_are_read_as_kubernetes_does(tmp_path: Path) -> None:
     flow = HEAD + dedent("""
         @dsl.container_component

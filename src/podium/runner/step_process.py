@@ -89,6 +89,9 @@ class Process:
         step = self.step
         shutil.rmtree(step.folder, ignore_errors=True)  # outputs of a try that failed
         step.folder.mkdir(parents=True, exist_ok=True)
+        inputs = step.component.get("inputDefinitions", {}).get("parameters", {})
+        for name in (name for name, of in inputs.items() if of["parameterType"] == "TASK_CONFIG"):
+            self.notices.append(f"warning: {name}, a dsl.TaskConfig, is empty on this machine")
         variables = {**step.environment(), **extra}
         command = step.command(variables)
         if self.container:
