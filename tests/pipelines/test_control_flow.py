@@ -789,6 +789,8 @@ def test_a_key_of_its_own_decides_about_the_cache(tmp_path: Path) -> None:
     again = json.loads(podium(tmp_path / "home", file, place, "n=2", "--json").stdout)
     assert again["outputs"] == {"Output": 1}
     assert again["step_outputs"] == {"count": {"Output": 1}}
+    log = Path(again["directory"]) / "logs/count.log"
+    assert log.read_text().startswith(f"taken from the cache: {tmp_path}/home/runs/")
     assert len(list((tmp_path / "tries").iterdir())) == 1
 
 

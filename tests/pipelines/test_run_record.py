@@ -103,6 +103,10 @@ def test_the_error_of_an_attempt_before_is_not_shown(home: Path) -> None:
         failed_run(home, plain.format("KeyError: 'old'") + again + CHAINED).end(1, stopped=False)
     assert "old" not in caught.value.message
     assert "socket.gaierror" in caught.value.message
+    silent = plain.format("KeyError: 'old'") + "it is tried again\n"
+    with pytest.raises(Failed) as caught:
+        failed_run(home / "other", silent).end(1, stopped=False)
+    assert caught.value.message.splitlines()[1:] == ["  it printed nothing"]
 
 
 def test_a_failed_run_names_the_last_words_of_its_program(home: Path) -> None:

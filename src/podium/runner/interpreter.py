@@ -251,6 +251,7 @@ class Interpreter:
             earlier = sorted(self.directory.glob(f"artifacts/*/{name}"))
             if not earlier or earlier[-1] != made_in:  # another run's, or of other values
                 step.leave(outputs)
+                self.reporter.log(name, f"taken from the cache: {made_in}")
             self.reporter.report("cached", step=name)
             return _Result(state="succeeded", outputs=outputs, exempt=scope.exempt)
         with self._slots:

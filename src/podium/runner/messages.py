@@ -10,6 +10,9 @@ from typing import Any, Self
 KFP = "kfp"
 """Name of the log with what KFP's executor prints, each line after the name of its step."""
 
+AGAIN = "it is tried again"
+"""Line of a step's log between two attempts; it may say why, and when."""
+
 STARTS = "starts"
 """Line of that log with which a step begins."""
 

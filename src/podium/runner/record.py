@@ -19,7 +19,7 @@ from podium.display.text import as_note, last_said
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError, suggestion
 from podium.files.documents import parse, read_json, write_json
 from podium.kfp.parameters import pairs, word
-from podium.runner.messages import KFP, Event, stem
+from podium.runner.messages import AGAIN, KFP, Event, stem
 from podium.storage import local_path
 from podium.system.processes import killed_by
 from podium.training.identity import ATTEMPT
@@ -140,6 +140,7 @@ LOCK = "lock"
 process's id."""
 
 _TRACEBACK = "Traceback (most recent call last):"
+_AGAIN = re.compile(rf"(exit code -?\d+: )?{AGAIN}( in [\d.e+-]+ s)?")
 _LINKS = ("During handling of the above exception", "The above exception was the direct cause")
 
 LAST, LONGEST = 12, 400
@@ -621,9 +622,11 @@ def last_lines(log: Path, most: int) -> list[str]:
 
 
 def _of_last_attempt(lines: Sequence[str]) -> Sequence[str]:
-    """Return the lines from the last traceback on that follows from no other, where there are
-    several: those before it are of earlier attempts."""
-    begins, links = [], False
+    """Return the lines of the last attempt; where it has several tracebacks, from the last one on
+    that follows from no other."""
+    begins, links = list[int](), False
+    ends = [at for at, line in enumerate(lines, 1) if _AGAIN.fullmatch(line)]
+    lines = lines[ends[-1] :] if ends else lines
     for at, line in enumerate(lines):
         if line.startswith(_TRACEBACK) and not links:
             begins.append(at)

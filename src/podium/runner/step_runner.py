@@ -19,7 +19,7 @@ from podium.errors import Failed, PodiumError
 from podium.runner.compiled import EXECUTOR, Compiled
 from podium.runner.environments import Environment
 from podium.runner.kubernetes_settings import MOUNTS, NameOf, Provider
-from podium.runner.messages import KFP, STARTS, Order
+from podium.runner.messages import AGAIN, KFP, STARTS, Order
 from podium.runner.record import failure_file
 from podium.runner.reporter import Reporter, StepLog, end
 from podium.runner.step_process import Process
@@ -78,7 +78,10 @@ class StepRunner:
         failed. They are kept before anybody is told: who resumes repeats no finished step, unless
         the cache cannot be written, which costs a warning."""
         self.reporter.report("start", step=step.name)
-        (self.reporter.logs / f"{step.name}.log").touch()
+        log = self.reporter.logs / f"{step.name}.log"
+        log.touch()
+        if log.stat().st_size:
+            self.reporter.log(step.name, AGAIN)
         self.reporter.log(KFP, f"{step.name}: {STARTS}")
         left = failure_file(self.directory, step.name)
         code, outputs = None, None
@@ -98,7 +101,7 @@ class StepRunner:
             if outputs is not None or pause is None or self.reporter.stopping:
                 break
             why = "" if code is None else f"exit code {code}: "
-            self.reporter.log(step.name, f"{why}it is tried again in {pause:g} s")
+            self.reporter.log(step.name, f"{why}{AGAIN} in {pause:g} s")
             self.reporter.wait(pause)
         ended = "failure" if outputs is None else "success"
         self.reporter.report(ended, step=step.name, code=code if outputs is None else None)
