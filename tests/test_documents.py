@@ -293,6 +293,12 @@ def test_a_hint_names_what_there_is(known: tuple[str, ...], hint: str) -> None:
     assert suggestion("trian", known) == hint
 
 
+def test_of_many_names_a_hint_lists_twenty() -> None:
+    hint = suggestion("zzz", [f"n{number}" for number in range(80)])
+    assert hint.startswith("one of n0, n1, ")
+    assert hint.endswith(", n19, … (80 in all)")
+
+
 @pytest.mark.parametrize("kind", [list[float], tuple[float, ...], dict[str, float]])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, True, "1", None])
 def test_a_number_among_many_that_is_none_is_named(kind: Any, bad: Any) -> None:

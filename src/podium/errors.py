@@ -173,7 +173,7 @@ def require(holds: bool, rule: str, /, hint: str | None = None, **parameters: An
 
 
 def suggestion(word: str, choices: Iterable[str]) -> str:
-    """Return a hint with the name the user may have meant, or with all names, if any."""
+    """Return a hint with the name the user may have meant, or with the names, if any, at most 20."""
     names, word = list(choices), word[:200]
     close = (
         [name for name in names if len(word) > 2 and name.startswith(word)]
@@ -182,7 +182,8 @@ def suggestion(word: str, choices: Iterable[str]) -> str:
     )
     if close:
         return f"did you mean {close[0]}?"
-    return f"one of {', '.join(names)}" if names else "there are none yet"
+    more = f", … ({len(names)} in all)" if len(names) > 20 else ""
+    return f"one of {', '.join(names[:20])}{more}" if names else "there are none yet"
 
 
 def require_known(names: Iterable[str], choices: Iterable[str], problem: str) -> None:

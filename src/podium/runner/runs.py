@@ -43,7 +43,7 @@ class Runs(Mapping[str, Run]):
         names = sorted(path.parent.name for path in self.directory.glob("*/run.json"))
         chosen = names[-1] if name == "latest" and names else _run_called(str(name), names)
         if not chosen:
-            hint = suggestion(str(name), names) if names else "podium run makes one"
+            hint = suggestion(str(name), names[::-1]) if names else "podium run makes one"
             raise NoSuchKey(f"there is no run {name!r} in {self.directory}", hint)
         return Run(RunRecord.read(self.directory / chosen))
 
