@@ -214,6 +214,11 @@ def test_a_component_is_no_pipeline(tmp_path: Path, named: str) -> None:
     )
 
 
+def test_a_file_without_its_ending_is_answered_with_it(tmp_path: Path) -> None:
+    file = written(tmp_path, COUNT)
+    assert refused(file.removesuffix(".py")).hint == f"did you mean {file}?"
+
+
 def test_another_function_is_answered_with_the_pipelines(tmp_path: Path) -> None:
     file = written(tmp_path, f"{SWEEP}\ndef plain(): ...\n")
     assert refused(f"{file}:plain").hint == "one of inner, outer"

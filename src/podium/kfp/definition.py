@@ -53,8 +53,12 @@ class Definition:
             return cls(documents=_read(Path(reference)), ours=False)
         import_kfp()
         if not is_file(reference):
-            from podium.pipelines import load as load_own
+            from podium.pipelines import NAMES, load as load_own
 
+            if reference.replace("-", "_") not in NAMES and os.path.isfile(f"{reference}.py"):
+                raise InvalidInput(
+                    f"there is no pipeline {reference!r}", f"did you mean {reference}.py?"
+                )
             return cls(pipeline=load_own(reference), ours=True)
         file, _, function = reference.partition(":")
         return cls(pipeline=_choose(_import(Path(file)), file, function), ours=False)
