@@ -702,6 +702,11 @@ def test_a_task_config_that_is_empty_is_said(tmp_path: Path) -> None:
     assert record.log("launch").read_text().startswith(said)
 
 
+def test_an_argument_without_a_value_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="holds none, which has no value"):
+        command_of(["--x={{$.inputs.parameters['none']}}"], {"inputs": {}}, {})
+
+
 def test_references_to_variables_are_read_as_kubernetes_does(tmp_path: Path) -> None:
     flow = HEAD + dedent("""
         @dsl.container_component
@@ -926,7 +931,7 @@ def test_placeholders_in_a_command_are_replaced_once() -> None:
         '{"IfPresent": {"InputName": "n", "Then": ["--n", "{{$.inputs.parameters[\'n\']}}"]}}',
         '{"IfPresent": {"InputName": "no", "Then": ["--no"]}}',
         '{"Concat": ["a=", "{{$.pipeline_job_name}}"]}',
-        "{{$labels.host}} {{$.inputs.parameters['none']}} {{$.other}}",
+        "{{$labels.host}} {{$.inputs.artifacts['none'].uri}} {{$.other}}",
     ]
     assert command_of(words, given, {"pipeline_job_name": "job"}) == [
         "{{$.inputs.parameters['y']}}",
@@ -937,5 +942,5 @@ def test_placeholders_in_a_command_are_replaced_once() -> None:
         "--n",
         "2",
         "a=job",
-        "{{$labels.host}} {{$.inputs.parameters['none']}} {{$.other}}",
+        "{{$labels.host}} {{$.inputs.artifacts['none'].uri}} {{$.other}}",
     ]

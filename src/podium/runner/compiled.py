@@ -222,7 +222,11 @@ def command_of(
     words: Sequence[str], executor_input: Mapping[str, Any], constants: Constants
 ) -> list[str]:
     """Return a command with its placeholders replaced; those that depend on an optional input give
-    any number of words."""
+    any number of words.
+
+    Raises:
+        InvalidInput: A parameter in its place has no value.
+    """
     found: list[str] = []
     for word in words:
         part = json.loads(word) if _STRUCTURE.match(word) else word
@@ -241,6 +245,12 @@ def _resolved(text: str, executor_input: Mapping[str, Any], constants: Constants
             return constants[path[0]]
         is_known = path[:1] in (["inputs"], ["outputs"], ["outputMetadataUri"])
         found = _found(path, executor_input) if is_known else None
+        if found is None and path[:2] == ["inputs", "parameters"]:
+            name = path[-1].removeprefix("pipelinechannel--")
+            raise InvalidInput(
+                f"a text or an argument holds {name}, which has no value, and a cluster fails, too",
+                "pass one, or leave the argument out by dsl.IfPresentPlaceholder",
+            )
         return match[0] if found is None else as_text(found)  # as KFP's launcher leaves it
 
     return _PLACEHOLDER.sub(value, text)
