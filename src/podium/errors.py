@@ -173,7 +173,7 @@ def require(holds: bool, rule: str, /, hint: str | None = None, **parameters: An
 
 
 def suggestion(word: str, choices: Iterable[str]) -> str:
-    """Return a hint with the name the user may have meant, or with the names, if any, at most 20."""
+    """Return a hint with the name the user may have meant, or with at most 20 names, if any."""
     names, word = list(choices), word[:200]
     close = (
         [name for name in names if len(word) > 2 and name.startswith(word)]

@@ -315,8 +315,8 @@ _MEMBER = re.compile(r".*-loop-item.*-subvar-(\w+)")
 
 
 def _check_members(compiled: Compiled) -> None:
-    """Refuse a pipeline that writes a member of a loop's item into a text, which kfp 2.17 compiles as
-    an input that nobody gives, or asks for the member ``name``, for which it takes its own.
+    """Refuse a pipeline that writes a member of a loop's item into a text, which kfp 2.17 compiles
+    as an input that nobody gives, or asks for the member ``name``, for which it takes its own.
 
     Raises:
         InvalidInput: The message names the member.

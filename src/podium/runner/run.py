@@ -524,8 +524,8 @@ def run(
         places: Directories and files that stand in for the ``volume``, ``secret``, ``config_map``
             and ``image_dir`` that the pipeline takes from a cluster, each by its name there:
             ``{"secret": {"hf": "keys.env"}, "volume": {"rows": "data"}}``.
-        **parameters: Parameters of the pipeline; the others, and None, keep their defaults. ``dataset`` also
-            takes a DataFrame, ``(X, y)``, columns or arrays by name.
+        **parameters: Parameters of the pipeline; the others, and None, keep their defaults.
+            ``dataset`` also takes a DataFrame, ``(X, y)``, columns or arrays by name.
 
     Raises:
         InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was
