@@ -252,6 +252,6 @@ if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Everything is written and closed. The usual shutdown of the interpreter takes half a second and more with torch
-    # loaded, and waits forever on messages to a rank that is gone.
+    # Everything is written and closed. The usual shutdown of the interpreter takes half a second
+    # and more with torch loaded, and waits forever on messages to a rank that is gone.
     os._exit(code)

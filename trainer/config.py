@@ -76,7 +76,8 @@ _LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str, str], ...] = (
 """Flags that are numbers, what holds for them in code and in words, and a hint; where it is empty
 the default is one."""
 
-# These change neither weights nor metrics, so a checkpoint may be resumed with other values of them.
+# These change neither weights nor metrics, so a checkpoint may be resumed with other values of
+# them.
 FREE = frozenset(
     {
         "data",
@@ -202,14 +203,14 @@ class TrainConfig:
     augment: str = ""
     """Transforms of torchvision, any of crop, color, trivial and rand with commas between them."""
 
-    # About an epoch of MNIST: 0.1 points more after five epochs of the tutorial's recipe than 200, which are enough
-    # where the learning rate ends at zero.
+    # About an epoch of MNIST: 0.1 points more after five epochs of the tutorial's recipe than 200,
+    # which are enough where the learning rate ends at zero.
     average: int = 900
     """Evaluate and keep weights averaged over about this many of the last steps; 0: the last
     weights alone."""
 
-    # Where the learning rate ends at zero the last epoch is the best one; if a small validation part prefers another,
-    # that is chance.
+    # Where the learning rate ends at zero the last epoch is the best one; if a small validation
+    # part prefers another, that is chance.
     keep: str = "best"
     """Keep the weights of the best epoch on the validation part (always with patience), or of the
     last one."""

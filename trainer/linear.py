@@ -2,9 +2,9 @@
 
 Numbers are standardized and each category has an input of its own, as for the networks. Sentences
 become TF-IDF of up to three words in a row; where a script has no blanks
-podium.data.preprocessing.text takes characters for words, so the terms are characters in a row there.
-The penalty of the weights follows --weight-decay, by item: half of it times their squares beside the
-mean loss.
+podium.data.preprocessing.text takes characters for words, so the terms are characters in a row
+there. The penalty of the weights follows --weight-decay, by item: half of it times their squares
+beside the mean loss.
 """
 
 import warnings

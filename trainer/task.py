@@ -14,8 +14,8 @@ _SMALLEST = 8
 """Least height and width of a picture."""
 
 _LEAST_SPREAD = 1e-6
-"""Least standard deviation of a target, by its mean: beneath it float32, in which models answer, loses
-more than a thousandth of the variance."""
+"""Least standard deviation of a target, by its mean: beneath it float32, in which models answer,
+loses more than a thousandth of the variance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,8 @@ class Task:
 
 @contextmanager
 def readable(config: TrainConfig) -> Iterator[DatasetInfo]:
-    """Yield the description of the dataset that is named, and turn what is wrong with its files into
+    """Yield the description of the dataset that is named, and turn what is wrong with its files
+    into
     bad input: starting a trainer again changes nothing about it.
 
     Raises:

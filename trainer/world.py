@@ -335,7 +335,8 @@ def join(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> Iterat
     if own.size == 1:
         yield World(device=device)
         return
-    # torchrun's store outlives a restart: without a prefix an attempt would meet the keys of the one before.
+    # torchrun's store outlives a restart: without a prefix an attempt would meet the keys of the
+    # one before.
     attempt = f"attempt-{environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
     with _peers():
         store = _meet(own, environ, attempt)

@@ -6,5 +6,6 @@ Training, a Model.
 
 import warnings
 
-# optuna imports tqdm, which warns in a notebook that has no ipywidgets; podium shows its own progress.
+# optuna imports tqdm, which warns in a notebook that has no ipywidgets; podium shows its own
+# progress.
 warnings.filterwarnings("ignore", message="IProgress not found")

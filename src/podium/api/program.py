@@ -108,7 +108,8 @@ class Program:
             fixed: Other arguments, the same in all trials.
             metric: Name of the metric if a function returns a single number.
             pickle: Whether a function is handed on as cloudpickle writes it, not as source.
-            has_data: Whether the sweep has data; without, a parameter ``data`` is one like any other.
+            has_data: Whether the sweep has data; without, a parameter ``data`` is one like any
+                other.
 
         Raises:
             InvalidInput: There is no such script, or the function does not take these parameters.

@@ -300,8 +300,8 @@ def from_text(name: str, text: str) -> Any:
 
     Args:
         text: Whole numbers stay whole; the ends of a range decide whether it is one of floats. A
-            single value that a number would be written otherwise than, such as 1.10, stays text, and so
-            does 007; what is searched in a list are numbers: 1.10,1.2 are 1.1 and 1.2.
+            single value that a number would be written otherwise than, such as 1.10, stays text,
+            and so does 007; what is searched in a list are numbers: 1.10,1.2 are 1.1 and 1.2.
 
     Raises:
         InvalidInput: It looks like a range and is none.

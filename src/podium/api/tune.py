@@ -174,7 +174,8 @@ def _experiment_of(
         f"{output}/${{trialParameters.ownName}}",
         unbuffered=stops.reads_along,
     )
-    # Else nobody could read why a pod on a cluster failed, and Katib loses what a stopped trial reported.
+    # Else nobody could read why a pod on a cluster failed, and Katib loses what a stopped trial
+    # reported.
     retain = program.code is not None or stops.reads_along
     spec = _spec(searched, settings, stops, job, retain=retain)
     asked = prepare(spec, {}, {**settings.asked, "algorithm": stops.algorithm})

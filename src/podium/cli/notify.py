@@ -94,7 +94,8 @@ class _Webhook:
         """
         shown = urlsplit(self.url).hostname
         failures: list[str] = []
-        # In a thread, because the timeout of a socket begins anew with each byte, and a name's lookup has none.
+        # In a thread, because the timeout of a socket begins anew with each byte, and a name's
+        # lookup has none.
         posting = threading.Thread(target=self._post, args=(body, failures), daemon=True)
         posting.start()
         posting.join(ANSWER)

@@ -101,8 +101,8 @@ def _list(
 
 
 def _sweeps() -> list[dict[str, Any]]:
-    """Return the sweeps of this machine's local cluster; none if it cannot be opened, which hides no
-    run."""
+    """Return the sweeps of this machine's local cluster; none if it cannot be opened, which hides
+    no run."""
     from podium.api.sweep_list import list_sweeps
 
     try:

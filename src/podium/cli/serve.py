@@ -201,7 +201,8 @@ def serve(
     if grpc_port is not None:
         _add_grpc(server, host, grpc_port, (tls_key, tls_cert))
     listening = listen(host, port)  # who reads the next line may connect at once
-    # Connections inherit it: else the second piece of an answer waits 40 ms for the client to acknowledge the first.
+    # Connections inherit it: else the second piece of an answer waits 40 ms for the client to
+    # acknowledge the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     port = listening.getsockname()[1]
     url = f"{'https' if tls_cert else 'http'}://{authority(host, port)}/v2"

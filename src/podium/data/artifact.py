@@ -157,8 +157,8 @@ def check_folds(uri: str | Path, count: int) -> None:
 
 
 def usual_folds(uri: str | Path) -> int:
-    """Return how many folds suit a table or text: 5 where its validation part is small, unless it cannot
-    be divided so or goes by time; else 0."""
+    """Return how many folds suit a table or text: 5 where its validation part is small, unless it
+    cannot be divided so or goes by time; else 0."""
     info = describe(uri)
     if info.parts["validation"].count >= SMALL or info.parts["train"].times:
         return 0

@@ -89,7 +89,8 @@ class ObjectCache:
         for path in self.directory.iterdir() if self.directory.is_dir() else ():
             with suppress(FileNotFoundError):  # another process evicts too
                 status = path.stat()
-                # Another process may be downloading into a storage's own temporary file, which no lock here covers.
+                # Another process may be downloading into a storage's own temporary file, which no
+                # lock here covers.
                 downloading = (
                     path.name.startswith(".podium-") and time.time() - status.st_mtime < _STALLED
                 )

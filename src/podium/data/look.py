@@ -1,5 +1,5 @@
-"""Look at a dataset: everything measured again from the arrays, a few megabytes at a time; its images
-as a grid or in the terminal, its columns as histograms."""
+"""Look at a dataset: everything measured again from the arrays, a few megabytes at a time; its
+images as a grid or in the terminal, its columns as histograms."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

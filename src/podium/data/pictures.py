@@ -151,8 +151,8 @@ def prepare_picture(picture: Path | Image.Image, recipe: str = "digit") -> NDArr
 
 
 def _open_picture(path: Path) -> Image.Image:
-    """Read a picture file completely, reduced to about twice _LARGEST, turned the way the camera was
-    held.
+    """Read a picture file completely, reduced to about twice _LARGEST, turned the way the camera
+    was held.
 
     Raises:
         NotFound: There is no such file.
@@ -166,7 +166,8 @@ def _open_picture(path: Path) -> Image.Image:
 
 
 def open_whole(path: Path, size: tuple[int, int]) -> Image.Image:
-    """Read a picture file completely, turned the way the camera was held; raises like _open_picture.
+    """Read a picture file completely, turned the way the camera was held; raises like
+    _open_picture.
 
     Args:
         size: Width and height needed; a larger photo may be decoded at a fraction of its size, not

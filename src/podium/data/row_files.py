@@ -256,8 +256,8 @@ def _open_csv(
 
 
 def _named(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Sequence[str]:
-    """Name the column of the index of pandas or the row names of R, whose header is empty, and those
-    without a value, which separators at the end of lines make, as pandas does."""
+    """Name the column of the index of pandas or the row names of R, whose header is empty, and
+    those without a value, which separators at the end of lines make, as pandas does."""
     if len(names) < 2:
         return names
     filled = {at for row in rows for at, cell in enumerate(row) if at and cell.strip()}

@@ -408,8 +408,9 @@ def _is_answer(column: Column, values: NDArray[np.float64], labels: Array) -> bo
 
 
 def _missing_mark(values: NDArray[np.float64], is_date: bool) -> tuple[float, int, bool] | None:
-    """Return a number that probably means missing, how often, and whether it is far from all others:
-    -999 or 9999; of dates as days, also 1970-01-01, or one that is far and more frequent than any."""
+    """Return a number that probably means missing, how often, and whether it is far from all
+    others: -999 or 9999; of dates as days, also 1970-01-01, or one that is far and more frequent
+    than any."""
     different, counts = np.unique(values, return_counts=True)
     if len(different) <= _FEWEST_OTHERS:
         return None
@@ -460,8 +461,8 @@ def _absent(values: NDArray[np.float64], column: Column) -> NDArray[np.float64]:
 def _marked(
     values: NDArray[np.float64], column: Column, labels: Array, several: float
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield ``with`` or ``without`` where one class alone has rows with a value, or without one, how
-    many these are, and the class.
+    """Yield ``with`` or ``without`` where one class alone has rows with a value, or without one,
+    how many these are, and the class.
 
     Args:
         several: Training rows for each of those looked at.
@@ -513,7 +514,8 @@ def _majority(values: NDArray[np.float64], labels: Array) -> float:
 
 def _runs(values: NDArray[np.float64], labels: Array) -> float:
     """Return the share of items, in the order of a column, with the class of the one before, but
-    where each class begins; 0 where one class is nearly all, or most items have one of their own."""
+    where each class begins; 0 where one class is nearly all, or most items have one of their
+    own."""
     sizes = np.unique(labels, return_counts=True)[1]
     if len(sizes) < 2 or sizes.max() > 0.99 * len(labels) or 5 * len(sizes) > len(labels):
         return 0.0
@@ -829,7 +831,8 @@ def _is_no_chance(count: int, training: Hashes, new: Hashes, leaders: NDArray[np
 
 
 def _is_not_dense(training: Hashes, new: Hashes, leaders: NDArray[np.int64], test: Array) -> bool:
-    """Return whether twice as many rows are shared as of such that mix a row with the one nearest to
+    """Return whether twice as many rows are shared as of such that mix a row with the one nearest
+    to
     it: where columns go together, or rows lie in clusters, any row is near another."""
     some = np.arange(0, len(test), -(-len(test) // _MIXED))
     points = project(np.column_stack([midranks(values) for values in test[some].T]))

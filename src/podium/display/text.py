@@ -14,7 +14,8 @@ from podium.errors import InvalidInput
 _LONGEST_NOTE = 10_000
 """Characters of a note."""
 
-# Escape sequences: operating system commands and other strings up to their end, control sequences, two-character ones.
+# Escape sequences: operating system commands and other strings up to their end, control sequences,
+# two-character ones.
 _SEQUENCE = re.compile(
     r"\x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -~]?"
 )

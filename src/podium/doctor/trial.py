@@ -131,7 +131,8 @@ def misread_trial(
     it printed, by its first lines, and what doctor says of it.
 
     It was read from several stages, as `train accuracy=1.0 val accuracy=0.9`, or processes, in
-    shares and percentages, or cut short, as 1,234 is 1 and 89/100 is 89: that makes its trial one of these three.
+    shares and percentages, or cut short, as 1,234 is 1 and 89/100 is 89: that makes its trial one
+    of these three.
 
     Args:
         log: Returns the lines of a trial's log by its name.

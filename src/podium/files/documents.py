@@ -112,7 +112,8 @@ def write_json(path: Path, value: object) -> None:
 
 
 def _indented(value: object, levels: int, separator: str) -> str:
-    # json.dumps(indent=1) takes ten times as long, and it would be most of what a short trial costs.
+    # json.dumps(indent=1) takes ten times as long, and it would be most of what a short trial
+    # costs.
     if not levels or not isinstance(value, dict) or not value:
         return json.dumps(value)
     members = (
@@ -403,7 +404,8 @@ def with_whole_numbers(value: Any) -> Any:
     """Return a JSON value in which every whole float is an int.
 
     Kubeflow Pipelines passes 32 on as 32 (observed), while a compiled pipeline holds 32.0, for
-    protobuf's Struct knows doubles alone. From 1e21 on Go's JSON has an exponent, and such a number stays a float.
+    protobuf's Struct knows doubles alone. From 1e21 on Go's JSON has an exponent, and such a number
+    stays a float.
     """
     if isinstance(value, dict):
         return {key: with_whole_numbers(item) for key, item in value.items()}

@@ -42,12 +42,12 @@ class Definition:
         """Return a pipeline by its name, or from its file.
 
         Args:
-            reference: Name of one of podium's pipelines, ``FILE.py``, ``FILE.py:function`` where a file
-                has several, or a compiled one, ``FILE.yaml``.
+            reference: Name of one of podium's pipelines, ``FILE.py``, ``FILE.py:function`` where a
+                file has several, or a compiled one, ``FILE.yaml``.
 
         Raises:
-            InvalidInput: There is no such pipeline, or the file cannot be imported; the message names
-                file and line.
+            InvalidInput: There is no such pipeline, or the file cannot be imported; the message
+                names file and line.
         """
         if reference.endswith(_COMPILED):
             return cls(documents=_read(Path(reference)), ours=False)
@@ -159,7 +159,8 @@ def _choose(module: ModuleType, file: str, function: str) -> Any:
         if function not in named:
             raise InvalidInput(f"{file} has no pipeline {function!r}", hint)
         return named[function]
-    # One that is a part of another, from a file or this one, or that has two names, is not a second.
+    # One that is a part of another, from a file or this one, or that has two names, is not a
+    # second.
     parts = {name for each in named.values() for name in each.pipeline_func.__code__.co_names}
     own = {
         id(value): name

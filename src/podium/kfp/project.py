@@ -188,8 +188,8 @@ def read_given(
 
 
 def from_folder(folder: Path, name: str, value: Any) -> Any:
-    """Return a parameter's value with the file of data, code or an Experiment in it that starts from
-    a folder."""
+    """Return a parameter's value with the file of data, code or an Experiment in it that starts
+    from a folder."""
     if not isinstance(value, str) or folder == Path():
         return value
     if name in ("experiment", "code") and (folder / value).exists():
@@ -227,8 +227,8 @@ def check_reachable(values: Mapping[str, Any]) -> None:
 
 
 def parameters_of(named: str) -> dict[str, str]:
-    """Return the type of each parameter of a pipeline, read from its file as text, since loading kfp
-    takes a second; empty if there is no such pipeline.
+    """Return the type of each parameter of a pipeline, read from its file as text, since loading
+    kfp takes a second; empty if there is no such pipeline.
 
     Args:
         named: The pipeline on the command line; the project's pipeline, else the default one, if it

@@ -285,7 +285,8 @@ def _wanted(change: Change) -> dict[str, Any]:
         "max_concurrency": schedule.max_concurrency,
         "catchup": schedule.catchup,
         "enabled": schedule.enabled,
-        # The server fills in its default where none was given (observed), so only a named account is compared.
+        # The server fills in its default where none was given (observed), so only a named account
+        # is compared.
         **({"service_account": schedule.service_account} if schedule.service_account else {}),
         "pipeline_root": schedule.pipeline_root,
     }

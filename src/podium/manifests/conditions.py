@@ -33,15 +33,16 @@ _TURN_RUNNING_OFF = {
     "katib": ("Succeeded", "Failed", "MetricsUnavailable", "Killed"),  # but not EarlyStopped
 }
 _ORDER = {
-    # The first type of a row whose condition is True names the phase. An early-stopped trial keeps Running=True.
-    # Waiting is ours: a queue of Kueue holds the job, or the trial's job, back.
+    # The first type of a row whose condition is True names the phase. An early-stopped trial keeps
+    # Running=True. Waiting is ours: a queue of Kueue holds the job, or the trial's job, back.
     **dict.fromkeys(
         OPERATOR_KINDS,
         ("Failed", "Succeeded", "Waiting", "Suspended", "Restarting", "Running", "Created"),
     ),
     "Job": ("Failed", "FailureTarget", "Complete", "Waiting", "Suspended"),
     TRAINJOB: ("Failed", "Complete", "Waiting", "Suspended"),
-    # Stopped is ours, podium experiment resume removes it; and so is its Waiting, for an engine that can run it.
+    # Stopped is ours, podium experiment resume removes it; and so is its Waiting, for an engine
+    # that can run it.
     "Experiment": (
         "Failed",
         "Succeeded",
@@ -73,8 +74,8 @@ class State(NamedTuple):
     """State of an object in one word, with its writer's reason and message."""
 
     phase: str
-    """Created, Waiting (for its queue, or its engine), Running, Restarting, Suspended, Succeeded, Failed; of an
-    Experiment also Stopped, of a trial Killed, EarlyStopped or MetricsUnavailable."""
+    """Created, Waiting (for its queue, or its engine), Running, Restarting, Suspended, Succeeded,
+    Failed; of an Experiment also Stopped, of a trial Killed, EarlyStopped or MetricsUnavailable."""
 
     reason: str
     message: str

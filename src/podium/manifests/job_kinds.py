@@ -37,8 +37,8 @@ def build_pytorchjob(
         workers: Worker replicas beside the Master.
     """
     container = present(args=list(args) or None, command=list(command), image=image, name=CONTAINER)
-    # A label, not an annotation: current Istio reads only that, and its proxy would keep a trial's pod alive forever
-    # (kubeflow/katib#2527).
+    # A label, not an annotation: current Istio reads only that, and its proxy would keep a trial's
+    # pod alive forever (kubeflow/katib#2527).
     template = {
         "metadata": {"labels": {ISTIO_INJECT: "false"}},
         "spec": {"containers": [container]},
@@ -276,7 +276,8 @@ def job_manifest(
             "activeDeadlineSeconds": active_deadline_seconds,
             "ttlSecondsAfterFinished": ttl_seconds_after_finished,
             "template": {
-                # A label, not an annotation: current Istio reads only that, and its proxy would keep the pod alive.
+                # A label, not an annotation: current Istio reads only that, and its proxy would
+                # keep the pod alive.
                 "metadata": {"labels": {**labels, ISTIO_INJECT: "false"}},
                 "spec": {"restartPolicy": "Never", "containers": [container]},
             },

@@ -25,7 +25,8 @@ MPI_ROLE = "mpi-job-role"
 
 REPLICA_INDEX = "training.kubeflow.org/replica-index"
 
-# Trainer and JobSet (kubeflow/trainer v2.3.0: pkg/apis/trainer/v1alpha1; jobset v0.12.0: api/jobset/v1alpha2)
+# Trainer and JobSet (kubeflow/trainer v2.3.0: pkg/apis/trainer/v1alpha1; jobset v0.12.0:
+# api/jobset/v1alpha2)
 TRAINER_API = "trainer.kubeflow.org"
 """API group of TrainJobs and their runtimes."""
 

@@ -28,9 +28,9 @@ _LABEL = re.compile(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 def is_label(name: str, value: Any) -> bool:
-    """Return whether an object can have a label: letters, digits, ``-``, ``_`` and ``.``, at most 63
-    of them, in its name, which may follow a DNS-1123 subdomain and a slash, and in its value, which
-    may be empty."""
+    """Return whether an object can have a label: letters, digits, ``-``, ``_`` and ``.``, at most
+    63 of them, in its name, which may follow a DNS-1123 subdomain and a slash, and in its value,
+    which may be empty."""
     prefix, slash, own = name.rpartition("/")
     is_value = isinstance(value, str) and (not value or bool(_LABEL.fullmatch(value)))
     return is_value and bool(_LABEL.fullmatch(own)) and (not slash or is_dns_1123(prefix))

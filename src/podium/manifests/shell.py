@@ -224,8 +224,8 @@ class _Script(NamedTuple):
 
 
 def split_script(script: str) -> _Script:
-    """Cut a script at the operators that stand outside quotes, brackets and braces; comments are left
-    out."""
+    """Cut a script at the operators that stand outside quotes, brackets and braces; comments are
+    left out."""
     commands, operators = [""], list[str]()
     index, quote, depth = 0, "", 0
     while index < len(script):

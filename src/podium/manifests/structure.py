@@ -131,8 +131,8 @@ class _Fields(dict[str, Schema]):
 
 @cache
 def kubernetes_schema(name: str) -> Schema:
-    """Return the schema of an object of Kubernetes, such as V1Job. It takes the client, whose import
-    takes longer than all else that an Experiment needs."""
+    """Return the schema of an object of Kubernetes, such as V1Job. It takes the client, whose
+    import takes longer than all else that an Experiment needs."""
     from kubernetes import client
 
     schema = _Fields(dict.fromkeys(_NEWER.get(name, ()), ANY))

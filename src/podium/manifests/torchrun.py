@@ -39,8 +39,8 @@ def launches(words: Sequence[str]) -> bool:
 
 
 def _starts_launcher(words: Sequence[str]) -> bool:
-    """Return whether a launcher is among the words of one command: not as an argument of a script, nor
-    as a package that is installed."""
+    """Return whether a launcher is among the words of one command: not as an argument of a script,
+    nor as a package that is installed."""
     for at, word in enumerate(words):
         name = word.strip("()'\"")
         if name in _LAUNCHERS or _is_launcher(name):

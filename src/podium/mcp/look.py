@@ -63,7 +63,8 @@ class Look:
         return shown.to_json()
 
     def compare_runs(self, runs: list[str]) -> Answer:
-        """Compare runs: the parameters in which they differ, the result and the test metrics of each.
+        """Compare runs: the parameters in which they differ, the result and the test metrics of
+        each.
 
         runs: ids, or beginnings of ids. null is the pipeline's default. The models of two runs are
         compared item by item by compare_versions: a version has the id of its run.

@@ -120,7 +120,8 @@ LIBRARIES = (
             r"(?>^.*?Epoch \d+(?:/\d+ +|: +\d+%\|))(?>.*?\d/\d).*it/s"
             r"|(?>^.*?(?:Validate|Test) metric ).*DataLoader 0"
         ),
-        # The bar of tqdm, that of rich, which has a line for each metric, and the table of validate() and test().
+        # The bar of tqdm, that of rich, which has a line for each metric, and the table of
+        # validate() and test().
         patterns=(
             rf"([A-Za-z_][\w/.@-]*)(?:=|: ){_NUMBER}",
             rf"^[│ ]+([\w/.@-]+)[│ ]+{_NUMBER}[│ ]*$",

@@ -60,8 +60,8 @@ def judge(
     """Return what decides between a challenger and a champion, or about a first champion.
 
     Args:
-        data: URI of a dataset, or of its test part, to run them on; None to use the predictions stored
-            with them.
+        data: URI of a dataset, or of its test part, to run them on; None to use the predictions
+            stored with them.
         rule: What the challenger must achieve.
         metric: What both are compared by; None for the rule's, else what the challenger was chosen
             by.

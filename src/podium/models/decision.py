@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 ALIKE = 4
-"""Standard errors of one figure within which two models are alike. One that is broken, or of a weaker
-kind, would make the spread of the others look large and every lead sure, and differs from them on so
-many items that no lead would seem to be one."""
+"""Standard errors of one figure within which two models are alike. One that is broken, or of a
+weaker kind, would make the spread of the others look large and every lead sure, and differs from
+them on so many items that no lead would seem to be one."""
 
 Condition = tuple[bool, str]
 """Whether a challenger keeps a condition, and the condition with its figures in words."""

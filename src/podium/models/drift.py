@@ -88,7 +88,8 @@ class Seen:
 
     @classmethod
     def in_data(cls, version: Version, uri: str) -> "Seen":
-        """Count the items of a file or folder, and what the version says of them; see Predictor.stream.
+        """Count the items of a file or folder, and what the version says of them; see
+        Predictor.stream.
 
         Raises:
             NotFound, InvalidInput, Failed: As Predictor.stream.
@@ -208,7 +209,8 @@ def _shift(of: str, bins: Bins, counts: NDArray[np.int64], *, is_date: bool, rar
     used = np.add(*pooled) > 0
     here, there = (((array[used] + 0.5) / (array[used] + 0.5).sum()) for array in pooled)
     items, of_training = int(counts.sum()), max(1, int(trained.sum()))
-    # Without a change PSI is about chi-squared of bins - 1, times this (Yurdakul: Statistical Properties of PSI).
+    # Without a change PSI is about chi-squared of bins - 1, times this (Yurdakul: Statistical
+    # Properties of PSI).
     noise = 1 / max(1, items) + 1 / of_training
     now, before = counts / max(1, items), trained / of_training
     at = int(np.abs(now - before).argmax())

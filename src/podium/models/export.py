@@ -85,8 +85,8 @@ _PLATFORMS = ("amd64", "arm64")
 
 
 def _write_oci(version: Version, directory: Path) -> None:
-    """Write a container image, an OCI image layout whose only layer has the files below /models; the
-    same version gives the same digests.
+    """Write a container image, an OCI image layout whose only layer has the files below /models;
+    the same version gives the same digests.
 
     The layer is not compressed: weights hardly get smaller. Two manifests name it, one for each of
     _PLATFORMS.

@@ -197,7 +197,8 @@ def _bet(
             on = on[start:]
     shares = on / (scale or 1)
     clipped = int((shares > 1).sum())
-    # A loss counts in full, until nothing is left of a stake: cut, rare large ones would cost no more than small ones.
+    # A loss counts in full, until nothing is left of a stake: cut, rare large ones would cost no
+    # more than small ones.
     left = 1 + np.outer(STAKES, np.minimum(shares, 1))
     won = np.log(np.maximum(left, _RUIN)).sum(1)
     logs = np.array(before.logs or (0.0,) * len(STAKES)) + won

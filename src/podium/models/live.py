@@ -37,7 +37,8 @@ _MOST_UNANSWERED = 0.01
 
 _BIASED, _BIASED_BY = 0.001, 0.05
 """Labeled items are no sample of the recorded ones if the share on which two versions answer the
-same, or one says a class, differs from that of the others by more, and chance does that so rarely."""
+same, or one says a class, differs from that of the others by more, and chance does that so
+rarely."""
 
 _Item = tuple[str, int]
 """Id of a request, and the item's place in it."""
@@ -379,7 +380,8 @@ def _shares(
 def _chance(
     counts: list[list[int]], same: np.ndarray, marked: np.ndarray, requests: list[str]
 ) -> tuple[str, float]:
-    """Return how often labels that are drawn by chance leave shares so far apart, and by which test.
+    """Return how often labels that are drawn by chance leave shares so far apart, and by which
+    test.
 
     Items of one request are not independent, so where requests hold several the larger of two is
     taken: Fisher's suits items that were drawn one by one, Mann-Whitney's whole requests.

@@ -37,8 +37,8 @@ MOST = 20_000
 """Test items of data without a model up to which it is said what they can show."""
 
 _USUAL = 0.9
-"""Accuracy that is assumed where no model is there yet, unless the most frequent class has a greater
-share."""
+"""Accuracy that is assumed where no model is there yet, unless the most frequent class has a
+greater share."""
 
 _DRAWS = 400
 """Draws of the test items, where the power is not exact."""
@@ -358,8 +358,8 @@ def _sum_of_promoted(
 
 
 def _likely_counts(items: int, rate: float) -> tuple[Array, Array]:
-    """Return the counts of a binomial distribution that are not rarer than one in a million, and how
-    likely each is."""
+    """Return the counts of a binomial distribution that are not rarer than one in a million, and
+    how likely each is."""
     if not 0 < rate < 1:
         return np.array([0 if rate <= 0 else items]), np.ones(1)
     spread = 5 * (items * rate * (1 - rate)) ** 0.5 + 5

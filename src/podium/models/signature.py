@@ -77,8 +77,8 @@ class PublicKey:
         return cls(_of_a_curve(key, path))
 
     def check(self, version: "Version") -> None:
-        """Refuse a version unless its signature was made with this key, and of the metadata and checksums
-        it has.
+        """Refuse a version unless its signature was made with this key, and of the metadata and
+        checksums it has.
 
         Raises:
             Untrusted: It is not signed, was signed with another key, or is not what was signed.
@@ -94,8 +94,8 @@ class PublicKey:
         _compare(version.title, signed, version.checksums())
 
     def check_directory(self, directory: Path) -> None:
-        """Refuse a directory, such as one that was exported, unless its model.sig is of the files it
-        has.
+        """Refuse a directory, such as one that was exported, unless its model.sig is of the files
+        it has.
 
         Raises:
             Untrusted: It is not signed, was signed with another key, or is not what was signed.

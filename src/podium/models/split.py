@@ -8,8 +8,8 @@ from podium.errors import InvalidInput
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """A second version of a model: ``VERSION`` for a shadow, ``VERSION=5%`` for a canary, each perhaps
-    with ``NAME@`` before it."""
+    """A second version of a model: ``VERSION`` for a shadow, ``VERSION=5%`` for a canary, each
+    perhaps with ``NAME@`` before it."""
 
     name: str
     """Of the model; empty for the only one that is served."""

@@ -41,8 +41,8 @@ class Task:
     def require_same(self, version: "Version") -> None:
         """Refuse a version of another task.
 
-        Another class more or less is the same task; another kind, another target or other classes are
-        not.
+        Another class more or less is the same task; another kind, another target or other classes
+        are not.
 
         Raises:
             InvalidInput: It says what differs.
@@ -118,8 +118,8 @@ def class_names(version: "Version") -> tuple[str, ...]:
 def spelled_as(reference: Sequence[str], own: tuple[str, ...]) -> tuple[str, ...]:
     """Return classes in the spelling of others: No as no, and where both are booleans, 0 as false.
 
-    Another export spells them otherwise, and of several spellings in one column the first one counts.
-    Names stay as they are where one of them would stand for two.
+    Another export spells them otherwise, and of several spellings in one column the first one
+    counts. Names stay as they are where one of them would stand for two.
     """
     spelled = _spellings(reference, own, are_flags(reference) and are_flags(own))
     return tuple(spelled.values()) if len(set(spelled.values())) == len(own) else own

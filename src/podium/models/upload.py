@@ -129,7 +129,8 @@ class Upload:
         token = f"{began} {uuid.uuid4().hex}"
         if not ledger.hand_over(name, old, token):
             raise self._busy()
-        # By the storage's own clock, as the token's time is: those of two hosts may differ by hours.
+        # By the storage's own clock, as the token's time is: those of two hosts may differ by
+        # hours.
         taken = self.ledger.storage.head(ledger.key)
         if taken is None or _is_recent(began, taken.modified):
             raise self._busy()
@@ -232,7 +233,8 @@ class Upload:
             return replace(state.with_token(name, None), versions=named)
 
         while True:
-            # No reader sees half a version: it is named if nobody deletes files while they are looked at.
+            # No reader sees half a version: it is named if nobody deletes files while they are
+            # looked at.
             there, _ = self.ledger.read()
             if there.deleting.get(name) != token:
                 raise self._busy()

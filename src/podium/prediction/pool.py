@@ -64,7 +64,8 @@ class _Worker:
         self._name, self._seconds, self._stopped = model.name, seconds, stopped
         self._scratch = tempfile.TemporaryDirectory(prefix="podium-worker-")
         self._directory = Path(self._scratch.name, "model")
-        # systemd-tmpfiles removes what nobody has used for ten days, unless the directory is locked.
+        # systemd-tmpfiles removes what nobody has used for ten days, unless the directory is
+        # locked.
         self._lock = os.open(self._scratch.name, os.O_RDONLY)
         with suppress(OSError):  # some file systems have no locks
             fcntl.flock(self._lock, fcntl.LOCK_SH)

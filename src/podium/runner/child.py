@@ -1,8 +1,8 @@
 """The child process of `podium run`: runs a pipeline and reports events.
 
-``python -m podium.runner.child``: SIGTERM stops a run and all its steps. Each step has a supervisor,
-which kills what the step leaves behind, and all of it once this process is gone. It reads an Order
-from the first line of stdin, ends when stdin is closed, and writes Events to stdout
+``python -m podium.runner.child``: SIGTERM stops a run and all its steps. Each step has a
+supervisor, which kills what the step leaves behind, and all of it once this process is gone. It
+reads an Order from the first line of stdin, ends when stdin is closed, and writes Events to stdout
 (podium.runner.messages).
 """
 
@@ -94,7 +94,8 @@ def _run(order: Order, reporter: Reporter) -> bool:
     store_code(code)  # first: a storage that refuses it leaves no run
     directory = Path(order.directory)
     try:
-        # Only for the owner, like the objects of its cluster; they are there where a run is resumed.
+        # Only for the owner, like the objects of its cluster; they are there where a run is
+        # resumed.
         directory.mkdir(mode=0o700, parents=True, exist_ok=order.resumed is not None)
         reporter.logs.mkdir(exist_ok=True)
     except OSError as error:

@@ -52,8 +52,8 @@ class Environment:
 
     @property
     def seeds(self) -> tuple[tuple[str, ...], ...]:
-        """Arguments that install what an image of Python holds: pip, and before 3.12 setuptools, with
-        pkg_resources."""
+        """Arguments that install what an image of Python holds: pip, and before 3.12 setuptools,
+        with pkg_resources."""
         if self.sees_ours:
             return ()
         return (("pip", "setuptools<80; python_version<'3.12'", "wheel; python_version<'3.12'"),)

@@ -328,7 +328,8 @@ class RunRecord:
         parse(
             datetime, record.began, str(path), "began"
         )  # it stays text, as it is shown and written
-        # What is deleted, read and shown with a run follows from its id, steps and attempts: the directory has the id.
+        # What is deleted, read and shown with a run follows from its id, steps and attempts: the
+        # directory has the id.
         wrong = next(
             (name for name in record.steps if name != Path(name).name or name in ("", ".", "..")),
             None,

@@ -270,7 +270,8 @@ def _parts(metric: Metric, target: Array, predictions: Array) -> tuple[float, Ar
 
 def _parts_between(metric: MeanMetric, target: Array, first: Array, second: Array) -> Array:
     """Return each item's part in a difference ``[n]``, of a metric whose slope is the one midway
-    between both: of a root, the slopes at either end leave half of it to an item that makes it all."""
+    between both: of a root, the slopes at either end leave half of it to an item that makes it
+    all."""
     both = [metric.items(target, predictions) for predictions in (first, second)]
     change, middle = both[0] - both[1], (both[0].mean(0) + both[1].mean(0)) / 2
     parts: Array = (change - change.mean(0)) @ _slopes(metric.finish, middle) / len(change)
@@ -331,8 +332,8 @@ def _count(items: Array) -> float:
 
 
 def _summed(parts: Array, groups: Array | None) -> Array:
-    """Return the parts of each unit; that of a group which has a share of the items as if the others
-    alone made the figure."""
+    """Return the parts of each unit; that of a group which has a share of the items as if the
+    others alone made the figure."""
     if groups is None:
         return parts
     shares = np.bincount(groups) / len(groups)

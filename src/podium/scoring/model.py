@@ -248,7 +248,8 @@ class OnnxModel:
         feed = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
         rows, limit = len(next(iter(feed.values()))), _seconds()
         limit = min(limit, max(0.0, until - time.monotonic()))
-        # In a thread, so that this one hears Ctrl-C and the clock: a graph may hold a loop without end.
+        # In a thread, so that this one hears Ctrl-C and the clock: a graph may hold a loop without
+        # end.
         with ThreadPoolExecutor(1) as pool:
             options = _runtime().RunOptions()
             running = pool.submit(self._call, [output.name], feed, options)

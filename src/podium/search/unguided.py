@@ -31,7 +31,8 @@ class _Grid(Plan):
         self.count = self.ends[-1]
         draw = random.Random(settings.get("random_state", 0))
         self.start = draw.randrange(self.count)
-        # A stride without common divisor with the count visits every point, and needs no list of them.
+        # A stride without common divisor with the count visits every point, and needs no list of
+        # them.
         self.stride = next(
             stride
             for stride in iter(lambda: draw.randrange(self.count) + 1, 0)

@@ -255,8 +255,8 @@ class Challenger:
         """Write what is kept.
 
         Args:
-            last: Whether it is counted and gone if it cannot be; else that is so once it is as large as
-                a segment.
+            last: Whether it is counted and gone if it cannot be; else that is so once it is as
+                large as a segment.
 
         Raises:
             PodiumError, OSError: It cannot be written.

@@ -80,8 +80,8 @@ class InferRequest:
 
         Args:
             body: JSON, perhaps with bytes behind it.
-            header: ``Inference-Header-Content-Length``, the length of the JSON; None if all of it is
-                JSON.
+            header: ``Inference-Header-Content-Length``, the length of the JSON; None if all of it
+                is JSON.
 
         Raises:
             InvalidInput: It is not one, or a tensor does not fit its shape and datatype.

@@ -49,7 +49,8 @@ def prepare_data(
             anything is trained.
         model_name: Name in the registry of the model that will be trained on it, see check_model;
             empty for the dataset's.
-        rule: By which a challenger will be promoted: it is said what that can show on the test part.
+        rule: By which a challenger will be promoted: it is said what that can show on the test
+            part.
         fingerprint: The source's, see fingerprint_data; it is kept for the next run.
         uri: Of the artifact at target, in a pipeline.
         step: The step of a pipeline; without one there is neither a registry nor a next run.

@@ -262,7 +262,8 @@ def _filled(temporary: str, folder: int, fill: _Fill) -> os.stat_result:
         fill(sink)
         sink.flush()
         os.fsync(sink.fileno())
-        # The kernel's timestamps have a resolution of some ms; two versions could share inode, size and time.
+        # The kernel's timestamps have a resolution of some ms; two versions could share inode, size
+        # and time.
         now = time.time_ns()
         os.utime(sink.fileno(), ns=(now, now))
         return os.fstat(sink.fileno())

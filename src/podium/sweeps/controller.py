@@ -474,7 +474,8 @@ class ExperimentController:
 
     def _save_trial(self, trial: Trial, readings: Sequence[Reading] = ()) -> None:
         self._records.save(trial, readings)
-        # Only now: whoever sees the Experiment's end reads its trials next, and they have to have ended there too.
+        # Only now: whoever sees the Experiment's end reads its trials next, and they have to have
+        # ended there too.
         self._trials[trial.name] = trial
         self._events.put(None)  # the counts follow
 

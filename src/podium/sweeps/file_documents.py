@@ -32,8 +32,8 @@ class FileDocuments(Documents):
     Args:
         cluster: Cluster with the store.
         experiment: Its name.
-        copy: Writes a copy of a file's content, before the file itself: nobody sees here an end that
-            another process could not see, should this one end in between. None for no copy.
+        copy: Writes a copy of a file's content, before the file itself: nobody sees here an end
+            that another process could not see, should this one end in between. None for no copy.
     """
 
     keeps_all_readings = True

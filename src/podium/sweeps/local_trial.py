@@ -83,8 +83,8 @@ class Wrapped:
 
     job: Workload
     metrics: tuple[Path, ...]
-    """Files, or one directory, that hold the metrics; empty for the replicas' output. Behind a shell
-    the directory has a file for each pod of a Job."""
+    """Files, or one directory, that hold the metrics; empty for the replicas' output. Behind a
+    shell the directory has a file for each pod of a Job."""
 
     replicas: tuple[str, ...]
     """Replicas whose output is collected; none: a Job's pods that did not fail."""

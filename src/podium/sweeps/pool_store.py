@@ -4,7 +4,8 @@ Experiment.
 ``experiment.json`` is the Experiment as workers run it; ``slots/UID`` the trial that the worker in
 the pod of this uid is to run; ``inbox/TRIAL/UID`` what it left; ``trials/TRIAL`` a trial as the
 engine stores it; ``logs/TRIAL`` what it printed; ``files/TRIAL`` what it left for later generations
-of a population, by number, and their names. The engine alone writes slots and trials, a worker the rest.
+of a population, by number, and their names. The engine alone writes slots and trials, a worker the
+rest.
 """
 
 import json

@@ -3,7 +3,8 @@
 When the command ends, or stdin is closed because the caller is gone or has had enough, everything
 that it started is killed, on Linux also what has begun a session of its own. It ends as the command
 did. SIGTERM, SIGINT and SIGHUP go on to the command's process group, which may then end at leisure:
-a shell is gone before the program that it ran. With --stdin the command reads what comes over stdin.
+a shell is gone before the program that it ran. With --stdin the command reads what comes over
+stdin.
 """
 
 import os

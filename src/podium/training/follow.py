@@ -26,7 +26,8 @@ def follow(
     Raises:
         Failed: The job failed.
     """
-    # The log may never begin (an image that cannot be pulled), so the job's end is watched separately.
+    # The log may never begin (an image that cannot be pulled), so the job's end is watched
+    # separately.
     epochs: list[dict[str, float]] = []
     reader = threading.Thread(
         target=show_log, args=(cluster, kind, name, metrics, formats, epochs), daemon=True

@@ -80,7 +80,8 @@ class KeptLogs:
         None.
 
         Args:
-            source: A step, a trial, ``train/<step>``, ``train`` for every training, or a log's name.
+            source: A step, a trial, ``train/<step>``, ``train`` for every training, or a log's
+                name.
 
         Raises:
             NotFound: None is kept.

@@ -240,7 +240,8 @@ def _limit(editor: JobEditor, kind: str, workers: int, *, builtin: bool) -> None
     if kind == "PyTorchJob":
         editor.run_policy["cleanPodPolicy"] = "Running"
     if builtin:
-        # The trainer exits with 1 or 2 for good, and with more than 128 where another attempt may succeed.
+        # The trainer exits with 1 or 2 for good, and with more than 128 where another attempt may
+        # succeed.
         editor.set_restart_policy("ExitCode")
 
 

@@ -388,7 +388,8 @@ def _changes(
         except api.failures as error:
             lost = api.broken_watch(error, f"watch {kind} {name}", kind)
         lost_at = lost_at or time.monotonic()
-        # A server that has just started knows neither roles (observed: 403 for 0.3 s) nor, perhaps, its CRDs.
+        # A server that has just started knows neither roles (observed: 403 for 0.3 s) nor, perhaps,
+        # its CRDs.
         if time.monotonic() - lost_at > (
             api.waits.outage if isinstance(lost, Unavailable) else api.waits.patience
         ):

@@ -36,19 +36,21 @@ _REFUSED = ("FailedCreatePod", "FailedCreate", "TrainJobResourcesCreationFailed"
 controller, Trainer."""
 
 _ADDED_HINTS = {
-    # The training operator adds it to the Workers of a PyTorchJob that has a Master (kubeflow/trainer
-    # v1.9.3: pkg/controller.v1/pytorch/initcontainer.go).
+    # The training operator adds it to the Workers of a PyTorchJob that has a Master
+    # (kubeflow/trainer v1.9.3: pkg/controller.v1/pytorch/initcontainer.go).
     "init-pytorch": (
         "the training operator adds this container to the Workers of PyTorchJobs: give it the template of "
         "deploy/training-operator (docs/cluster-teams.md), or launch a TrainJob (job_kind=trainjob), or no Workers"
     ),
-    # Katib adds it to the pods of trials for StdOut and File (katib v0.19.0: pkg/webhook/v1beta1/pod).
+    # Katib adds it to the pods of trials for StdOut and File (katib v0.19.0:
+    # pkg/webhook/v1beta1/pod).
     "metrics-logger-and-collector": (
         "apply deploy/katib (docs/cluster-teams.md), or set init.controller.injectSecurityContext: true in "
         "katib-config, and runAsUser in the pods of trials"
     ),
-    # Katib adds it to the suggestion service of an Experiment with spec.earlyStopping; its configuration
-    # has no field for a securityContext (katib v0.19.0: pkg/apis/config/v1beta1, EarlyStoppingConfig).
+    # Katib adds it to the suggestion service of an Experiment with spec.earlyStopping; its
+    # configuration has no field for a securityContext (katib v0.19.0: pkg/apis/config/v1beta1,
+    # EarlyStoppingConfig).
     "early-stopping": (
         "apply deploy/katib (docs/cluster-teams.md), or take earlyStopping out of the Experiment"
     ),
@@ -106,8 +108,8 @@ class Trouble:
     def of_refusal(cls, event: Any, waits: Waits) -> "Trouble":
         """Describe a pod that could not be created.
 
-        An event has no field for the status code of the refusal: the text the API server puts before
-        every error 500 tells a webhook that is away for a moment from a rule that holds.
+        An event has no field for the status code of the refusal: the text the API server puts
+        before every error 500 tells a webhook that is away for a moment from a rule that holds.
         """
         message = str(event.message or "").strip()
         head, refused, _ = message.partition(_JOBSET_AS_JSON)
@@ -460,7 +462,8 @@ class Watchman:
                 self.complete[job] = max(pod.metadata.creation_timestamp for pod in have)
                 continue
             uid = resource.uid if job == resource.name else None
-            # The pods of a TrainJob are made by a Job of its JobSet, which has a name and uid of its own.
+            # The pods of a TrainJob are made by a Job of its JobSet, which has a name and uid of
+            # its own.
             made_by = f"{job}-{NODE}-0" if _job_of(resource).kind == TRAINJOB else ""
             if trouble := self._refusal(job, uid, made_by, created_at(resource)):
                 yield (
@@ -498,7 +501,8 @@ class Watchman:
             lambda: [event for name in names for event in self.api.warnings(name)]
         )
         since = self.complete.get(job)
-        # Refusals before all pods were there are over; an object of the same name before this one is another's.
+        # Refusals before all pods were there are over; an object of the same name before this one
+        # is another's.
         news = [
             event
             for event in sorted(events, key=event_time)

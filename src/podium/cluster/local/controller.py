@@ -363,7 +363,8 @@ class Controller(ABC):
         pod = RunningPod(
             self.plans[replica.role], setting, self.runtime.launchers, self.wake, delay
         )
-        # The first pods start one after the other in this thread: together they would only wait for each other.
+        # The first pods start one after the other in this thread: together they would only wait for
+        # each other.
         pod.advance(time.monotonic())
         self.wake()
         return pod

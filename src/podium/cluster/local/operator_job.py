@@ -1,15 +1,15 @@
 """Jobs of the training operators as processes.
 
-A PyTorchJob, TFJob, XGBoostJob or JAXJob is reconciled as the training operator does: kubeflow/trainer
-release-1.9, pkg/controller.v1/common/{job,pod}.go, pkg/core, and the controller of each kind under
-pkg/controller.v1; of restarts in place: the kubelet.
+A PyTorchJob, TFJob, XGBoostJob or JAXJob is reconciled as the training operator does:
+kubeflow/trainer release-1.9, pkg/controller.v1/common/{job,pod}.go, pkg/core, and the controller of
+each kind under pkg/controller.v1; of restarts in place: the kubelet.
 
 A TrainJob's nodes run as Trainer, JobSet and the Job controller run those of ``torch-distributed``:
-a JobSet of one Indexed Job called ``node``, whose pods restart in place, six times in all, and whose
-first failed Job fails the JobSet (kubeflow/trainer v2.3.0, pkg/controller/trainjob_controller.go and
-manifests/base/runtimes/torch_distributed.yaml; jobset v0.12.0, pkg/webhooks/jobset_webhook.go and
-pkg/controllers/{jobset_controller,failure_policy}.go; kubernetes,
-pkg/controller/job/job_controller.go).
+a JobSet of one Indexed Job called ``node``, whose pods restart in place, six times in all, and
+whose first failed Job fails the JobSet (kubeflow/trainer v2.3.0,
+pkg/controller/trainjob_controller.go and manifests/base/runtimes/torch_distributed.yaml; jobset
+v0.12.0, pkg/webhooks/jobset_webhook.go and pkg/controllers/{jobset_controller,failure_policy}.go;
+kubernetes, pkg/controller/job/job_controller.go).
 """
 
 import json
@@ -225,7 +225,8 @@ class _OperatorJobController(Controller):
         }
         values |= {
             **(master if job.replica("Master") else dict.fromkeys(master, "")),
-            # For LightGBM, which wants one port of all machines: on one machine only its first process gets it.
+            # For LightGBM, which wants one port of all machines: on one machine only its first
+            # process gets it.
             "worker_port": port if job.pod_count > 1 else "",
             "workers": ",".join([_HERE] * (job.pod_count - 1)),
             "processes_per_pod": job.processes,

@@ -299,7 +299,8 @@ def _plan_mount(
         raise _refuse(path, "a mount without subPathExpr and mountPropagation", None)
     volume = volumes[mount.volume]
     host = volume.host and volume.host / mount.sub_path
-    # Nothing can be mounted without root: a path is honored by writing the local one where the manifest names it.
+    # Nothing can be mounted without root: a path is honored by writing the local one where the
+    # manifest names it.
     words = [
         *container.words,
         container.working_dir,

@@ -302,7 +302,8 @@ class Store:
                     f"{kind} {metadata['name']} exists in {self.directory}",
                     "choose another name, or delete it first",
                 )
-            # For the owner alone: a manifest and its logs may hold passwords as plain environment values.
+            # For the owner alone: a manifest and its logs may hold passwords as plain environment
+            # values.
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.supervision.claim(kind, metadata["name"])
             write_json(directory / "object.json", stored)
@@ -395,15 +396,16 @@ class Store:
         return manifest
 
     def list(self, kind: str, labels: dict[str, str] | None = None) -> list[Manifest]:
-        """Return the objects of a kind that carry all given labels, oldest first; one that cannot be
-        read costs a warning.
+        """Return the objects of a kind that carry all given labels, oldest first; one that cannot
+        be read costs a warning.
 
         Raises:
             Damaged: It is a Trial: without it another would be the best of its sweep.
         """
         wanted = (labels or {}).items()
         folder = self.path(kind, "any").parent
-        # A directory may hold the trials of hundreds of sweeps; their names begin with their sweep's.
+        # A directory may hold the trials of hundreds of sweeps; their names begin with their
+        # sweep's.
         sweep = (labels or {}).get(EXPERIMENT) if kind == "Trial" else None
         start = f"{sweep}-" if sweep else ""
         names = os.listdir(folder) if folder.exists() else ()

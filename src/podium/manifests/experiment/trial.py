@@ -193,7 +193,8 @@ def leaderboard(trials: Iterable[Trial]) -> list[Trial]:
 
     Where there are several objectives, one Pareto front comes after the other. Those that break a
     constraint come after the others, and those without a number last, in the order given. Trials
-    that were confirmed come first, with the mean of their fresh runs, and the fresh runs at the end.
+    that were confirmed come first, with the mean of their fresh runs, and the fresh runs at the
+    end.
     """
     all_trials = list(trials)
     on, means = fronts_of(all_trials), confirmed(all_trials)

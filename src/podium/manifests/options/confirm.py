@@ -163,7 +163,8 @@ class Confirming(Follower):
 
 
 def confirmed(trials: "Sequence[Trial]") -> "dict[str, Trial]":
-    """Return the trials all of whose fresh runs succeeded, by name, that with the best figure first.
+    """Return the trials all of whose fresh runs succeeded, by name, that with the best figure
+    first.
 
     Their metrics are the means of their fresh runs, not the figures that they were chosen by. The
     best of several means is lucky too: those of the objective are drawn to their common mean by

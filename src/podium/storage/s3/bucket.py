@@ -20,12 +20,14 @@ from podium.storage.base import Entry, Progress, check_key
 from podium.storage.s3.config import S3Config
 from podium.storage.s3.errors import no_s3, translated
 
-# urllib3 logs each retry as a warning, which Python prints on stderr; only the final result matters to users.
+# urllib3 logs each retry as a warning, which Python prints on stderr; only the final result matters
+# to users.
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 CONNECT_SECONDS, READ_SECONDS = 5, 60
-# A person at a terminal wants to know at once that no server answers. A pod waits: its server may be moving to another
-# node, and hours of training must not be lost for that. Pauses of 0, 1, 2, 4 and then 8 seconds: 71 in all.
+# A person at a terminal wants to know at once that no server answers. A pod waits: its server may
+# be moving to another node, and hours of training must not be lost for that. Pauses of 0, 1, 2, 4
+# and then 8 seconds: 71 in all.
 ATTEMPTS, ATTEMPTS_IN_A_POD = 1, 12
 
 

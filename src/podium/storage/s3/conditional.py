@@ -172,7 +172,8 @@ class ConditionalWrites:
                 if progress:
                     progress(count)
 
-            # The condition is sent as well if that helps: another process may have seen nothing wrong with the server.
+            # The condition is sent as well if that helps: another process may have seen nothing
+            # wrong with the server.
             honored = conditions.honored
             with self._bucket.pool.condition(if_absent and honored, if_match if honored else None):
                 return write(moved)
@@ -185,7 +186,8 @@ class ConditionalWrites:
         """
         if self.support().atomic:
             self._check(key, False, if_match)
-            # Many servers check If-Match on a DELETE as well, which closes the gap between this check and the deletion.
+            # Many servers check If-Match on a DELETE as well, which closes the gap between this
+            # check and the deletion.
             with suppress(NotFound), self._bucket.pool.condition(False, if_match):
                 self._bucket.delete(key)
         else:

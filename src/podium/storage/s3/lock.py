@@ -73,8 +73,9 @@ def _acquire(folder: str, ticket: str, put: _Put, listed: _Times, delete: _Delet
         if ticket in times and others and min(others) < ticket:
             delete(ticket)
         elif not others or time.monotonic() > next_look:
-            # Latecomers wait without a ticket, or the first writer would never be alone. Sometimes they write one
-            # anyway: its time of writing shows the server's clock, and so which tickets have expired.
+            # Latecomers wait without a ticket, or the first writer would never be alone. Sometimes
+            # they write one anyway: its time of writing shows the server's clock, and so which
+            # tickets have expired.
             next_look = time.monotonic() + LEASE / 4
             if _alone(folder, ticket, put, listed, delete):
                 return

@@ -213,7 +213,8 @@ class S3Storage(Storage):
                     raise Conflict(f"{key} in {self.url} was deleted meanwhile") from error
                 if error.code != "PreconditionFailed" or not _was_retried(error):
                     raise
-                # Perhaps we wrote it: the answer to the first attempt was lost, and the second met it.
+                # Perhaps we wrote it: the answer to the first attempt was lost, and the second met
+                # it.
                 present = self.head(key)
                 if present is None or not _holds(present, source):
                     raise

@@ -255,7 +255,8 @@ _SETTINGS = {
     "ORT_DISABLE_TELEMETRY": "1",
     # pyarrow's allocator starts a thread as it is loaded, which pandas and scikit-learn do.
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
-    # Huge pages: forking 300 MB of them copies few page-table entries, and the fork has a quarter of the page faults.
+    # Huge pages: forking 300 MB of them copies few page-table entries, and the fork has a quarter
+    # of the page faults.
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
 """Environment of a fork server, unless the process to run sets them."""

@@ -31,8 +31,8 @@ def preload(modules: list[str]) -> str | None:
             del sys.modules[name]
     if (threads := len(os.listdir("/proc/self/task"))) > 1:
         return f"preloading {', '.join(modules)} started {threads - 1} thread(s), which a fork would not copy"
-    # Keeps the garbage collector from touching, and so copying, pages that all forks share. No collection first: it
-    # takes as long as a short trial, and imports leave little garbage.
+    # Keeps the garbage collector from touching, and so copying, pages that all forks share. No
+    # collection first: it takes as long as a short trial, and imports leave little garbage.
     gc.freeze()
     return None
 
@@ -45,7 +45,8 @@ def run_module(module_and_arguments: list[str], env: dict[str, str]) -> NoReturn
     sys.argv = [module, *arguments]
     sys.path.insert(0, os.getcwd())
     _reopen_output(unbuffered=bool(env.get("PYTHONUNBUFFERED")))
-    # Both are seeded at import; random reseeds itself after a fork, and CUDA begins with a constant.
+    # Both are seeded at import; random reseeds itself after a fork, and CUDA begins with a
+    # constant.
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
     if torch := sys.modules.get("torch"):

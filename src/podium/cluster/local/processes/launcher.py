@@ -146,7 +146,8 @@ def main() -> None:
             return launcher.caller.send(unfit=reason)
         launcher.caller.send(ready=True)
     launcher.serve()
-    # Skip the interpreter's shutdown: preloaded libraries have nothing to save, but much to tear down.
+    # Skip the interpreter's shutdown: preloaded libraries have nothing to save, but much to tear
+    # down.
     os._exit(0)
 
 

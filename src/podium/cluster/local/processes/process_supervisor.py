@@ -131,7 +131,8 @@ class ProcessSupervisor:
                 os.close(end)
             _become(request, ready_end)
         os.close(ready_end)
-        # Until then the process is in the supervisor's group, with its signal handlers: a signal would be lost.
+        # Until then the process is in the supervisor's group, with its signal handlers: a signal
+        # would be lost.
         os.read(ready, 1)
         os.close(ready)
         self.id, self.process = request["id"], process

@@ -1,4 +1,5 @@
-"""Imported by Python as it starts in a pod of this machine: libraries that push metrics reach podium.
+"""Imported by Python as it starts in a pod of this machine: libraries that push metrics reach
+podium.
 
 It runs in the program's own environment, whatever its version, so it imports nothing of podium; and
 in each process that starts, so it imports nothing that Python has not imported already. On a
