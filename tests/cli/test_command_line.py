@@ -125,6 +125,20 @@ def test_a_path_with_blanks_and_percent_signs_is_used_unchanged(
     assert (home / "store" / "key").read_bytes() == b"bytes"
 
 
+def test_of_a_long_loop_the_last_outputs_are_listed(tmp_path: Path) -> None:
+    from podium.runner.outcome import show
+
+    steps = {f"square.{item}": {"Output": item * item} for item in range(300)}
+    run = tmp_path / "20261130-155700-d9bd"
+    said = show({"step_outputs": steps, "outputs": {"total": 7}, "directory": str(run)})
+    first, *listed, total, path = said.splitlines()
+    assert "260 earlier ones" in first
+    assert f"podium runs show {run.name} --json" in first
+    assert [line.split()[0] for line in listed] == [f"square.{item}" for item in range(260, 300)]
+    assert total.split() == ["total", "7"]
+    assert path.split()[0] == "run"
+
+
 def test_a_finished_run_names_the_model_by_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,6 @@ import codecs
 import csv
 import gzip
 import io
-import itertools
 import json
 import re
 import unicodedata
@@ -67,9 +66,8 @@ _PANDAS = {
 """Endings of files that a function read_… of pandas reads."""
 
 _SQLITE = (".db", ".sqlite", ".sqlite3")
-_OTHERS = {
-    ".json", *PARQUET_ENDINGS, *_SPREADSHEETS, *_ARCHIVES, *_SQLITE, *itertools.chain(*_PANDAS)
-}  # fmt: skip
+_OTHERS = {".json", *PARQUET_ENDINGS, *_SPREADSHEETS, *_ARCHIVES, *_SQLITE}
+_OTHERS.update(*_PANDAS)
 """Endings of what is no CSV in a .gz either."""
 
 _JSON_LINES = (

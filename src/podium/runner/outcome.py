@@ -138,12 +138,23 @@ def _step_outputs(run: RunRecord) -> dict[str, dict[str, Any]]:
     return outputs
 
 
+_MOST_OUTPUTS = 40
+"""Outputs of steps that are listed; a loop may have thousands."""
+
+
 def put_out(outcome: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what the steps of any pipeline put out, and the pipeline itself, each as a short
-    text."""
-    for step, outputs in outcome.get("step_outputs", {}).items():
-        yield from ((f"{step}  {name}", _brief(value)) for name, value in outputs.items())
-    yield from ((name, _brief(value)) for name, value in outcome.get("outputs", {}).items())
+    """Yield what the steps of any pipeline put out, the last ones of many, and the pipeline itself,
+    each as a short text."""
+    of_steps = [
+        (f"{step}  {name}", value)
+        for step, outputs in outcome.get("step_outputs", {}).items()
+        for name, value in outputs.items()
+    ]
+    if hidden := len(of_steps[:-_MOST_OUTPUTS]):
+        run = Path(outcome["directory"]).name
+        yield f"{hidden} earlier ones", f"podium runs show {run} --json lists all"
+    listed = [*of_steps[-_MOST_OUTPUTS:], *outcome.get("outputs", {}).items()]
+    yield from ((name, _brief(value)) for name, value in listed)
 
 
 def show(outcome: Mapping[str, Any]) -> Styled:
