@@ -13,6 +13,7 @@ import pytest
 from api_server import World
 
 import podium
+from podium.api.deploy import Deployment
 from podium.cluster.kubernetes import cluster
 from podium.cluster.kubernetes.api import Waits
 from podium.errors import Failed, InvalidInput, NotFound, UnknownKind, Untrusted
@@ -61,7 +62,10 @@ def status(world: World, **counts: Any) -> None:
     threading.Thread(target=write, daemon=True).start()
 
 
-def pod(world: World, state: dict[str, Any], restarts: int = 0, **more: Any) -> None:
+def pod(
+    world: World, state: dict[str, Any], restarts: int = 0, *, present: bool = True, **more: Any
+) -> None:
+    """Put a pod of the template that is applied, or of one before."""
     container = {
         "name": "serve",
         "image": "i",
@@ -71,6 +75,9 @@ def pod(world: World, state: dict[str, Any], restarts: int = 0, **more: Any) -> 
         "state": state,
     }
     world.pod("mnist-1", LABELS, phase="Pending", containerStatuses=[{**container, **more}])
+    (deployment,) = (one for one in podium.deploy("mnist").manifests if one["kind"] == "Deployment")
+    notes = deployment["spec"]["template"]["metadata"]["annotations"] if present else {}
+    world.objects["pods", "mnist-1"]["metadata"]["annotations"] = notes
 
 
 def refusal(timeout: float = 20) -> Failed:
@@ -180,22 +187,61 @@ def test_apply_returns_the_address_once_pods_answer(
     assert any(request.startswith("PATCH /api/v1/namespaces/") for request in applied)
 
 
-def test_kserve_answers_at_the_predictor_once_both_are_ready(model: Model, there: World) -> None:
-    there.plurals |= {"inferenceservices"}
-    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+def kserve(world: World, deployment: Deployment, **made: Any) -> None:
+    """Play KServe and its Deployment, whose pods are ready: of the objects as applied, but for what
+    is given."""
+    world.plurals |= {"inferenceservices"}
+    (asked,) = (one for one in deployment.manifests if one["kind"] == "InferenceService")
+    predictor = asked["spec"]["predictor"]
+    given = {"replicas": 2, "annotations": predictor["annotations"], "address": None, **made}
+    replicas = given["replicas"]
+    pods = {"replicas": replicas, "updatedReplicas": replicas, "availableReplicas": replicas}
+    template = {"metadata": {"annotations": given["annotations"]}}
+    stored = {
+        "metadata": {"name": "mnist-predictor", "generation": 1},
+        "spec": {"replicas": replicas, "template": template},
+        "status": {"observedGeneration": 1, **pods},
+    }
+    # Of the InferenceService KServe knows no generation, but writes that of the Deployment.
+    ready = {"conditions": [{"type": "Ready", "status": "True"}], "observedGeneration": 1}
+    if given["address"]:
+        ready["address"] = {"url": given["address"]}
 
     def write() -> None:
-        while ("inferenceservices", "mnist") not in there.objects:
+        while ("inferenceservices", "mnist") not in world.objects:
             time.sleep(0.02)
-        service = there.objects["inferenceservices", "mnist"]
-        there.put("inferenceservices", {**service, "status": ready})
-        counts = {"replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
-        predictor = {"metadata": {"name": "mnist-predictor"}, "spec": {"replicas": 2}}
-        there.put("deployments", {**predictor, "status": counts})
+        service = world.objects["inferenceservices", "mnist"]
+        seen = {**service["metadata"], "generation": 3}
+        world.put("inferenceservices", {**service, "metadata": seen, "status": ready})
+        world.put("deployments", stored)
 
     threading.Thread(target=write, daemon=True).start()
-    address = podium.deploy("mnist", to="kserve").apply(20)
+
+
+def test_kserve_answers_at_the_predictor_once_both_are_ready(model: Model, there: World) -> None:
+    kserve(there, deployment := podium.deploy("mnist", to="kserve"))
+    address = deployment.apply(20)
     assert re.fullmatch(r"http://mnist-predictor\.[\w-]+\.svc/v2/models/mnist", address)
+
+
+def test_the_address_is_the_one_that_kserve_gives(model: Model, there: World) -> None:
+    said = "http://mnist-predictor.team.svc.cluster.local:8080"
+    kserve(there, deployment := podium.deploy("mnist", to="kserve"), address=said)
+    assert deployment.apply(20) == f"{said}/v2/models/mnist"
+
+
+@pytest.mark.parametrize("made", [{"annotations": {}}, {"replicas": 3}])
+def test_kserve_is_waited_for_while_it_has_the_pods_from_before(
+    made: dict[str, Any], model: Model, there: World
+) -> None:
+    kserve(there, deployment := podium.deploy("mnist", to="kserve"), **made)
+    with pytest.raises(Failed, match="InferenceService mnist is not ready after"):
+        deployment.apply(3)
+
+
+def test_an_autoscaler_may_have_chosen_another_number(model: Model, there: World) -> None:
+    kserve(there, deployment := podium.deploy("mnist", to="kserve", replicas="1..4"), replicas=3)
+    assert deployment.apply(20)
 
 
 def test_an_image_that_is_not_there_is_named(model: Model, there: World) -> None:
@@ -222,6 +268,14 @@ def test_a_server_that_ends_again_and_again_shows_its_log(model: Model, there: W
     assert error.message.endswith(
         "  | error: there is no bucket models\n  | hint: check the address"
     )
+
+
+def test_broken_pods_from_before_do_not_fail_the_next_deploy(model: Model, there: World) -> None:
+    ended = {"terminated": {"exitCode": 1, "reason": "Error"}}
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    pod(there, waiting, restarts=9, present=False, lastState=ended)
+    status(there, replicas=2, updatedReplicas=2, availableReplicas=2)
+    assert podium.deploy("mnist").apply(20)
 
 
 def test_a_secret_that_is_not_there_is_named(model: Model, there: World) -> None:

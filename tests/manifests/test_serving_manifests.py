@@ -195,15 +195,25 @@ def test_kserve_gets_one_container_and_no_copy_of_the_model() -> None:
     }
 
 
-def test_a_server_that_asks_for_a_token_is_not_scraped() -> None:
-    def scraped(**changes: Any) -> bool:
-        return (
-            "annotations"
-            in written("kubernetes", **changes)["Deployment"]["spec"]["template"]["metadata"]
-        )
+@either
+def test_a_server_that_asks_for_a_token_is_not_scraped(form: str) -> None:
+    def annotations(**changes: Any) -> dict[str, str]:
+        objects = written(form, **changes)
+        if form == "kserve":
+            return dict(objects["InferenceService"]["spec"]["predictor"]["annotations"])
+        return dict(objects["Deployment"]["spec"]["template"]["metadata"].get("annotations", {}))
 
-    assert scraped()
-    assert not scraped(token_secret="token")
+    assert annotations()["prometheus.io/port"] == "8080"
+    assert "prometheus.io/scrape" not in annotations(token_secret="token")
+
+
+def test_kserve_makes_new_pods_for_other_pods_only() -> None:
+    def digest(**changes: Any) -> str:
+        predictor = written("kserve", **changes)["InferenceService"]["spec"]["predictor"]
+        return str(predictor["annotations"]["podium.dev/pod-digest"])
+
+    assert digest() == digest(replicas="1..5")
+    assert digest() != digest(memory="2Gi")
 
 
 @pytest.mark.parametrize(("changes", "words"), [

@@ -12,7 +12,7 @@ from podium.errors import InvalidInput, suggestion
 from podium.files.yaml_loader import dump
 from podium.manifests.conditions import Manifest
 from podium.manifests.fields import present
-from podium.manifests.serving import FORMS, PREDICTOR, ModelServer
+from podium.manifests.serving import FORMS, ModelServer
 from podium.models import CHAMPION, Model, open_registry
 from podium.models.document import command
 from podium.models.signature import PublicKey, public_key
@@ -58,9 +58,9 @@ class Deployment:
             KubernetesCluster(f"kubernetes://{self.server.namespace}") as cluster,
             doing(f"waiting for {name}"),
         ):
-            Rollout(cluster.api, self.manifests).run(timeout)
-            service = name + PREDICTOR if self.to == "kserve" else name
-            return f"http://{service}.{cluster.api.namespace}.svc/v2/models/{self.version.name}"
+            rollout = Rollout(cluster.api, self.manifests)
+            rollout.run(timeout)
+            return f"{rollout.address}/v2/models/{self.version.name}"
 
 
 @checked

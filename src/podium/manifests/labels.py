@@ -147,5 +147,9 @@ FIGURES = "podium.dev/figures"
 NOTE = "podium.dev/note"
 """Annotation of an Experiment or a trial on a cluster: a person's note."""
 
+POD_DIGEST = "podium.dev/pod-digest"
+"""Annotation of a server's pods: SHA-256 of their spec as podium wrote it, by which a rollout tells
+them from those before."""
+
 BY_HAND = "podium.dev/by-hand"
 """Label of a trial whose values a person gave, not the search."""

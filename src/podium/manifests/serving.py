@@ -1,6 +1,8 @@
 """A server of one model on a cluster: `podium serve` as a Deployment, or as an InferenceService of
 KServe."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,7 @@ from podium.manifests.labels import (
     KSERVE_MODE,
     MANAGED_BY,
     NAME,
+    POD_DIGEST,
 )
 from podium.manifests.names import is_dns_1035, is_dns_1123
 from podium.manifests.placement import Pods
@@ -132,12 +135,8 @@ class ModelServer:
         """Return a Deployment, its Service and its PodDisruptionBudget, and a ConfigMap if there is
         a public key."""
         selector = {INSTANCE: self.name, NAME: "podium-serve"}
-        template: Manifest = {"metadata": {"labels": self._labels}, "spec": self._pod("serve")}
-        if not self.token_secret:  # Prometheus does not send it
-            template["metadata"]["annotations"] = {
-                "prometheus.io/scrape": "true",
-                "prometheus.io/port": str(_PORT),
-            }
+        pod = self._pod("serve")
+        metadata = {"labels": self._labels, "annotations": self._annotations(pod)}
         ports = [{"name": "http", "port": 80, "targetPort": "http"}]
         least, most = pod_range(self.replicas)
         deployment = {
@@ -145,7 +144,7 @@ class ModelServer:
             "strategy": _ROLLING,
             "selector": {"matchLabels": selector},
             "progressDeadlineSeconds": _START + DRAIN + ANSWER,
-            "template": template,
+            "template": {"metadata": metadata, "spec": pod},
         }
         return [
             *self._config(),
@@ -179,7 +178,9 @@ class ModelServer:
         """
         least, most = pod_range(self.replicas)
         scaled = {"scaleMetric": "cpu", "scaleTarget": _CPU_TARGET} if least < most else {}
+        pod = self._pod("kserve-container")
         predictor = {
+            "annotations": self._annotations(pod),
             "minReplicas": least,
             "maxReplicas": most,
             **scaled,
@@ -188,7 +189,7 @@ class ModelServer:
         service = self._object(
             "serving.kserve.io/v1beta1",
             "InferenceService",
-            spec={"predictor": {**predictor, **self._pod("kserve-container")}},
+            spec={"predictor": {**predictor, **pod}},
         )
         # A Deployment, not Knative, by the name that every KServe knows.
         service["metadata"]["annotations"] = {
@@ -196,6 +197,13 @@ class ModelServer:
             KSERVE_AUTOSCALER: "hpa" if scaled else "none",
         }
         return [*self._config(), service, self._budget({INFERENCE_SERVICE: self.name})]
+
+    def _annotations(self, pod: Manifest) -> dict[str, str]:
+        """Return what is on each pod: whether Prometheus reads it, and which pod it is."""
+        digest = hashlib.sha256(json.dumps(pod, sort_keys=True).encode()).hexdigest()
+        # Prometheus sends no token.
+        scrape = {"prometheus.io/scrape": "true", "prometheus.io/port": str(_PORT)}
+        return {**({} if self.token_secret else scrape), POD_DIGEST: digest[:16]}
 
     def _object(self, version: str, kind: str, **content: Manifest) -> Manifest:
         namespace = {"namespace": self.namespace} if self.namespace else {}

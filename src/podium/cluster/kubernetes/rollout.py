@@ -1,7 +1,7 @@
 """Servers of models: their objects are applied, and their pods waited for."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from podium.cluster.kubernetes.api import Api, event_time
@@ -13,8 +13,8 @@ from podium.cluster.kubernetes.pods import (
 )
 from podium.errors import Failed, NotFound
 from podium.manifests.conditions import Manifest
-from podium.manifests.fields import integer
-from podium.manifests.labels import INFERENCE_SERVICE, INSTANCE
+from podium.manifests.fields import integer, mapping, text, texts
+from podium.manifests.labels import INFERENCE_SERVICE, INSTANCE, POD_DIGEST
 from podium.manifests.resource import Resource
 from podium.manifests.serving import PREDICTOR
 
@@ -32,9 +32,12 @@ class Rollout:
             for one in map(Resource.parse, manifests)
             if one.kind in ("Deployment", "InferenceService")
         )
-        self._kind, self._name, own = served.kind, served.name, served.kind == "Deployment"
+        self._served, own = served, served.kind == "Deployment"
+        self._kind, self._name = served.kind, served.name
         self._deployment = self._name if own else self._name + PREDICTOR
         self._selector = f"{INSTANCE if own else INFERENCE_SERVICE}={self._name}"
+        pods = served.spec["template"]["metadata"] if own else served.spec["predictor"]
+        self._digest = _digest(pods)
         self._since: dict[str, float] = {}
 
     def run(self, seconds: float) -> None:
@@ -74,11 +77,34 @@ class Rollout:
         except NotFound:
             return Resource(manifest={})
 
+    @property
+    def address(self) -> str:
+        """URL of the server within the cluster, once it is ready; that of an InferenceService is
+        KServe's word, whose Service may have no address, and so the pods' port."""
+        said = mapping(self._read(self._kind, self._name).status.get("address")).get("url")
+        return text(said) or f"http://{self._deployment}.{self._api.namespace}.svc"
+
     def _is_ready(self) -> bool:
-        served = self._read(self._kind, self._name)
-        if self._kind != "Deployment" and not (_is_current(served) and served.condition("Ready")):
-            return False
-        return _rolled_out(self._read("Deployment", self._deployment))
+        deployment = self._read("Deployment", self._deployment)
+        if self._kind != "Deployment":
+            served = self._read(self._kind, self._name)
+            if not (served.condition("Ready") and self._is_taken_up(deployment)):
+                return False
+        return _rolled_out(deployment)
+
+    def _is_taken_up(self, deployment: Resource) -> bool:
+        """Return whether KServe's Deployment is that of the InferenceService as it was applied.
+
+        Its observedGeneration does not say so: it is that of the Deployment (kserve v0.20.0:
+        pkg/apis/serving/v1beta1, PropagateRawStatus).
+        """
+        template = mapping(deployment.spec.get("template"))
+        predictor = self._served.spec["predictor"]
+        replicas = integer(deployment.spec.get("replicas")) or 0
+        return (
+            _digest(mapping(template.get("metadata"))) == self._digest
+            and predictor["minReplicas"] <= replicas <= predictor["maxReplicas"]
+        )
 
     def _hopeless(self) -> Trouble | None:
         now, before, self._since = time.monotonic(), self._since, {}
@@ -93,9 +119,10 @@ class Rollout:
         waits = self._api.waits
         for pod in self._api.pods(self._selector):
             statuses = statuses_of(pod)
-            if pod.metadata.deletion_timestamp or (
-                statuses and all(status.ready for status in statuses)
-            ):
+            present = (pod.metadata.annotations or {}).get(POD_DIGEST) == self._digest
+            if not present or pod.metadata.deletion_timestamp:
+                continue  # of the template before: it stays until the new ones answer
+            if statuses and all(status.ready for status in statuses):
                 continue
             ended = (
                 Trouble.of_end(pod)
@@ -127,6 +154,10 @@ class Rollout:
             hint=CONFIG_MISSING,
             grace=self._api.waits.image_grace,
         )
+
+
+def _digest(metadata: Mapping[str, Any]) -> str:
+    return texts(metadata.get("annotations")).get(POD_DIGEST, "")
 
 
 def _rolled_out(deployment: Resource) -> bool:
