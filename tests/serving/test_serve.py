@@ -1006,6 +1006,29 @@ def test_a_server_that_cannot_follow_says_so_and_goes_on(
         assert 'podium_serve_trouble{model="numbers"} 0' in http.get("/metrics").text
 
 
+def test_a_champion_that_cannot_be_opened_is_logged_once(
+    numbers: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (model,) = find_models(["numbers"], str(tmp_path / "store"))
+    model.open()
+    numbers.upload({"model.onnx": b"no network"}, {"run_id": "v4"})
+
+    async def look() -> None:
+        for champion in ("v4", "v4", "v2", "v4"):
+            if numbers.champion.version != champion:
+                numbers.promote(champion)
+            await model.follow()
+        await model.close()
+
+    asyncio.run(look())
+    said = [record.getMessage() for record in caplog.records]
+    assert [text.partition(": ")[0] for text in said] == [
+        "numbers still answers with v1",
+        "numbers still answers with v2",
+    ]
+    assert "numbers v4" in said[0]
+
+
 def test_a_store_that_never_answers_is_trouble(
     numbers: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

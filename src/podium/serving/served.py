@@ -1,6 +1,7 @@
 """The served model, and the version of it that answers now."""
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from podium.system.background import DaemonThreads
 
 if TYPE_CHECKING:
     from podium.serving.challenger import Challenger
+
+_log = logging.getLogger("podium")
 
 _MOST_ROWS = 1024
 """Rows of a batch at most."""
@@ -323,12 +326,12 @@ class Served:
         look = asyncio.get_running_loop().run_in_executor(self._looks, self.load)
         try:
             if not (await asyncio.wait([look], timeout=SLOW_LOOK))[0]:
-                self.trouble = f"looking for its champion has taken more than {SLOW_LOOK:g} s"
+                self._stay(f"looking for its champion has taken more than {SLOW_LOOK:g} s")
             loaded = await look
         except PodiumError as error:
-            self.trouble = error.message
+            self._stay(error.message)
             return
-        except Exception as error:
+        except Exception as error:  # which is logged
             self.trouble = f"{type(error).__name__}: {error}"
             raise
         finally:
@@ -342,6 +345,13 @@ class Served:
                 self._replaced = before
                 await before.close()
                 self._replaced = None
+
+    def _stay(self, why: str) -> None:
+        """Keep why another version should answer, and log it once."""
+        if why != self.trouble:
+            now = f"still answers with {self._now.version}" if self._now else "does not answer"
+            _log.warning("%s %s: %s", self.name, now, why)
+        self.trouble = why
 
     async def close(self) -> None:
         """End what answers and looks; nobody waits for an answer any more."""
