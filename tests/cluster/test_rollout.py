@@ -193,7 +193,13 @@ def kserve(world: World, deployment: Deployment, **made: Any) -> None:
     world.plurals |= {"inferenceservices"}
     (asked,) = (one for one in deployment.manifests if one["kind"] == "InferenceService")
     predictor = asked["spec"]["predictor"]
-    given = {"replicas": 2, "annotations": predictor["annotations"], "address": None, **made}
+    given = {
+        "replicas": 2,
+        "annotations": predictor["annotations"],
+        "address": None,
+        "said": {},
+        **made,
+    }
     replicas = given["replicas"]
     pods = {"replicas": replicas, "updatedReplicas": replicas, "availableReplicas": replicas}
     template = {"metadata": {"annotations": given["annotations"]}}
@@ -203,7 +209,8 @@ def kserve(world: World, deployment: Deployment, **made: Any) -> None:
         "status": {"observedGeneration": 1, **pods},
     }
     # Of the InferenceService KServe knows no generation, but writes that of the Deployment.
-    ready = {"conditions": [{"type": "Ready", "status": "True"}], "observedGeneration": 1}
+    said = {"type": "Ready", "status": "True", **given["said"]}
+    ready = {"conditions": [said], "observedGeneration": 1}
     if given["address"]:
         ready["address"] = {"url": given["address"]}
 
@@ -237,6 +244,18 @@ def test_kserve_is_waited_for_while_it_has_the_pods_from_before(
     kserve(there, deployment := podium.deploy("mnist", to="kserve"), **made)
     with pytest.raises(Failed, match="InferenceService mnist is not ready after"):
         deployment.apply(3)
+
+
+def test_what_keeps_kserve_from_making_the_pods_is_quoted(model: Model, there: World) -> None:
+    message = 'fails to reconcile predictor: "mnist-predictor" is forbidden: exceeded quota: few'
+    said = {"status": "False", "reason": "ReconcileFailed", "message": message}
+    kserve(there, deployment := podium.deploy("mnist", to="kserve"), said=said, annotations={})
+    with pytest.raises(Failed) as failed:
+        deployment.apply(20)
+    assert failed.value.message == (
+        f"InferenceService mnist is not ready: ReconcileFailed ({message})"
+    )
+    assert "a quota" in str(failed.value.hint)
 
 
 def test_an_autoscaler_may_have_chosen_another_number(model: Model, there: World) -> None:

@@ -117,6 +117,7 @@ class Rollout:
 
     def _troubles(self) -> Iterator[Trouble]:
         waits = self._api.waits
+        yield from self._refused()
         for pod in self._api.pods(self._selector):
             statuses = statuses_of(pod)
             present = (pod.metadata.annotations or {}).get(POD_DIGEST) == self._digest
@@ -136,6 +137,18 @@ class Rollout:
             yield Trouble(
                 reason=refused.reason, message=refused.message, hint=hint, grace=waits.refused_grace
             )
+
+    def _refused(self) -> Iterator[Trouble]:
+        """Yield what keeps KServe from making its objects (kserve v0.20.0: observed)."""
+        for state in self._read(self._kind, self._name).conditions:
+            if state.reason == "ReconcileFailed" and not state.status:
+                hint = f"kubectl -n {self._api.namespace} describe {self._kind} {self._name}"
+                yield Trouble(
+                    reason=state.reason,
+                    message=state.message,
+                    hint=refusal_hint(state.message) if "forbidden" in state.message else hint,
+                    grace=self._api.waits.refused_grace,
+                )
 
     def _unmounted(self, pod: Any) -> Trouble | None:
         """Say which Secret or ConfigMap of a volume is not there; that is in an event alone."""
