@@ -149,6 +149,7 @@ def test_the_storage_s_secret_must_have_its_keys() -> None:
     assert levels(storage=storage, secret_keys=["user"])["storage-configured"] == "fail"
     assert levels(storage=storage, secret_keys=[])["storage-configured"] == "fail"
     assert levels(storage=storage, secret_keys=None)["storage-configured"] == "warn"
+    assert levels(storage={"endpoint": "http://minio:9000"})["storage-configured"] == "note"
     assert levels(storage={})["storage-configured"] == "warn"
     assert levels(storage=None)["storage-configured"] == "warn"
 

@@ -175,7 +175,10 @@ def _storage_configured(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     name = storage.get("secret", "")
     wanted = [storage.get("access-key", "accesskey"), storage.get("secret-key", "secretkey")]
     lacking = [key for key in wanted if key not in (snapshot.secret_keys or ())]
-    if snapshot.secret_keys is None:
+    if not name:
+        problem = "it names no Secret: jobs reach the bucket by their service account alone"
+        yield Violation(problem, where, level="note")
+    elif snapshot.secret_keys is None:
         yield _unread(f"Secret {name} may not be read", where)
     elif not snapshot.secret_keys:
         hint = f"create it with keys {' and '.join(wanted)}, or name another in {where}"
