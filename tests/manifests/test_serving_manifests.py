@@ -207,6 +207,14 @@ def test_a_server_that_asks_for_a_token_is_not_scraped(form: str) -> None:
     assert "prometheus.io/scrape" not in annotations(token_secret="token")
 
 
+@pytest.mark.parametrize(("cpu", "limit"), [("500m", None), ("1", None), ("2500m", "2500m")])
+def test_kserves_limit_of_one_cpu_refuses_no_request(cpu: str, limit: str | None) -> None:
+    (container,) = pod_of(written("kserve", cpu=cpu))["containers"]
+    assert container["resources"]["limits"].get("cpu") == limit
+    (container,) = pod_of(written("kubernetes", cpu=cpu))["containers"]
+    assert "cpu" not in container["resources"]["limits"]
+
+
 def test_kserve_makes_new_pods_for_other_pods_only() -> None:
     def digest(**changes: Any) -> str:
         predictor = written("kserve", **changes)["InferenceService"]["spec"]["predictor"]

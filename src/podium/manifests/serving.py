@@ -9,6 +9,7 @@ from typing import Any
 
 from podium.errors import InvalidInput, require
 from podium.manifests.conditions import Manifest
+from podium.manifests.fields import quantity
 from podium.manifests.labels import (
     INFERENCE_SERVICE,
     INSTANCE,
@@ -179,6 +180,10 @@ class ModelServer:
         least, most = pod_range(self.replicas)
         scaled = {"scaleMetric": "cpu", "scaleTarget": _CPU_TARGET} if least < most else {}
         pod = self._pod("kserve-container")
+        # KServe limits a container that names no limit to one CPU, and then refuses requests above
+        # it (kserve v0.20.0: inferenceservice-config; observed).
+        if (quantity(self.cpu) or 0) > 1:
+            pod["containers"][0]["resources"]["limits"]["cpu"] = self.cpu
         predictor = {
             "annotations": self._annotations(pod),
             "minReplicas": least,
