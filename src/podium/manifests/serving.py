@@ -175,7 +175,7 @@ class ModelServer:
         which gets KServe's agent beside it (kserve v0.20.0:
         pkg/controller/v1beta1/inferenceservice/utils, IsMMSPredictor; observed). A canary is podium
         serve's: canaryTrafficPercent is read for Knative only, and spec.canary is refused without a
-        storageUri (kserve v0.20.0: reconcilers/knative, inference_service_validation.go; read).
+        storageUri (kserve v0.20.0; both observed).
         """
         least, most = pod_range(self.replicas)
         scaled = {"scaleMetric": "cpu", "scaleTarget": _CPU_TARGET} if least < most else {}
