@@ -15,7 +15,7 @@ from api_server import World
 import podium
 from podium.api.deploy import Deployment
 from podium.cluster.kubernetes import cluster
-from podium.cluster.kubernetes.api import Waits
+from podium.cluster.kubernetes.api import Api, Waits
 from podium.errors import Failed, InvalidInput, NotFound, UnknownKind, Untrusted
 from podium.files.documents import load_yaml
 from podium.models import Model, open_registry
@@ -261,6 +261,19 @@ def test_what_keeps_kserve_from_making_the_pods_is_quoted(model: Model, there: W
 def test_an_autoscaler_may_have_chosen_another_number(model: Model, there: World) -> None:
     kserve(there, deployment := podium.deploy("mnist", to="kserve", replicas="1..4"), replicas=3)
     assert deployment.apply(20)
+
+
+def test_an_autoscaler_without_figures_is_warned_of(
+    model: Model, there: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    there.plurals |= {"horizontalpodautoscalers"}
+    status(there, replicas=1, updatedReplicas=1, availableReplicas=1)
+    scaled = podium.deploy("mnist", replicas="1..3")
+    scaled.apply(20)
+    assert caplog.messages == []
+    monkeypatch.setattr(Api, "serves", lambda self, kind: kind != "PodMetrics")
+    scaled.apply(20)
+    assert caplog.messages == ["mnist is not scaled: this cluster has no metrics-server"]
 
 
 def test_an_image_that_is_not_there_is_named(model: Model, there: World) -> None:

@@ -1,5 +1,7 @@
 """Deploy a model from Python and from the shell."""
 
+import logging
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -8,17 +10,19 @@ from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.rollout import Rollout
 from podium.cluster.kubernetes.store_access import SECRET, AccessByReference
 from podium.display.terminal import doing
-from podium.errors import InvalidInput, suggestion
+from podium.errors import InvalidInput, PodiumError, suggestion
 from podium.files.yaml_loader import dump
 from podium.manifests.conditions import Manifest
 from podium.manifests.fields import present
-from podium.manifests.serving import FORMS, ModelServer
+from podium.manifests.serving import FORMS, ModelServer, pod_range
 from podium.models import CHAMPION, Model, open_registry
 from podium.models.document import command
 from podium.models.signature import PublicKey, public_key
 from podium.models.split import Split
 from podium.models.version import Version
 from podium.system.arguments import checked, require_types
+
+_log = logging.getLogger("podium")
 
 
 @checked
@@ -60,7 +64,13 @@ class Deployment:
         ):
             rollout = Rollout(cluster.api, self.manifests)
             rollout.run(timeout)
-            return f"{rollout.address}/v2/models/{self.version.name}"
+            address = rollout.address
+            cluster.api.patience = 0.0  # the server answers: nothing more is waited for
+            least, most = pod_range(self.server.replicas)
+            with suppress(PodiumError):
+                if least < most and not cluster.api.serves("PodMetrics"):
+                    _log.warning("%s is not scaled: this cluster has no metrics-server", name)
+        return f"{address}/v2/models/{self.version.name}"
 
 
 @checked

@@ -117,6 +117,7 @@ RESOURCES = {
         "apps", "v1", "deployments", "check that the address is that of a Kubernetes API server"
     ),
     "InferenceService": _ApiResource("serving.kserve.io", "v1beta1", "inferenceservices", _KSERVE),
+    "PodMetrics": _ApiResource("metrics.k8s.io", "v1beta1", "pods", "install metrics-server"),
 }
 
 
