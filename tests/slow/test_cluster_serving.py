@@ -217,6 +217,18 @@ def test_an_eviction_leaves_one_pod(address: str, restricted: KubernetesCluster)
         evict(second)
 
 
+def test_another_range_of_the_autoscaler_is_applied_at_once(
+    address: str, restricted: KubernetesCluster, model: Model
+) -> None:
+    to = "kserve" if "-predictor." in address else "kubernetes"
+    assert deploy(restricted, model, to, "--replicas", "2..3").returncode == 0
+    before = {pod.metadata.name for pod in pods(restricted) if not pod.metadata.deletion_timestamp}
+    assert deploy(restricted, model, to, "--replicas", "2..4").returncode == 0
+    assert before == {
+        pod.metadata.name for pod in pods(restricted) if not pod.metadata.deletion_timestamp
+    }
+
+
 def test_a_missing_secret_is_named(restricted: KubernetesCluster, model: Model) -> None:
     done = deploy(restricted, model, "kubernetes", "--name", "lost", "--secret", "nowhere")
     assert done.returncode == 1
@@ -224,16 +236,24 @@ def test_a_missing_secret_is_named(restricted: KubernetesCluster, model: Model) 
     restricted.api.delete("Deployment", "lost")
 
 
-def test_what_cannot_be_read_from_the_bucket_is_shown(
-    restricted: KubernetesCluster, model: Model
+@pytest.mark.parametrize(
+    ("to", "kind"), [("kubernetes", "Deployment"), ("kserve", "InferenceService")]
+)
+def test_a_deploy_mends_one_that_cannot_read_the_bucket(
+    to: str, kind: str, restricted: KubernetesCluster, model: Model
 ) -> None:
+    if not restricted.api.serves(kind):
+        pytest.skip("this cluster has no KServe")
+    name, core = f"locked-out-{to}", restricted.api.core
     wrong = {
-        "metadata": {"name": "wrong"},
+        "metadata": {"name": name},
         "stringData": {"accesskey": "nobody", "secretkey": "nothing-at-all"},
     }
-    restricted.api.core.create_namespaced_secret(restricted.api.namespace, wrong)
-    done = deploy(restricted, model, "kubernetes", "--name", "locked-out", "--secret", "wrong")
+    core.create_namespaced_secret(restricted.api.namespace, wrong)
+    done = deploy(restricted, model, to, "--name", name, "--secret", name)
     assert done.returncode == 1
     assert "exit code 1" in done.stderr
     assert "  | error: " in done.stderr
-    restricted.api.delete("Deployment", "locked-out")
+    mended = deploy(restricted, model, to, "--name", name)
+    assert mended.returncode == 0, mended.stderr
+    restricted.api.delete(kind, name)

@@ -32,8 +32,7 @@ class Rollout:
             for one in map(Resource.parse, manifests)
             if one.kind in ("Deployment", "InferenceService")
         )
-        self._served, own = served, served.kind == "Deployment"
-        self._kind, self._name = served.kind, served.name
+        self._kind, self._name, own = served.kind, served.name, served.kind == "Deployment"
         self._deployment = self._name if own else self._name + PREDICTOR
         self._selector = f"{INSTANCE if own else INFERENCE_SERVICE}={self._name}"
         pods = served.spec["template"]["metadata"] if own else served.spec["predictor"]
@@ -88,23 +87,9 @@ class Rollout:
         deployment = self._read("Deployment", self._deployment)
         if self._kind != "Deployment":
             served = self._read(self._kind, self._name)
-            if not (served.condition("Ready") and self._is_taken_up(deployment)):
+            if not (served.condition("Ready") and _is_made_of(deployment, served)):
                 return False
         return _rolled_out(deployment)
-
-    def _is_taken_up(self, deployment: Resource) -> bool:
-        """Return whether KServe's Deployment is that of the InferenceService as it was applied.
-
-        Its observedGeneration does not say so: it is that of the Deployment (kserve v0.20.0:
-        pkg/apis/serving/v1beta1, PropagateRawStatus).
-        """
-        template = mapping(deployment.spec.get("template"))
-        predictor = self._served.spec["predictor"]
-        replicas = integer(deployment.spec.get("replicas")) or 0
-        return (
-            _digest(mapping(template.get("metadata"))) == self._digest
-            and predictor["minReplicas"] <= replicas <= predictor["maxReplicas"]
-        )
 
     def _hopeless(self) -> Trouble | None:
         now, before, self._since = time.monotonic(), self._since, {}
@@ -171,6 +156,21 @@ class Rollout:
 
 def _digest(metadata: Mapping[str, Any]) -> str:
     return texts(metadata.get("annotations")).get(POD_DIGEST, "")
+
+
+def _is_made_of(deployment: Resource, served: Resource) -> bool:
+    """Return whether KServe's Deployment is that of the InferenceService as it is now.
+
+    Its observedGeneration does not say so: it is that of the Deployment (kserve v0.20.0:
+    pkg/apis/serving/v1beta1, PropagateRawStatus).
+    """
+    template = mapping(deployment.spec.get("template"))
+    predictor = mapping(served.spec.get("predictor"))
+    least, most = (integer(predictor.get(key)) or 0 for key in ("minReplicas", "maxReplicas"))
+    return (
+        _digest(mapping(template.get("metadata"))) == _digest(predictor)
+        and least <= (integer(deployment.spec.get("replicas")) or 0) <= most
+    )
 
 
 def _rolled_out(deployment: Resource) -> bool:
