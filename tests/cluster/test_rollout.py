@@ -291,15 +291,35 @@ def test_an_image_that_is_not_there_is_named(model: Model, there: World) -> None
     assert "check the image's name" in str(error.hint)
 
 
-def test_a_server_that_ends_again_and_again_shows_its_log(model: Model, there: World) -> None:
+def ends_again(world: World, restarts: int, later: int) -> None:
+    """Put a pod that has ended so often, and once it was seen oftener."""
     ended = {"terminated": {"exitCode": 1, "reason": "Error"}}
-    pod(there, {"waiting": {"reason": "CrashLoopBackOff"}}, restarts=2, lastState=ended)
-    there.logs["mnist-1"] = ["error: there is no bucket models", "hint: check the address"]
+    pod(world, {"waiting": {"reason": "CrashLoopBackOff"}}, restarts, lastState=ended)
+    world.logs["mnist-1"] = ["error: there is no bucket models", "hint: check the address"]
+
+    def end() -> None:
+        while sum("/pods?" in request for request in world.requests) < 2:
+            time.sleep(0.02)
+        pod(world, {"waiting": {"reason": "CrashLoopBackOff"}}, later, lastState=ended)
+
+    threading.Thread(target=end, daemon=True).start()
+
+
+@pytest.mark.parametrize(("restarts", "later"), [(0, 2), (9, 10)])
+def test_a_server_that_ends_again_and_again_shows_its_log(
+    restarts: int, later: int, model: Model, there: World
+) -> None:
+    ends_again(there, restarts, later)
     error = refusal()
     assert "pod mnist-1: Error (container serve, exit code 1)" in error.message
     assert error.message.endswith(
         "  | error: there is no bucket models\n  | hint: check the address"
     )
+
+
+def test_a_pod_that_waits_to_begin_again_may_do_so(model: Model, there: World) -> None:
+    ends_again(there, 9, 9)
+    assert "is not ready after" in refusal(timeout=3).message
 
 
 def test_broken_pods_from_before_do_not_fail_the_next_deploy(model: Model, there: World) -> None:

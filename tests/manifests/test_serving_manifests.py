@@ -220,7 +220,9 @@ def test_kserve_makes_new_pods_for_other_pods_only() -> None:
         predictor = written("kserve", **changes)["InferenceService"]["spec"]["predictor"]
         return str(predictor["annotations"]["podium.dev/pod-digest"])
 
-    assert digest() == digest(replicas="1..5")
+    assert digest() == digest(replicas=3)
+    assert digest(replicas="1..4") == digest(replicas="1..5")
+    assert digest() != digest(replicas="1..4"), "KServe notes on the pods whether they are scaled"
     assert digest() != digest(memory="2Gi")
 
 

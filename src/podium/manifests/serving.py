@@ -184,8 +184,10 @@ class ModelServer:
         # it (kserve v0.20.0: inferenceservice-config; observed).
         if (quantity(self.cpu) or 0) > 1:
             pod["containers"][0]["resources"]["limits"]["cpu"] = self.cpu
+        # A Deployment, not Knative, by the name that every KServe knows. KServe puts both on the pods.
+        notes = {KSERVE_MODE: "RawDeployment", KSERVE_AUTOSCALER: "hpa" if scaled else "none"}
         predictor = {
-            "annotations": self._annotations(pod),
+            "annotations": self._annotations({**pod, **notes}),
             "minReplicas": least,
             "maxReplicas": most,
             **scaled,
@@ -196,14 +198,10 @@ class ModelServer:
             "InferenceService",
             spec={"predictor": {**predictor, **pod}},
         )
-        # A Deployment, not Knative, by the name that every KServe knows.
-        service["metadata"]["annotations"] = {
-            KSERVE_MODE: "RawDeployment",
-            KSERVE_AUTOSCALER: "hpa" if scaled else "none",
-        }
+        service["metadata"]["annotations"] = notes
         return [*self._config(), service, self._budget({INFERENCE_SERVICE: self.name})]
 
-    def _annotations(self, pod: Manifest) -> dict[str, str]:
+    def _annotations(self, pod: Mapping[str, Any]) -> dict[str, str]:
         """Return what is on each pod: whether Prometheus reads it, and which pod it is."""
         digest = hashlib.sha256(json.dumps(pod, sort_keys=True).encode()).hexdigest()
         # Prometheus sends no token.

@@ -38,6 +38,8 @@ class Rollout:
         pods = served.spec["template"]["metadata"] if own else served.spec["predictor"]
         self._digest = _digest(pods)
         self._since: dict[str, float] = {}
+        self._restarts: dict[str, int] = {}
+        """Of each pod when it was first seen."""
 
     def run(self, seconds: float) -> None:
         """Apply the objects, and return when every pod is of the present template and ready.
@@ -110,11 +112,7 @@ class Rollout:
                 continue  # of the template before: it stays until the new ones answer
             if statuses and all(status.ready for status in statuses):
                 continue
-            ended = (
-                Trouble.of_end(pod)
-                if any((status.restart_count or 0) >= _TRIES for status in statuses)
-                else None
-            )
+            ended = Trouble.of_end(pod) if self._ends_again(pod, statuses) else None
             if trouble := ended or Trouble.of_start(pod, waits) or self._unmounted(pod):
                 yield trouble
         if refused := self._read("Deployment", self._deployment).condition("ReplicaFailure"):
@@ -122,6 +120,14 @@ class Rollout:
             yield Trouble(
                 reason=refused.reason, message=refused.message, hint=hint, grace=waits.refused_grace
             )
+
+    def _ends_again(self, pod: Any, statuses: Sequence[Any]) -> bool:
+        """Return whether a pod has had its tries; one that was there before this deploy is given
+        another one, because what it lacked may be there now."""
+        restarts = sum(status.restart_count or 0 for status in statuses)
+        before = self._restarts.setdefault(pod.metadata.name, restarts)
+        runs = any(status.state and status.state.running for status in statuses)
+        return restarts >= max(_TRIES, before + 1) and not (before and runs)
 
     def _refused(self) -> Iterator[Trouble]:
         """Yield what keeps KServe from making its objects (kserve v0.20.0: observed)."""
