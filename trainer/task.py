@@ -61,8 +61,7 @@ class Task:
 @contextmanager
 def readable(config: TrainConfig) -> Iterator[DatasetInfo]:
     """Yield the description of the dataset that is named, and turn what is wrong with its files
-    into
-    bad input: starting a trainer again changes nothing about it.
+    into bad input: starting a trainer again changes nothing about it.
 
     Raises:
         InvalidInput: No dataset, a damaged one, or not the one asked for.

@@ -832,8 +832,7 @@ def _is_no_chance(count: int, training: Hashes, new: Hashes, leaders: NDArray[np
 
 def _is_not_dense(training: Hashes, new: Hashes, leaders: NDArray[np.int64], test: Array) -> bool:
     """Return whether twice as many rows are shared as of such that mix a row with the one nearest
-    to
-    it: where columns go together, or rows lie in clusters, any row is near another."""
+    to it: where columns go together, or rows lie in clusters, any row is near another."""
     some = np.arange(0, len(test), -(-len(test) // _MIXED))
     points = project(np.column_stack([midranks(values) for values in test[some].T]))
     squares = np.square(points).sum(1)

@@ -226,8 +226,7 @@ def time_limit(seconds: int, end: Callable[[], None]) -> Iterator[threading.Even
 
 def _follow(process: subprocess.Popen[bytes], log: StepLog) -> int:
     """Write what a process prints to its log until it ends; return its exit code. It is killed
-    where
-    the log cannot be written: it must not go on beside the next try."""
+    where the log cannot be written: it must not go on beside the next try."""
     assert process.stdout
     assert process.stdin
     try:
