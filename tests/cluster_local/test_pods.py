@@ -56,9 +56,13 @@ def test_references_expand_in_command_args_and_later_variables(cluster: LocalSwe
         {"name": "LATER", "value": "x"},
     ]
     job = manifest(
-        container={"env": env, "command": ["echo"], "args": ["$(B)", "$(RANK)", "$(NONE)", "$$(A)"]}
+        container={
+            "env": env,
+            "command": ["echo"],
+            "args": ["$(B)", "$(RANK)", "$(NONE)", "$$(A)", "$(f $$ $(A))", "$(A"],
+        }
     )
-    assert output(cluster, job) == ["12 $(LATER) $(A) 0 $(NONE) $(A)"]
+    assert output(cluster, job) == ["12 $(LATER) $(A) 0 $(NONE) $(A) $(f $$ $(A)) $(A"]
 
 
 def test_a_container_without_a_command_runs_its_images_entrypoint(cluster: LocalSweeps) -> None:

@@ -215,10 +215,15 @@ NAMED = HEAD + dedent("""
     def made():
         with dsl.ParallelFor(pieces(count=1).output) as row:
             say(text=f"of {row.name}")
+
+    @dsl.pipeline
+    def within(rows: List[Dict[str, str]] = [{"name": "1"}]):
+        with dsl.ParallelFor(rows) as row:
+            say(text=f"data/{row.name}.csv")
     """)
 
 
-@pytest.mark.parametrize("pipeline", ["given", "made"])
+@pytest.mark.parametrize("pipeline", ["given", "made", "within"])
 def test_a_name_that_kfp_takes_for_its_own_is_refused(tmp_path: Path, pipeline: str) -> None:
     done = podium(tmp_path / "home", f"{written(tmp_path, NAMED)}:{pipeline}")
     assert "error: step say: .name of a loop's item is not a member of it" in done.stderr
@@ -712,7 +717,7 @@ def test_references_to_variables_are_read_as_kubernetes_does(tmp_path: Path) -> 
         @dsl.container_component
         def greet(text: str, out: dsl.OutputPath(str)):
             return dsl.ContainerSpec(image="busybox", command=["sh", "-c"],
-                args=['printf "$(WORDS) $(NONE) $$(echo x) $0" > "$1"', text, out])
+                args=['printf "$(WORDS) $(NONE) $$(echo x) $(test $$ -gt 1 && echo y) $0" > "$1"', text, out])
 
         @dsl.pipeline
         def flow() -> str:
@@ -720,7 +725,7 @@ def test_references_to_variables_are_read_as_kubernetes_does(tmp_path: Path) -> 
             return task.set_env_variable("WORDS", "hello $(NAME)").outputs["out"]
         """)
     outcome, _ = run(tmp_path, flow, "--image-dir", f"busybox={tmp_path}")
-    assert outcome["outputs"] == {"Output": "hello you  x $(NAME)"}
+    assert outcome["outputs"] == {"Output": "hello you  x y $(NAME)"}
 
 
 @pytest.mark.parametrize(

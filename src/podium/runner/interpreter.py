@@ -324,14 +324,15 @@ def _check_members(compiled: Compiled) -> None:
     inputs: dict[Path_, set[str]] = {
         (): {*compiled.root.get("inputDefinitions", {}).get("parameters", {})}
     }
-    items = set[str]()
+    names = set[str]()
     for path, task in compiled.tasks():
         sources = task.get("inputs", {}).get("parameters", {})
-        items.add(task.get("parameterIterator", {}).get("itemInput", ""))
+        item = task.get("parameterIterator", {}).get("itemInput", "")
+        if item.endswith("-loop-item"):  # pipelinechannel--rows-loop-item; its name: rows-loop-item
+            names.add("-".join(item.split("-")[-3:]))
         for source in sources.values():
             text = str(source.get("runtimeValue", {}).get("constant", ""))
-            named = [word for word in text.split() if word.endswith("-loop-item")]
-            if any(item.endswith(f"-{word}") for word in named for item in items):
+            if any(name in text for name in names):
                 raise InvalidInput(
                     f"step {path[-1]}: .name of a loop's item is not a member of it: kfp compiles "
                     f"{text!r}, on a cluster, too",
@@ -346,7 +347,7 @@ def _check_members(compiled: Compiled) -> None:
                     f"compiles no value for it: a cluster fails, too",
                     "pass the member to the step as an input of its own, and build the text there",
                 )
-        inputs[path] = {*sources, task.get("parameterIterator", {}).get("itemInput", "")}
+        inputs[path] = {*sources, item}
 
 
 _CHANNEL = re.compile(r"\{\{channel:task=[^;]*;name=([^;]*);")

@@ -22,7 +22,7 @@ _OF_A_RANK = re.compile(
     r"OMPI_COMM_WORLD_.*|PMI_.*|PMIX_.*|MPI_LOCAL.*|SLURM_(?:PROCID|LOCALID|STEP_.*)|"
     + "|".join(name for kind in OPERATOR_KINDS.values() for name in kind.environment)
 )
-_REFERENCE = re.compile(r"\$(\$|\(([^()$]+)\))")
+_REFERENCE = re.compile(r"\$(\$|\(([^)]*)\))")
 
 
 @dataclass(frozen=True, kw_only=True)
