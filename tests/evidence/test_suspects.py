@@ -1242,7 +1242,7 @@ def test_rows_that_repeat_others_are_counted_once(
     assert ("the test part has only 60 different items, of 180: equal" in said) == (times > 1)
 
 
-@pytest.mark.parametrize(("unit", "is_said"), [(1000, True), (3, False)])
+@pytest.mark.parametrize(("unit", "is_said"), [(1000, True), (3, False), (0, False)])
 def test_outputs_of_unlike_sizes_are_said(
     unit: float, is_said: bool, prepare: Prepare, tmp_path: Path
 ) -> None:

@@ -241,8 +241,8 @@ def _of_outputs(parts: Mapping[str, Selection], raw: Raw) -> list[str]:
     target = _sample(parts["train"], "target", _MOST_ROWS)
     if raw.classes or target.ndim == 1 or not are_numbers(target).all():
         return []
-    spreads = target.std(axis=0, dtype=np.float64)
-    if spreads.max() < _APART * spreads.min():
+    spreads = target.std(axis=0, dtype=np.float64)[np.ptp(target, axis=0) > 0]
+    if spreads.max(initial=0) < _APART * spreads.min(initial=np.inf):
         return []
     return [
         f"the numbers of {raw.target_name} deviate by {spreads.min():.3g} to {spreads.max():.3g}: rmse and mae, their "

@@ -232,7 +232,7 @@ def small_test_part(
         share = np.bincount(groups).max() / count
         said.append(
             f"the test part has {plural(units, 'group')}, but the largest has {share:.0%} of its {count:,} items: "
-            f"where items of a group are alike, figures on it vary as on {equal:.0f} groups of one size; "
+            f"where items of a group are alike, figures on it vary as on {plural(round(equal), 'group')} of one size; "
             f"{_FEW_GROUPS} or more are better"
         )
     elif groups is not None and units < _FEW_GROUPS:
