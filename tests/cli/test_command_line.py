@@ -139,6 +139,14 @@ def test_of_a_long_loop_the_last_outputs_are_listed(tmp_path: Path) -> None:
     assert path.split()[0] == "run"
 
 
+def test_an_output_of_several_lines_is_listed_on_one(tmp_path: Path) -> None:
+    from podium.runner.outcome import show
+
+    text = "first\nsecond\x1b[31m"
+    said = show({"step_outputs": {"a": {"Output": text}}, "outputs": {}, "directory": str(tmp_path)})
+    assert said.splitlines()[0].split() == ["a", "Output", "first", "second"]
+
+
 def test_a_finished_run_names_the_model_by_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from podium.display.tables import fold, screen_width, table
 from podium.display.terminal import Styled
-from podium.display.text import cut, figure, harmless, relative
+from podium.display.text import cut, figure, harmless, one_line, relative
 from podium.errors import PodiumError
 from podium.files.documents import parse, read_json
 from podium.kfp.values import PIPELINES
@@ -177,7 +177,7 @@ def show(outcome: Mapping[str, Any]) -> Styled:
 def _brief(value: Any) -> str:
     if isinstance(value, dict):
         value = ", ".join(f"{name} {_brief(part)}" for name, part in value.items())
-    text = relative(str(value))
+    text = one_line(relative(str(value)))
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
