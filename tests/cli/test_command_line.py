@@ -143,7 +143,9 @@ def test_an_output_of_several_lines_is_listed_on_one(tmp_path: Path) -> None:
     from podium.runner.outcome import show
 
     text = "first\nsecond\x1b[31m"
-    said = show({"step_outputs": {"a": {"Output": text}}, "outputs": {}, "directory": str(tmp_path)})
+    said = show(
+        {"step_outputs": {"a": {"Output": text}}, "outputs": {}, "directory": str(tmp_path)}
+    )
     assert said.splitlines()[0].split() == ["a", "Output", "first", "second"]
 
 

@@ -173,6 +173,7 @@ def test_prose_and_dicts_are_read(prints: str, line: str, metric: str, value: st
         ("colon", "Epoch: [3/90] val_loss: 0.52 (0.50) val_acc: 0.91 (0.92)", "val_acc", ["0.91"]),
         ("colon", "[12/31 10:00:01] acc: 0.9 (0.8) loss: 0.1 (0.2)", "loss", ["0.1"]),
         ("words", "Epoch [1/9], step [ 9/20] loss 0.5 (0.6) acc 0.9 (0.8)", "acc", ["unavailable"]),
+        ("colon", "Epoch [1/9] Step [9/20] loss: 1 (2) acc: 0.9 (0.8)", "acc", ["unavailable"]),
     ],
 )
 def test_running_means_of_batches_are_not_read(

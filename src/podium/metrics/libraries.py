@@ -68,7 +68,8 @@ _BEFORE = rf"(?:(?:[A-Za-z][\w/@' -]*\s)?(?:{_COUNTED}|{_LEVEL})(?:\s+-)?\s+)?"
 
 _MEAN = r"[^\r]*?\(\s*[\d.]+(?:[eE][+-]?\d+)?\s*\)"
 _OF = r"\[\s*\d+/\d+\s*"
-_METERS = rf"(?i:epoch|fold)s?:?\s*{_OF}\]|{_OF}(?:\(\s*\d+%\)\s*)?\](?:{_MEAN}){{2}}[^\r]*"
+_BATCH = rf"(?:(?i:step|iter|iteration|batch)\s*)?{_OF}(?:\(\s*\d+%\)\s*)?\]"
+_METERS = rf"(?i:epoch|fold)s?:?\s*{_OF}\]|{_BATCH}(?:{_MEAN}){{2}}[^\r]*"
 """A line of a batch, with the means so far in parentheses, as PyTorch's examples and timm print it:
 ``[10/20] Loss 0.2 (0.3) Acc@1 97.2 (71.4)``. It is no metric, though its names are. Of an epoch or
 a fold only its number is none: there the best so far or a deviation may be in parentheses."""
