@@ -146,6 +146,8 @@ def test_a_batch_on_the_second_axis_is_refused() -> None:
         summing(0, [5, "n", 3]).predict({"x": rows}, classes=3)
     assert "the items along the first axis" in caught.value.hint
     assert summing(1, [1, "length", 3]).predict({"x": rows}, classes=3).shape == (7, 3)
+    pictures = np.ones((7, 3, 5), np.float32)
+    assert summing(2, [2, 3, "width"]).predict({"x": pictures}, classes=3).shape == (7, 3)
 
 
 def test_a_fixed_batch_that_mixes_its_rows_is_refused() -> None:

@@ -423,7 +423,7 @@ def _fixed_rows(tensor: Tensor) -> int | None:
     """Return the size of a fixed first axis; None where it may not count items: of [5, n, 3] the
     second one does, as recurrent networks of PyTorch have it."""
     rows = tensor.shape[0] if tensor.shape else None
-    return None if rows != 1 and None in tensor.shape[1:] else rows
+    return None if rows != 1 and tensor.shape[1:2] == (None,) else rows
 
 
 def _hint(wanted: Tensor, array: Array | None) -> str:
