@@ -133,14 +133,7 @@ class TrialReader:
         why, hint = (
             why_unavailable(experiment, printed, objective, ask) if unavailable else ([], "")
         )
-        if flag := _SWITCH.search(bad.message):
-            name = flag[1] or flag[2]
-            hint = f"--{name}/ or --{name}/--no-{name} in place of --{name} and its values"
-        if argument := _BY_POSITION.search(bad.message):
-            hint = (
-                "of a program that takes values by their position name each in its command, "
-                f"behind --: python train.py '${{{argument[1]}}}'"
-            )
+        hint = _written_otherwise(bad.message) or hint
         said = _account(bad, printed, why)
         whole = f"{logs.replace('TRIAL', bad.name)} prints its whole log"
         if best:
@@ -200,8 +193,27 @@ class TrialReader:
         state, first = experiment.state, bad[0]
         ends = "" if state.succeeded else f", which ends the sweep: {state.message}"
         said = _account(first, self.last_lines(first.name), [])
-        hint = f"  hint: {logs.replace('TRIAL', first.name)} prints its whole log"
-        return [f"warning: {len(bad)} of {plural(len(ended), 'trial')} failed{ends}", *said, hint]
+        whole = f"{logs.replace('TRIAL', first.name)} prints its whole log"
+        hint = "; ".join(filter(None, [_written_otherwise(first.message), whole]))
+        return [
+            f"warning: {len(bad)} of {plural(len(ended), 'trial')} failed{ends}",
+            *said,
+            f"  hint: {hint}",
+        ]
+
+
+def _written_otherwise(message: str) -> str:
+    """Say how the parameter is written that a program does not take as a flag with a value; empty
+    where it failed for something else."""
+    if flag := _SWITCH.search(message):
+        name = flag[1] or flag[2]
+        return f"--{name}/ or --{name}/--no-{name} in place of --{name} and its values"
+    if argument := _BY_POSITION.search(message):
+        return (
+            "of a program that takes values by their position name each in its command, "
+            f"behind --: python train.py '${{{argument[1]}}}'"
+        )
+    return ""
 
 
 def failed(trials: Sequence[Trial]) -> list[Trial]:
