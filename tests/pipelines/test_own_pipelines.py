@@ -216,7 +216,9 @@ def test_a_component_is_no_pipeline(tmp_path: Path, named: str) -> None:
 
 def test_a_file_without_its_ending_is_answered_with_it(tmp_path: Path) -> None:
     file = written(tmp_path, COUNT)
-    assert refused(file.removesuffix(".py")).hint == f"did you mean {file}?"
+    stem = file.removesuffix(".py")
+    assert refused(stem).hint == f"did you mean {file}?"
+    assert refused(f"{stem}:count").hint == f"did you mean {file}:count?"
 
 
 def test_another_function_is_answered_with_the_pipelines(tmp_path: Path) -> None:

@@ -55,9 +55,11 @@ class Definition:
         if not is_file(reference):
             from podium.pipelines import NAMES, load as load_own
 
-            if reference.replace("-", "_") not in NAMES and os.path.isfile(f"{reference}.py"):
+            stem, colon, function = reference.partition(":")
+            if reference.replace("-", "_") not in NAMES and os.path.isfile(f"{stem}.py"):
                 raise InvalidInput(
-                    f"there is no pipeline {reference!r}", f"did you mean {reference}.py?"
+                    f"there is no pipeline {reference!r}",
+                    f"did you mean {stem}.py{colon}{function}?",
                 )
             return cls(pipeline=load_own(reference), ours=True)
         file, _, function = reference.partition(":")
