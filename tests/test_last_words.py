@@ -52,6 +52,7 @@ def test_the_border_of_a_box_is_no_last_word() -> None:
             "  train.py - --help",
             "ERROR: Could not consume arg: --lrr",
         ),
+        ("┌────┐\n│ ── │\n│ .9 │\n└────┘\nValueError: no rows", "ValueError: no rows"),
         (  # fire, of a function
             "ERROR: The function received no value for the required argument: data\n"
             "Usage: train.py DATA <flags>\n  optional flags:        --lr | --depth\n\n"

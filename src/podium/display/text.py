@@ -186,7 +186,7 @@ def last_said(lines: Iterable[str]) -> str:
     it; podium's own hint, what Hydra adds and where help is found follow the error that counts."""
     said, is_help = list[str](), False
     for line in lines:
-        is_help = (is_help or bool(_RULE.fullmatch(line))) and "╰" not in line
+        is_help = (is_help or bool(_RULE.fullmatch(line))) and line.lstrip().startswith("│")
         if not is_help and (text := line.strip(_BOX)):
             said.append(text)
     errors = [
