@@ -28,7 +28,8 @@ TORCHVISION = tuple(
     resnext50_32x4d shufflenet_v2_x0_5 shufflenet_v2_x1_0 shufflenet_v2_x1_5 shufflenet_v2_x2_0
     squeezenet1_0 squeezenet1_1 swin_b swin_s swin_t swin_v2_b swin_v2_s swin_v2_t vgg11 vgg11_bn
     vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn vit_b_16 vit_b_32 vit_l_16 vit_l_32
-    wide_resnet101_2 wide_resnet50_2 """.split()  # noqa: SIM905
+    wide_resnet101_2 wide_resnet50_2
+    """.split()  # noqa: SIM905
 )
 """Classification networks of torchvision.models."""
 
