@@ -98,6 +98,7 @@ scripts = {acme-train = "acme.cli:main"}
         (["sh", "-c", "make train LR=0.1"], True),
         (["python", "-m", "other"], False),
         (["acme"], False),
+        (["python", "-c", f"#{'a' * 300}"], False),
     ],
 )
 def test_a_command_of_the_project_sees_its_files(

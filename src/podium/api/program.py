@@ -256,4 +256,4 @@ def _root_of(words: Sequence[str]) -> Path | None:
         words[at + 1].replace(".", "/") for at, word in enumerate(words[:-1]) if word == "-m"
     ]
     named = [*words, *modules, *(f"{module}.py" for module in modules)]
-    return here if any((here / name).exists() and name.strip("./") for name in named) else None
+    return here if any(name.strip("./") and os.path.exists(here / name) for name in named) else None

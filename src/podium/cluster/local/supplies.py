@@ -261,7 +261,7 @@ class Image:
         named = parts | {f"{folder}{module}" for module in modules for folder in ("", "src/")}
         named |= {f"{module}.py" for module in modules}
         named |= {*_MAKEFILES} if "make" in words else set()
-        if self.root is not None or any((self.workdir / name).exists() for name in named):
+        if self.root is not None or any(os.path.exists(self.workdir / name) for name in named):
             return True
         if {os.path.basename(word) for word in words} & _scripts(self.workdir / "pyproject.toml"):
             return True
