@@ -487,7 +487,7 @@ def test_a_flag_without_a_value_is_proposed(
     assert "hint: --amp/ or --amp/--no-amp in place of --amp and its values" in said
 
 
-def test_a_word_longer_than_a_file_name_may_be_is_passed(podium: Callable[..., Any]) -> None:
+def test_a_word_longer_than_any_file_name_is_passed(podium: Callable[..., Any]) -> None:
     podium(f"tune --x 0..1 --trials 1 -- sh -c 'echo accuracy=1 {'a' * 300}'")
 
 

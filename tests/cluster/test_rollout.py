@@ -238,7 +238,7 @@ def test_the_address_is_the_one_that_kserve_gives(model: Model, there: World) ->
 
 
 @pytest.mark.parametrize("made", [{"annotations": {}}, {"replicas": 3}])
-def test_kserve_is_waited_for_while_it_has_the_pods_from_before(
+def test_kserve_is_waited_for_while_it_has_earlier_pods(
     made: dict[str, Any], model: Model, there: World
 ) -> None:
     kserve(there, deployment := podium.deploy("mnist", to="kserve"), **made)

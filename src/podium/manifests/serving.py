@@ -9,7 +9,7 @@ from typing import Any
 
 from podium.errors import InvalidInput, require
 from podium.manifests.conditions import Manifest
-from podium.manifests.fields import quantity
+from podium.manifests.fields import integer, mapping, quantity, texts
 from podium.manifests.labels import (
     INFERENCE_SERVICE,
     INSTANCE,
@@ -22,6 +22,7 @@ from podium.manifests.labels import (
 from podium.manifests.names import is_dns_1035, is_dns_1123
 from podium.manifests.placement import Pods
 from podium.manifests.pod_security import secure
+from podium.manifests.resource import Resource
 
 _IMAGE = "podium-serve:0.1.0"
 
@@ -342,3 +343,23 @@ def pod_range(replicas: int | str) -> tuple[int, int]:
 
 
 FORMS = {"kubernetes": ModelServer.kubernetes, "kserve": ModelServer.kserve}
+
+
+def pod_digest(server: Resource) -> str:
+    """Return the digest of the pods that a Deployment or an InferenceService asks for; empty where
+    podium did not write it."""
+    template = mapping(server.spec.get("template")).get("metadata")
+    kept = mapping(template or server.spec.get("predictor"))
+    return texts(kept.get("annotations")).get(POD_DIGEST, "")
+
+
+def is_made_of(deployment: Resource, service: Resource) -> bool:
+    """Return whether KServe's Deployment is that of the InferenceService as it is now.
+
+    Its observedGeneration does not say so: it is that of the Deployment (kserve v0.20.0:
+    pkg/apis/serving/v1beta1, PropagateRawStatus).
+    """
+    predictor = mapping(service.spec.get("predictor"))
+    least, most = (integer(predictor.get(key)) or 0 for key in ("minReplicas", "maxReplicas"))
+    replicas = integer(deployment.spec.get("replicas")) or 0
+    return pod_digest(deployment) == pod_digest(service) and least <= replicas <= most

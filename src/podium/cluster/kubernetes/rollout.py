@@ -1,7 +1,7 @@
 """Servers of models: their objects are applied, and their pods waited for."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from podium.cluster.kubernetes.api import Api, event_time
@@ -13,10 +13,10 @@ from podium.cluster.kubernetes.pods import (
 )
 from podium.errors import Failed, NotFound
 from podium.manifests.conditions import Manifest
-from podium.manifests.fields import integer, mapping, text, texts
+from podium.manifests.fields import integer, mapping, text
 from podium.manifests.labels import INFERENCE_SERVICE, INSTANCE, POD_DIGEST
 from podium.manifests.resource import Resource
-from podium.manifests.serving import PREDICTOR
+from podium.manifests.serving import PREDICTOR, is_made_of, pod_digest
 
 _TRIES = 2
 """Restarts of a container that is not ready after which it will not be."""
@@ -35,8 +35,7 @@ class Rollout:
         self._kind, self._name, own = served.kind, served.name, served.kind == "Deployment"
         self._deployment = self._name if own else self._name + PREDICTOR
         self._selector = f"{INSTANCE if own else INFERENCE_SERVICE}={self._name}"
-        pods = served.spec["template"]["metadata"] if own else served.spec["predictor"]
-        self._digest = _digest(pods)
+        self._digest = pod_digest(served)
         self._since: dict[str, float] = {}
         self._restarts: dict[str, int] = {}
         """Of each pod when it was first seen."""
@@ -89,7 +88,7 @@ class Rollout:
         deployment = self._read("Deployment", self._deployment)
         if self._kind != "Deployment":
             served = self._read(self._kind, self._name)
-            if not (served.condition("Ready") and _is_made_of(deployment, served)):
+            if not (served.condition("Ready") and is_made_of(deployment, served)):
                 return False
         return _rolled_out(deployment)
 
@@ -158,25 +157,6 @@ class Rollout:
             hint=CONFIG_MISSING,
             grace=self._api.waits.image_grace,
         )
-
-
-def _digest(metadata: Mapping[str, Any]) -> str:
-    return texts(metadata.get("annotations")).get(POD_DIGEST, "")
-
-
-def _is_made_of(deployment: Resource, served: Resource) -> bool:
-    """Return whether KServe's Deployment is that of the InferenceService as it is now.
-
-    Its observedGeneration does not say so: it is that of the Deployment (kserve v0.20.0:
-    pkg/apis/serving/v1beta1, PropagateRawStatus).
-    """
-    template = mapping(deployment.spec.get("template"))
-    predictor = mapping(served.spec.get("predictor"))
-    least, most = (integer(predictor.get(key)) or 0 for key in ("minReplicas", "maxReplicas"))
-    return (
-        _digest(mapping(template.get("metadata"))) == _digest(predictor)
-        and least <= (integer(deployment.spec.get("replicas")) or 0) <= most
-    )
 
 
 def _rolled_out(deployment: Resource) -> bool:
