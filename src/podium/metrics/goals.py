@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 from podium.display.text import exact
 from podium.errors import InvalidInput
-from podium.metrics.libraries import COLON_NAME
 
 UNAVAILABLE = "unavailable"
 """Value that Katib stores for a metric that was never reported."""
+
+COLON_NAME = r"[A-Za-z](?:[\w/@' -]*\w)?"
+"""Names of metrics in lines such as ``Top 1 accuracy: 0.9``."""
 
 _LESS = {
     "err", "perplexity", "time", "seconds", "latency", "cost", "regret", "rmsle", "l1", "l2", "wer", "cer", "nll",

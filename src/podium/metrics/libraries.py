@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from podium.errors import InvalidInput, suggestion
+from podium.metrics.goals import COLON_NAME
 
 _CALL = r"(?:[A-Za-z][\w.]*\()?"
 """NumPy and PyTorch print numbers in a dict as np.float64(0.93), tensor(0.93)."""
@@ -73,8 +74,6 @@ _METERS = rf"(?i:epoch|fold)s?:?\s*{_OF}\]|{_BATCH}(?:{_MEAN}){{2}}[^\r]*"
 """A line of a batch, with the means so far in parentheses, as PyTorch's examples and timm print it:
 ``[10/20] Loss 0.2 (0.3) Acc@1 97.2 (71.4)``. It is no metric, though its names are. Of an epoch or
 a fold only its number is none: there the best so far or a deviation may be in parentheses."""
-
-COLON_NAME = r"[A-Za-z](?:[\w/@' -]*\w)?"
 
 COLON = Library(
     key="colon",
