@@ -210,7 +210,7 @@ def _written_otherwise(message: str) -> str:
         return f"--{name}/ or --{name}/--no-{name} in place of --{name} and its values"
     if argument := _BY_POSITION.search(message):
         return (
-            "of a program that takes values by their position name each in its command, "
+            "if the program reads its values by position, name each of them in its command, "
             f"behind --: python train.py '${{{argument[1]}}}'"
         )
     return ""

@@ -174,8 +174,7 @@ def _experiment_of(
         f"{output}/${{trialParameters.ownName}}",
         unbuffered=stops.reads_along,
     )
-    # Else nobody could read why a pod on a cluster failed, and Katib loses what a stopped trial
-    # reported.
+    # Else a failed pod's log is gone, and Katib loses what a stopped trial reported.
     retain = program.code is not None or stops.reads_along
     spec = _spec(searched, settings, stops, job, retain=retain)
     asked = prepare(spec, {}, {**settings.asked, "algorithm": stops.algorithm})
@@ -183,18 +182,12 @@ def _experiment_of(
     spec["algorithm"]["algorithmSettings"] = [
         {"name": key, "value": str(value)} for key, value in options.items()
     ]
+    # A program of Hugging Face's Trainer may post its metrics and print none.
+    notes = {PUSHES: "true", **({REUSE: "true"} if settings.reuse else {}), **annotation(asked)}
     manifest = {
         "apiVersion": "kubeflow.org/v1beta1",
         "kind": "Experiment",
-        "metadata": {
-            "name": name or _slug(program.name),
-            # A program of Hugging Face's Trainer may post its metrics and print none.
-            "annotations": {
-                PUSHES: "true",
-                **({REUSE: "true"} if settings.reuse else {}),
-                **annotation(asked),
-            },
-        },
+        "metadata": {"name": name or _slug(program.name), "annotations": notes},
         "spec": spec,
     }
     experiment = Experiment.parse(manifest)

@@ -248,7 +248,7 @@ def _resolved(text: str, executor_input: Mapping[str, Any], constants: Constants
         if found is None and path[:2] == ["inputs", "parameters"]:
             name = path[-1].removeprefix("pipelinechannel--")
             raise InvalidInput(
-                f"a text or an argument holds {name}, which has no value, and a cluster fails, too",
+                f"a text or an argument holds {name}, which has no value; it fails on a cluster, too",
                 "pass one, or leave the argument out by dsl.IfPresentPlaceholder",
             )
         return match[0] if found is None else as_text(found)  # as KFP's launcher leaves it

@@ -335,7 +335,7 @@ def _check_members(compiled: Compiled) -> None:
             if any(name in text for name in names):
                 raise InvalidInput(
                     f"step {path[-1]}: .name of a loop's item is not a member of it: kfp compiles "
-                    f"{text!r}, on a cluster, too",
+                    f"it to {text!r}, for a cluster, too",
                     "give that key another name, such as title",
                 )
             output = source.get("taskOutputParameter", {}).get("outputParameterKey", "")
